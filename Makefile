@@ -1,0 +1,49 @@
+# Two commands do everything on a fresh machine with Python 3.11 and make: `make demo`, `make test`.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.ready
+
+.PHONY: demo test test-fast check format bench docs reproduce lock clean
+
+demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
+	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
+
+test: $(SETUP)  ## The whole suite
+	$(BIN)/pytest
+
+test-fast: $(SETUP)  ## Without the tests marked slow
+	$(BIN)/pytest -m "not slow"
+
+check: $(SETUP)  ## Format, lint, types, floors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(SETUP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(SETUP)  ## Every benchmark, with its ratios
+	$(BIN)/python -m bench
+
+docs: $(SETUP)  ## Rewrite the generated reference pages
+	$(BIN)/python -m docs.generate
+
+reproduce: $(SETUP)  ## The sources' tables and figures
+	$(BIN)/tacit reproduce all --out reproduction
+
+lock:  ## Refresh the lock files (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --all-extras --group dev \
+	  pyproject.toml -o requirements.lock
+
+$(SETUP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(SETUP)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
