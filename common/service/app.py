@@ -1,0 +1,140 @@
+"""Builds the FastAPI app of a service: what all three have, before their own routes.
+
+Problems for every error, a limit on bodies, `/healthz`, `/readyz`, `/metrics`, an offline
+`/docs`, an access log and safe headers. FastAPI's own telemetry is off: it records what clients
+sent when validation fails.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeAlias
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from common.errors import Unavailable
+from common.service.access import Access
+from common.service.body_limit import BodyLimit
+from common.service.bodies import body_schemas
+from common.service.docs import PAGE_POLICY, render_docs
+from common.service.metrics import ServiceMetrics
+from common.service.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
+from common.service.settings import ServiceSettings
+
+Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+ReadinessCheck: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Answers nothing when all is well, else the reason in public words."""
+
+_TELEMETRY: Final = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
+
+class NotReady(Unavailable):
+    """A readiness check does not pass; `checks` says which."""
+
+    name = "not_ready"
+    title = "The service is not ready"
+
+
+class ServiceApp(FastAPI):
+    """FastAPI whose OpenAPI document also holds the schema of a problem."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        document = super().openapi()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.setdefault("Problem", dict(PROBLEM_SCHEMA))
+        for name, schema in body_schemas().items():
+            schemas.setdefault(name, schema)
+        return document
+
+
+def build_app(
+    name: str,
+    settings: ServiceSettings,
+    lifespan: Lifespan,
+    *,
+    version: str,
+    description: str = "",
+    body_limits: Mapping[str, int] | None = None,
+) -> FastAPI:
+    """The app of service `name`, to which the service adds its routers.
+
+    `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
+    `settings`, `metrics` (a `ServiceMetrics`) and `readiness`; the lifespan adds the rest.
+    """
+    metrics = ServiceMetrics(name)
+    app = ServiceApp(
+        title=f"Tacit {name}",
+        version=version,
+        description=description,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=openapi_responses(),
+        middleware=[
+            Middleware(Access, metrics=metrics, https=settings.tls_certificate is not None),
+            Middleware(
+                BodyLimit, max_bytes=settings.max_body_bytes, exceptions=dict(body_limits or {})
+            ),
+        ],
+        **_telemetry_off(),
+    )
+    app.state.settings = settings
+    app.state.metrics = metrics
+    app.state.readiness = {}
+    install_problem_handlers(app)
+    _add_service_routes(app, name, version)
+    return app
+
+
+def add_readiness(app: FastAPI, name: str, check: ReadinessCheck) -> None:
+    """Let `/readyz` ask `check`; a check of the same name is replaced."""
+    app.state.readiness[name] = check
+
+
+def _telemetry_off() -> dict[str, Any]:
+    """FastAPI's argument against its own telemetry, in the versions that have one."""
+    if "telemetry" in inspect.signature(FastAPI.__init__).parameters:
+        return {"telemetry": dict(_TELEMETRY)}
+    return {}
+
+
+def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
+    @app.get("/healthz", tags=["service"], summary="Whether the process is alive")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok", "service": name, "version": version}
+
+    @app.get("/readyz", tags=["service"], summary="Whether the service can do its work")
+    async def readyz() -> dict[str, object]:
+        checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
+        if any(reason is not None for reason in checks.values()):
+            raise NotReady(extra={"checks": {key: why or "ok" for key, why in checks.items()}})
+        return {"status": "ready", "checks": dict.fromkeys(checks, "ok")}
+
+    async def metrics_text(_: Request) -> Response:
+        return Response(app.state.metrics.render(), media_type=ServiceMetrics.content_type)
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(
+            render_docs(app.openapi()), headers={"Content-Security-Policy": PAGE_POLICY}
+        )
+
+    app.add_route("/metrics", metrics_text, include_in_schema=False)
+    app.add_route("/docs", docs, include_in_schema=False)
+
+
+async def _ask(check: ReadinessCheck) -> str | None:
+    try:
+        return await check()
+    except Exception as error:
+        return f"the check failed ({type(error).__name__})"

@@ -1,0 +1,117 @@
+"""How one service speaks to another: few connections, short timeouts, patient retries.
+
+Retry only what may be repeated: GETs, PUTs, POSTs with an `Idempotency-Key` or with idempotent
+items. Redirects are not followed, and proxies or passwords of the environment are not used.
+"""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+BASE_DELAY_S: Final = 0.1
+MAX_DELAY_S: Final = 10.0
+RETRIED: Final = frozenset({429, 503})
+
+_jitter = random.SystemRandom()
+
+
+def service_client(
+    base_url: str,
+    token: str | None = None,
+    *,
+    timeout_s: float = 10.0,
+    verify: bool | ssl.SSLContext = True,
+    max_connections: int = 4,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> httpx.AsyncClient:
+    """A client of one service; close it with `aclose` or `async with`."""
+    headers = {"User-Agent": "tacit", "Accept": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx.AsyncClient(
+        base_url=base_url,
+        headers=headers,
+        timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+        verify=verify,
+        limits=httpx.Limits(
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections,
+            keepalive_expiry=4.0,
+        ),
+        follow_redirects=False,
+        trust_env=False,
+        transport=transport,
+    )
+
+
+def trust(
+    authority: Path | None = None, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext:
+    """TLS that trusts `authority` alone (the system's without), and shows a certificate."""
+    context = ssl.create_default_context(cafile=None if authority is None else str(authority))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if certificate is not None:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+async def with_retries(
+    call: Callable[[], Awaitable[httpx.Response]],
+    *,
+    attempts: int = 5,
+    deadline_s: float = 30.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> httpx.Response:
+    """Call until there is an answer other than 429 or 503, or attempts or time run out.
+
+    `call` makes one request each time. The last answer is returned whatever it is (see
+    `raise_for_problem`); if the last attempt got none, its `httpx.TransportError` is raised.
+    No pause is begun that would end after `deadline_s`.
+    """
+    if attempts < 1:
+        raise ValueError("at least one attempt is needed")
+    end = monotonic() + deadline_s
+    for attempt in range(attempts):
+        last = attempt == attempts - 1
+        try:
+            response = await call()
+        except httpx.TransportError:
+            pause = backoff(attempt)
+            if last or monotonic() + pause > end:
+                raise
+        else:
+            if response.status_code not in RETRIED or last:
+                return response
+            pause = max(backoff(attempt), retry_after(response))
+            if monotonic() + pause > end:
+                return response
+        await sleep(pause)
+    raise AssertionError("every attempt returns, raises or sleeps")
+
+
+def backoff(attempt: int) -> float:
+    """A random pause whose bound doubles with each attempt: others must not return in step."""
+    return _jitter.uniform(0.5, 1.0) * min(MAX_DELAY_S, BASE_DELAY_S * 2.0**attempt)
+
+
+def retry_after(response: httpx.Response) -> float:
+    """The seconds that an answer asks to wait; 0 when it does not say."""
+    value = response.headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        return 0.0
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,223 @@
+"""The store: one async engine, SQLite in WAL mode by default, PostgreSQL by URL.
+
+Every transaction of SQLite starts with BEGIN IMMEDIATE, so two writers wait for each other instead
+of failing when a reader becomes a writer; `reading` starts a plain one that blocks nobody.
+An acknowledged commit is on the disk (`synchronous=FULL`). Parameters never appear in errors.
+"""
+
+import asyncio
+import hashlib
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+PAGE_BYTES: Final = 16384
+WAL_BYTES: Final = 64 * 1024 * 1024
+BUSY_MS: Final = 10_000
+CHECK_S: Final = 5.0
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+_BEGIN: Final = "tacit_begin"
+_alembic = threading.Lock()
+
+
+def open_database(url: str, *, pool_size: int = 5, max_overflow: int = 5) -> AsyncEngine:
+    """An engine for `url`; nothing is connected yet, but a SQLite file is made with mode 0600."""
+    parsed = make_url(url)
+    parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return _open_sqlite(parsed)
+    if backend == "postgresql":
+        return _open_postgresql(parsed, pool_size, max_overflow)
+    raise ValueError("the database must be SQLite or PostgreSQL")
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory of mode 0700 with its parents; one that exists is left as it is."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    for part in reversed(missing):
+        part.mkdir(mode=0o700, exist_ok=True)
+
+
+@asynccontextmanager
+async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction that only reads: one consistent view, and no writer waits for it."""
+    async with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        else:
+            await connection.execution_options(**{_BEGIN: "BEGIN DEFERRED"})
+        yield connection
+
+
+async def exclusive(connection: AsyncConnection, purpose: str) -> None:
+    """Hold others with the same purpose out until this transaction ends, in any process."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(
+            text("SELECT pg_advisory_xact_lock(:key)"), {"key": lock_key(purpose)}
+        )
+
+
+def lock_key(purpose: str) -> int:
+    """The signed 64-bit number by which PostgreSQL knows an advisory lock."""
+    digest = hashlib.sha256(b"tacit lock " + purpose.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+async def migrate(engine: AsyncEngine, script_location: Path) -> None:
+    """Bring the schema to the newest revision, in one transaction; safe with several replicas."""
+    async with _alone_in_process(), engine.connect() as connection:
+        await _defer_foreign_keys(connection)
+        try:
+            async with connection.begin():
+                if connection.dialect.name == "postgresql":
+                    await connection.execute(text("SET LOCAL lock_timeout = 0"))
+                    await connection.execute(text("SET LOCAL statement_timeout = 0"))
+                await exclusive(connection, "migrate")
+                await connection.run_sync(_upgrade, script_location)
+                await _check_foreign_keys(connection)
+        finally:
+            if connection.dialect.name == "sqlite":
+                await connection.invalidate()
+
+
+@asynccontextmanager
+async def _alone_in_process() -> AsyncIterator[None]:
+    """Alembic keeps its context in module globals: one migration at a time, in any loop."""
+    while not _alembic.acquire(blocking=False):
+        await asyncio.sleep(0.01)
+    try:
+        yield
+    finally:
+        _alembic.release()
+
+
+async def pending_migrations(engine: AsyncEngine, script_location: Path) -> tuple[str, ...]:
+    """The revisions that `migrate` would apply, oldest first; changes nothing."""
+    async with reading(engine) as connection:
+        return await connection.run_sync(_pending, script_location)
+
+
+async def check(engine: AsyncEngine) -> str | None:
+    """For readiness: nothing when the database answers, else why not."""
+    try:
+        async with asyncio.timeout(CHECK_S), reading(engine) as connection:
+            await connection.execute(text("SELECT 1"))
+    except Exception as error:
+        return f"the database does not answer ({type(error).__name__})"
+    return None
+
+
+def store_unavailable(error: Exception) -> bool:
+    """Whether an exception means that the store could not be reached or was too busy."""
+    if isinstance(error, PoolTimeout):
+        return True
+    if isinstance(error, OperationalError) and "locked" in str(error.orig):
+        return True
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, ConnectionRefusedError)
+
+
+def _open_sqlite(url: URL) -> AsyncEngine:
+    path = url.database
+    if path and path != ":memory:" and not path.startswith("file:"):
+        make_private_directory(Path(path).absolute().parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    engine = create_async_engine(url, hide_parameters=True)
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        cursor.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA page_size")
+        page = int(cursor.fetchone()[0])
+        cursor.execute(f"PRAGMA wal_autocheckpoint={WAL_BYTES // page}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        connection.exec_driver_sql(options.get(_BEGIN, "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+def _open_postgresql(url: URL, pool_size: int, max_overflow: int) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        hide_parameters=True,
+        pool_size=pool_size,
+        max_overflow=max_overflow,
+        pool_timeout=10,
+        pool_recycle=1800,
+        pool_pre_ping=True,
+        connect_args={
+            "timeout": 10,
+            "server_settings": {
+                "application_name": "tacit",
+                "timezone": "UTC",
+                "lock_timeout": "30s",
+                "statement_timeout": "120s",
+                "idle_in_transaction_session_timeout": "60s",
+            },
+        },
+    )
+
+
+def _config(script_location: Path, connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(script_location).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(connection: Connection, script_location: Path) -> None:
+    command.upgrade(_config(script_location, connection), "head")
+
+
+def _pending(connection: Connection, script_location: Path) -> tuple[str, ...]:
+    scripts = ScriptDirectory.from_config(_config(script_location, connection))
+    present = MigrationContext.configure(connection).get_current_heads()
+    revisions = scripts.iterate_revisions("heads", present or "base")
+    return tuple(revision.revision for revision in revisions)[::-1]
+
+
+async def _defer_foreign_keys(connection: AsyncConnection) -> None:
+    """SQLite changes a table by copying it, which must not cascade; the keys are checked after."""
+    if connection.dialect.name == "sqlite":
+        raw = await connection.get_raw_connection()
+        driver: Any = raw.driver_connection
+        await driver.execute("PRAGMA foreign_keys=OFF")
+
+
+async def _check_foreign_keys(connection: AsyncConnection) -> None:
+    if connection.dialect.name == "sqlite":
+        broken = await connection.execute(text("PRAGMA foreign_key_check"))
+        if broken.first() is not None:
+            raise RuntimeError("the migration would leave broken references")

@@ -1,0 +1,62 @@
+"""Runs an app under uvicorn, in this process, until it is told to stop (SIGINT or SIGTERM).
+
+Nothing is printed: what there is to say goes to the log. After start the objects made so far are
+taken out of garbage collection, which would walk through them for ever.
+"""
+
+import gc
+import socket
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from common.service.logs import configure_logging
+from common.service.settings import ServiceSettings
+
+GRACE_S: Final = 30
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with frozen start-up objects."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then freeze what start-up made."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where a started server listens: useful after asking for port 0."""
+        listening = self.servers[0].sockets[0].getsockname()
+        return str(listening[0]), int(listening[1])
+
+
+def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
+    """A server that is not running yet: `await server.serve()`; `server.should_exit` ends it."""
+    return Server(
+        uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+        )
+    )
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
+    configure_logging(settings.log_level, settings.log_format)
+    make_server(app, settings).run()

@@ -1,0 +1,263 @@
+"""The store: pragmas and file modes, transactions, migrations on both databases."""
+
+import asyncio
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, inspect, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from common.service.database import (
+    check,
+    lock_key,
+    migrate,
+    open_database,
+    pending_migrations,
+    reading,
+)
+from common.service.idempotency import idempotency_table
+from common.service.migration import drift
+from common.service.tokens import token_table
+
+ENV = """
+from sqlalchemy import MetaData
+from common.service.migration import run_migrations
+run_migrations(MetaData())
+"""
+FIRST = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    op.create_table("parent", sa.Column("id", sa.Integer, primary_key=True))
+    op.create_table(
+        "child",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column(
+            "parent", sa.Integer, sa.ForeignKey("parent.id", ondelete="CASCADE"), nullable=False
+        ),
+    )
+    op.execute("INSERT INTO parent (id) VALUES (1)")
+    op.execute("INSERT INTO child (id, parent) VALUES (1, 1)")
+"""
+SECOND = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    with op.batch_alter_table("parent", recreate="auto") as batch:
+        batch.add_column(sa.Column("n", sa.Integer, nullable=False, server_default="7"))
+        batch.create_check_constraint("n_positive", "n > 0")
+"""
+FAILING = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    op.create_table("half", sa.Column("id", sa.Integer, primary_key=True))
+    op.execute("INSERT INTO nowhere VALUES (1)")
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    folder = tmp_path / "100% migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "env.py").write_text(ENV)
+    (folder / "versions" / "0001_first.py").write_text(FIRST)
+    return folder
+
+
+async def tables(engine: AsyncEngine) -> set[str]:
+    async with reading(engine) as connection:
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def test_migrations_twice_are_a_no_op(engine: AsyncEngine, scripts: Path) -> None:
+    assert await pending_migrations(engine, scripts) == ("0001",)
+    await migrate(engine, scripts)
+    assert await tables(engine) == {"alembic_version", "parent", "child"}
+    assert await pending_migrations(engine, scripts) == ()
+    await migrate(engine, scripts)
+    async with reading(engine) as connection:
+        count = await connection.execute(text("SELECT count(*) FROM parent"))
+        assert count.scalar_one() == 1
+
+
+async def test_changing_a_table_keeps_what_refers_to_it(engine: AsyncEngine, scripts: Path) -> None:
+    await migrate(engine, scripts)
+    (scripts / "versions" / "0002_second.py").write_text(SECOND)
+    await migrate(engine, scripts)
+    async with reading(engine) as connection:
+        found = await connection.execute(
+            text("SELECT parent.n FROM child JOIN parent ON parent.id = child.parent")
+        )
+        assert found.scalar_one() == 7
+    with pytest.raises(IntegrityError):
+        async with engine.begin() as connection:
+            await connection.execute(text("INSERT INTO child (id, parent) VALUES (2, 99)"))
+
+
+async def test_a_failing_migration_leaves_nothing(engine: AsyncEngine, scripts: Path) -> None:
+    (scripts / "versions" / "0002_second.py").write_text(SECOND)
+    await migrate(engine, scripts)
+    (scripts / "versions" / "0003_failing.py").write_text(FAILING)
+    with pytest.raises(DBAPIError):
+        await migrate(engine, scripts)
+    assert await tables(engine) == {"alembic_version", "parent", "child"}
+    assert await pending_migrations(engine, scripts) == ("0003",)
+
+
+REPLICA = """
+import asyncio, sys
+from pathlib import Path
+from common.service.database import migrate, open_database
+
+async def run():
+    engine = open_database(sys.argv[1])
+    await migrate(engine, Path(sys.argv[2]))
+    await engine.dispose()
+
+asyncio.run(run())
+"""
+
+
+async def test_replicas_that_start_at_once(database_url: str, scripts: Path) -> None:
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            REPLICA,
+            database_url,
+            str(scripts),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
+    for process in processes:
+        _, complaint = await process.communicate()
+        assert process.returncode == 0, complaint.decode()
+    engine = open_database(database_url)
+    assert await pending_migrations(engine, scripts) == ()
+    await engine.dispose()
+
+
+async def test_services_that_start_in_one_process(tmp_path: Path, scripts: Path) -> None:
+    engines = [open_database(f"sqlite:///{tmp_path / f'{n}.db'}") for n in range(3)]
+    await asyncio.gather(*(migrate(engine, scripts) for engine in engines))
+    for engine in engines:
+        assert await tables(engine) == {"alembic_version", "parent", "child"}
+        await engine.dispose()
+
+
+async def test_drift(engine: AsyncEngine) -> None:
+    metadata = MetaData()
+    token_table(metadata)
+    idempotency_table(metadata)
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    assert await drift(engine, metadata) == []
+    Table("further", metadata, Column("id", Integer))
+    assert "further" in str(await drift(engine, metadata))
+
+
+async def test_writers_wait_for_each_other(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER)"))
+        await connection.execute(text("INSERT INTO counter VALUES (1, 0)"))
+
+    lock = " FOR UPDATE" if engine.dialect.name == "postgresql" else ""
+
+    async def add() -> None:
+        async with engine.begin() as connection:
+            read = await connection.execute(text(f"SELECT n FROM counter WHERE id = 1{lock}"))
+            n = read.scalar_one()
+            await asyncio.sleep(0.001)
+            await connection.execute(text("UPDATE counter SET n = :n"), {"n": n + 1})
+
+    await asyncio.gather(*(add() for _ in range(20)))
+    async with reading(engine) as connection:
+        assert (await connection.execute(text("SELECT n FROM counter"))).scalar_one() == 20
+
+
+async def test_a_reader_sees_one_moment_and_stops_nobody(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE t (n INTEGER)"))
+    async with reading(engine) as reader:
+        query = text("SELECT count(*) FROM t")
+        assert (await reader.execute(query)).scalar_one() == 0
+        async with engine.begin() as writer:
+            await writer.execute(text("INSERT INTO t VALUES (1)"))
+        assert (await reader.execute(query)).scalar_one() == 0
+    async with reading(engine) as reader:
+        assert (await reader.execute(query)).scalar_one() == 1
+
+
+async def test_check(engine: AsyncEngine) -> None:
+    assert await check(engine) is None
+
+
+async def test_check_of_an_absent_server() -> None:
+    engine = open_database("postgresql://nobody@127.0.0.1:1/none")
+    reason = await check(engine)
+    assert reason is not None
+    assert "does not answer" in reason
+    await engine.dispose()
+
+
+async def test_errors_hide_parameters(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE t (n INTEGER PRIMARY KEY)"))
+        await connection.execute(text("INSERT INTO t VALUES (4711)"))
+    with pytest.raises(DBAPIError) as failed:
+        async with engine.begin() as connection:
+            await connection.execute(text("INSERT INTO nothing VALUES (:n)"), {"n": 4711})
+    assert "4711" not in str(failed.value)
+
+
+async def test_sqlite_is_set_up(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "data" / "service.db"
+    engine = open_database(f"sqlite:///{path}")
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE t (n INTEGER)"))
+        expected = {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "page_size": 16384,
+            "foreign_keys": 1,
+            "busy_timeout": 10_000,
+            "wal_autocheckpoint": 4096,
+        }
+        for pragma, value in expected.items():
+            assert (await connection.execute(text(f"PRAGMA {pragma}"))).scalar_one() == value
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    assert {file.name for file in path.parent.iterdir()} >= {"service.db", "service.db-wal"}
+    assert stat.S_IMODE(os.stat(path.parent).st_mode) == 0o700
+    await engine.dispose()
+
+
+def test_other_databases_are_refused() -> None:
+    with pytest.raises(ValueError, match="SQLite or PostgreSQL"):
+        open_database("mysql://host/db")
+
+
+def test_lock_keys_differ_and_fit() -> None:
+    assert lock_key("a") != lock_key("b")
+    assert -(2**63) <= lock_key("a") < 2**63
