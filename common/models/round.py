@@ -1,0 +1,185 @@
+"""A round on the wire: descriptor, accepted sets, manifest, commitments, reveals, transcript.
+
+Spec: aggregation, section 6. The hash of the descriptor is in every sealed piece, signed set,
+commitment and debit: parties that were shown different descriptors cannot end up in one sum.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from common.models.base import Binary, Instant, WireModel
+from common.models.enrolment import EpochKey, PublicKey, RosterNumber
+from common.models.query import Identifier, Query, Window
+from common.signing import Signed, fingerprint
+
+Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+DESCRIPTOR_LABEL = "tacit round descriptor v1"
+ACCEPTED_LABEL = "tacit accepted set v1"
+COMMITMENT_LABEL = "tacit commitment v1"
+ABORT_LABEL = "tacit abort v1"
+
+
+class RoundState(StrEnum):
+    OPEN = "open"
+    FROZEN = "frozen"
+    COMMITTED = "committed"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+class AggregatorEntry(WireModel):
+    """One aggregator of a round: its identity, its epoch key signed by it, and who runs it."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+    url: str
+    identity_key: PublicKey
+    epoch_key: Signed[EpochKey]
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the identity key: what a join token pins."""
+        return fingerprint(self.identity_key)
+
+
+class RoundDescriptor(WireModel):
+    """Everything the parties of a round must agree on. Signed by the coordinator."""
+
+    format: Literal["tacit.round/1"] = "tacit.round/1"
+    deployment: Identifier
+    round: RoundId
+    query_id: Identifier
+    query: Query
+    window: Window
+    opened: Instant
+    deadline: Instant
+    aggregators: tuple[AggregatorEntry, ...]
+    roster_version: Annotated[int, Field(ge=0)]
+    roster_size: Annotated[int, Field(ge=0, le=2**32)]
+    segment_size: Annotated[int, Field(ge=64, le=262_144)]
+
+    def index_of(self, aggregator: str) -> int:
+        """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""
+        for index, entry in enumerate(self.aggregators):
+            if entry.id == aggregator:
+                return index
+        raise KeyError(aggregator)
+
+
+class Piece(WireModel):
+    """One sealed piece of one sender for one aggregator; words inside are little-endian."""
+
+    sender: Identifier
+    key_epoch: Annotated[int, Field(ge=0, lt=2**32)]
+    nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
+    sealed: Binary
+
+
+class Contribution(WireModel):
+    """An aggregator's own noise as a shared value (Shamir), one sealed piece per aggregator."""
+
+    aggregator: Identifier
+    pieces: tuple[Piece, ...]
+
+
+class AcceptedSet(WireModel):
+    """Whose pieces an aggregator holds at the freeze: a bitmap over roster numbers, and whose
+    noise contributions (aggregator indices)."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    members: Binary
+    contributions: tuple[int, ...]
+
+
+class Manifest(WireModel):
+    """What is summed: the quorum (indices) and the intersection of its accepted sets."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    quorum: tuple[int, ...]
+    members: Binary
+    count: Annotated[int, Field(ge=0)]
+    contributions: tuple[int, ...]
+
+
+class ManifestRequest(WireModel):
+    """The coordinator forwards all signed sets with the manifest; every aggregator recomputes."""
+
+    manifest: Manifest
+    accepted: tuple[Signed[AcceptedSet], ...]
+
+
+class Commitment(WireModel):
+    """A hash that binds an aggregator to its partial sum before it sees the others'."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    manifest_hash: Hash
+    aggregator: Identifier
+    hash: Hash
+
+
+class RevealRequest(WireModel):
+    """The commitments of the manifest's whole quorum."""
+
+    commitments: tuple[Signed[Commitment], ...]
+
+
+class Reveal(WireModel):
+    """A partial sum: d ring words, little-endian, and the nonce of its commitment."""
+
+    aggregator: Identifier
+    nonce: Annotated[Binary, Field(min_length=32, max_length=32)]
+    partial: Binary
+
+
+class AbortRequest(WireModel):
+    reason: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class AbortStatement(WireModel):
+    """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
+    signed an accepted set before. A statement "never frozen" may earn a credit."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    frozen: bool
+    reason: str
+
+
+class Transcript(WireModel):
+    """What anyone needs to check a released sum. The manifest's members are for the parties:
+    here stand its hash and size."""
+
+    format: Literal["tacit.transcript/1"] = "tacit.transcript/1"
+    descriptor: Signed[RoundDescriptor]
+    manifest_hash: Hash
+    quorum: tuple[int, ...]
+    participants: Annotated[int, Field(ge=0)]
+    contributions: tuple[int, ...]
+    commitments: tuple[Signed[Commitment], ...]
+    reveals: tuple[Reveal, ...]
+
+
+class ItemAnswer(WireModel):
+    """The answer to one item of a bulk upload. `status` as if it had come alone."""
+
+    index: int
+    status: int
+    problem: str | None = None
+    detail: str | None = None
+
+
+class BatchRefusal(WireModel):
+    """Numbers that a batch shares with an earlier part (409)."""
+
+    numbers: tuple[RosterNumber, ...]

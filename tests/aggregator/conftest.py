@@ -1,0 +1,65 @@
+"""Aggregators in process, and the double that drives them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from aggregator.app import create_app
+from aggregator.settings import AggregatorSettings
+from common.service.clock import ManualClock
+from tests.aggregator.double import OPERATOR_TOKEN, Federation
+
+Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
+Alliance = Callable[..., AbstractAsyncContextManager[Federation]]
+
+
+def settings(
+    index: int, folder: Path, url: str | None = None, **changes: Any
+) -> AggregatorSettings:
+    """Settings of aggregator number `index`."""
+    values: dict[str, Any] = {
+        "data_dir": folder / f"aggregator-{index}",
+        "database_url": None if url is None else SecretStr(url),
+        "aggregator_id": f"aggregator-{index}",
+        "operator": f"operator-{index}",
+        "operator_token": SecretStr(OPERATOR_TOKEN),
+        "insecure_allow_exact": True,
+    }
+    return AggregatorSettings(**{**values, **changes})
+
+
+@pytest.fixture
+def alliance(tmp_path: Path, clock: ManualClock, running: Running) -> Alliance:
+    """`async with alliance(3) as federation`: paired aggregators on SQLite, over ASGI."""
+
+    @asynccontextmanager
+    async def run(
+        count: int = 1, url: str | None = None, **changes: Any
+    ) -> AsyncIterator[Federation]:
+        async with AsyncExitStack() as stack:
+            clients = []
+            for index in range(count):
+                # the database under test for the first, files of their own for the others
+                own = settings(index, tmp_path, url if index == 0 else None, **changes)
+                app = create_app(own, clock=clock)
+                client = await stack.enter_async_context(running(app))
+                client.app = app  # type: ignore[attr-defined]
+                clients.append(client)
+            yield await Federation(*clients, now=clock.now()).pair()
+
+    return run
+
+
+@pytest.fixture
+async def pair(alliance: Alliance, database_url: str) -> AsyncIterator[Federation]:
+    """Two paired aggregators, the first on the database under test."""
+    async with alliance(2, database_url) as federation:
+        yield federation

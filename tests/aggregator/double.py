@@ -1,0 +1,459 @@
+"""A coordinator and curators in one object: a test double that drives real aggregators over HTTP.
+
+It holds every key but the aggregators', so a test can also play a hostile party: sign what it
+likes, seal what it likes, and ask for the steps of a round in any order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+
+from common import sets
+from common.agreement import manifest_of, open_sum
+from common.functions import dimension
+from common.models.base import encode_binary, parse_binary
+from common.models.enrolment import (
+    ENROLMENT_LABEL,
+    EPOCH_KEY_LABEL,
+    Enrolment,
+    EpochKey,
+    PartyKind,
+)
+from common.models.query import Query, Window
+from common.models.round import (
+    DESCRIPTOR_LABEL,
+    AcceptedSet,
+    AggregatorEntry,
+    Commitment,
+    Manifest,
+    ManifestRequest,
+    Piece,
+    Reveal,
+    RevealRequest,
+    RoundDescriptor,
+)
+from common.randomness import SecureRandom
+from common.sealing import (
+    BatchHeader,
+    Direction,
+    Ends,
+    agree_key,
+    piece_context,
+    seal_batch,
+    seal_words,
+    segment_size,
+    spans,
+)
+from common.sharing import scheme
+from common.signing import Identity, Signed
+
+DEPLOYMENT = "test"
+OPERATOR_TOKEN = "operator-token-for-tests-0123456789abcdef"
+Words = NDArray[np.uint64]
+
+
+def query(**changes: Any) -> Query:
+    """A small additive query of mechanism `exact`, with changes."""
+    base: dict[str, Any] = {
+        "name": "test",
+        "function": "sum",
+        "unit": "kWh",
+        "bounds": ["0", "5"],
+        "max_readings": 4,
+        "resolution": "0.001",
+        "mechanism": "exact",
+        "sharing": "additive",
+        "aggregators": 1,
+        "n_max": 1_000_000,
+        "deadline_s": 300,
+    }
+    merged = {**base, **changes}
+    if merged["aggregators"] == 1 and "mechanism" not in changes:
+        merged.update(mechanism="local", sharing="none", epsilon_i="1")
+    return Query.model_validate_json(_json(merged))
+
+
+def vector(d: int, **changes: Any) -> Query:
+    """A query of d coordinates."""
+    return query(
+        function="vector_sum",
+        dimension=d,
+        coordinates="values",
+        l1_bound="20",
+        **changes,
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+@dataclass
+class Peer:
+    """One real aggregator, seen from outside."""
+
+    client: httpx.AsyncClient
+    operator_token: str = OPERATOR_TOKEN
+    id: str = ""
+    operator: str = ""
+    identity_key: bytes = b""
+    coordinator_token: str = ""
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, token: str | None = None, **more: Any
+    ) -> httpx.Response:
+        """A request with the operator's token, or another."""
+        headers = {"Authorization": f"Bearer {token or self.operator_token}"}
+        if body is not None:
+            content = body if isinstance(body, bytes) else _dump(body)
+            headers["Content-Type"] = more.pop("form", "application/json")
+            more["content"] = content
+        return await self.client.request(method, path, headers=headers, **more)
+
+    async def coordinate(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """A request as the paired coordinator."""
+        return await self.ask(method, path, body, self.coordinator_token)
+
+
+def _dump(body: Any) -> bytes:
+    if isinstance(body, list):
+        return b"[" + b",".join(_dump(item) for item in body) + b"]"
+    if isinstance(body, dict):
+        return _json(body)
+    dumped: str = body.model_dump_json()
+    return dumped.encode()
+
+
+@dataclass
+class Sender:
+    """A lone curator or a host, with its keys and its tokens at every aggregator."""
+
+    id: str
+    kind: PartyKind
+    first: int
+    curators: tuple[str, ...]
+    identity: Identity
+    epoch: int
+    private_key: X25519PrivateKey
+    tokens: list[str] = field(default_factory=list)
+
+    @property
+    def public_key(self) -> bytes:
+        return self.private_key.public_key().public_bytes_raw()
+
+    def epoch_key(self) -> Signed[EpochKey]:
+        """Its X25519 key, signed."""
+        statement = EpochKey(party=self.id, epoch=self.epoch, public_key=self.public_key)
+        return self.identity.sign(EPOCH_KEY_LABEL, statement)
+
+
+class Federation:
+    """The coordinator's and all curators' side of real aggregators."""
+
+    def __init__(self, *clients: httpx.AsyncClient, now: datetime | None = None) -> None:
+        self.peers = [Peer(client) for client in clients]
+        self.identity = Identity.generate()
+        self.random = SecureRandom()
+        self.next_number = 0
+        self.now = now or datetime.now(UTC).replace(microsecond=0)
+        self._seal_keys: dict[tuple[str, int, int, bytes], bytes] = {}
+
+    async def pair(self) -> Federation:
+        """Learn every aggregator's identity, and become its coordinator."""
+        for peer in self.peers:
+            document = (await peer.client.get("/.well-known/tacit-aggregator")).json()
+            peer.id, peer.operator = document["id"], document["operator"]
+            peer.identity_key = parse_binary(document["identity_key"])
+            body = {
+                "deployment": DEPLOYMENT,
+                "identity_key": encode_binary(self.identity.public_key),
+            }
+            answer = await peer.ask("PUT", "/v1/coordinator", body)
+            assert answer.status_code == 200, answer.text
+            peer.coordinator_token = answer.json()["token"]
+        return self
+
+    # --- enrolment ---
+
+    def sender(
+        self, name: str, curators: Sequence[str] | None = None, first: int | None = None
+    ) -> Sender:
+        """A party with fresh keys and the next free numbers."""
+        kind = PartyKind.CURATOR if curators is None else PartyKind.HOST
+        ids = (name,) if curators is None else tuple(curators)
+        if first is None:
+            first = self.next_number
+            if kind is PartyKind.HOST:
+                first = -(-first // 64) * 64
+        self.next_number = max(self.next_number, first + len(ids))
+        return Sender(name, kind, first, ids, Identity.generate(), 7, X25519PrivateKey.generate())
+
+    async def grant(self, peer: Peer, sender: Sender) -> str:
+        """A one-time secret of an aggregator's operator."""
+        body = {
+            "party": sender.id,
+            "kind": sender.kind.value,
+            "max_curators": len(sender.curators),
+        }
+        answer = await peer.ask("POST", "/v1/grants", body)
+        assert answer.status_code == 201, answer.text
+        secret: str = answer.json()["grant"]["secret"]
+        return secret
+
+    def enrolment(
+        self, peer: Peer, sender: Sender, secret: str, **changes: Any
+    ) -> Signed[Enrolment]:
+        """A party's signed request."""
+        key = sender.epoch_key()
+        values: dict[str, Any] = {
+            "service": peer.id,
+            "secret": secret,
+            "party": sender.id,
+            "kind": sender.kind,
+            "identity_key": sender.identity.public_key,
+            "epoch_key": key.statement,
+            "epoch_key_signature": key.signature,
+            "curators": sender.curators,
+            "first": sender.first,
+        }
+        return sender.identity.sign(ENROLMENT_LABEL, Enrolment(**{**values, **changes}))
+
+    async def enrol(self, sender: Sender) -> Sender:
+        """Enrol a party at every aggregator."""
+        for peer in self.peers:
+            secret = await self.grant(peer, sender)
+            body = self.enrolment(peer, sender, secret)
+            answer = await peer.client.post(
+                "/v1/enrolments", content=_dump(body), headers={"Content-Type": "application/json"}
+            )
+            assert answer.status_code == 201, answer.text
+            sender.tokens.append(answer.json()["token"])
+        return sender
+
+    async def lone(self, count: int, prefix: str = "curator") -> list[Sender]:
+        """Enrolled lone curators."""
+        return [await self.enrol(self.sender(f"{prefix}-{i}")) for i in range(count)]
+
+    async def host(self, name: str, count: int) -> Sender:
+        """An enrolled host."""
+        return await self.enrol(self.sender(name, [f"{name}.{i}" for i in range(count)]))
+
+    # --- a round ---
+
+    async def descriptor(self, asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
+        """A signed descriptor with the aggregators' present keys."""
+        entries = []
+        for peer in self.peers:
+            answer = await peer.client.get("/v1/keys/current")
+            entries.append(
+                AggregatorEntry(
+                    id=peer.id,
+                    operator=peer.operator,
+                    url=str(peer.client.base_url),
+                    identity_key=peer.identity_key,
+                    epoch_key=Signed[EpochKey].model_validate_json(answer.content),
+                )
+            )
+        values: dict[str, Any] = {
+            "deployment": DEPLOYMENT,
+            "round": str(uuid4()),
+            "query_id": "query-1",
+            "query": asked,
+            "window": Window(start=self.now - timedelta(hours=1), end=self.now),
+            "opened": self.now,
+            "deadline": self.now + timedelta(seconds=asked.deadline_s),
+            "aggregators": tuple(entries),
+            "roster_version": 1,
+            "roster_size": self.next_number,
+            "segment_size": segment_size(dimension(asked)),
+        }
+        return self.identity.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
+
+    async def open(self, asked: Query, **changes: Any) -> Round:
+        """A round that every aggregator has opened, its noise shares relayed."""
+        signed = await self.descriptor(asked, **changes)
+        opened = Round(self, signed)
+        answers = []
+        for peer in self.peers:
+            answer = await peer.coordinate("POST", "/v1/rounds", signed)
+            assert answer.status_code == 201, answer.text
+            answers.append(answer.json())
+        for index, peer in enumerate(self.peers):
+            relayed = [
+                {
+                    "aggregator": other["contribution"]["aggregator"],
+                    "piece": other["contribution"]["pieces"][index],
+                }
+                for place, other in enumerate(answers)
+                if other.get("contribution") and place != index
+            ]
+            if relayed:
+                path = f"/v1/rounds/{opened.id}/contributions"
+                answer = await peer.coordinate("POST", path, _json(relayed))
+                assert answer.status_code == 200, answer.text
+        return opened
+
+    def seal_key(self, sender: Sender, index: int, key: EpochKey) -> bytes:
+        """The key of a sender towards an aggregator in one of its epochs."""
+        place = (sender.id, index, key.epoch, sender.public_key)
+        if place not in self._seal_keys:
+            ends = Ends(
+                sender.id,
+                self.peers[index].id,
+                sender.public_key,
+                key.public_key,
+                key.epoch,
+                Direction.CURATOR_TO_AGGREGATOR,
+            )
+            self._seal_keys[place] = agree_key(sender.private_key, ends)
+        return self._seal_keys[place]
+
+
+@dataclass
+class Round:
+    """One round, seen from the outside."""
+
+    federation: Federation
+    signed: Signed[RoundDescriptor]
+
+    @property
+    def descriptor(self) -> RoundDescriptor:
+        return self.signed.statement
+
+    @property
+    def id(self) -> str:
+        return self.descriptor.round
+
+    def path(self, step: str = "") -> str:
+        return f"/v1/rounds/{self.id}/{step}".rstrip("/")
+
+    def split(self, values: NDArray[np.int64]) -> list[Words]:
+        """Shares of (n, d) values, one array per aggregator."""
+        asked = self.descriptor.query
+        sharing = scheme(asked.sharing, asked.aggregators, asked.threshold)
+        return sharing.split(values, self.federation.random)
+
+    def piece(self, sender: Sender, index: int, words: Words) -> Piece:
+        """One lone curator's sealed share for one aggregator."""
+        entry = self.descriptor.aggregators[index]
+        key = self.federation.seal_key(sender, index, entry.epoch_key.statement)
+        place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, words.size)
+        nonce, sealed = seal_words(key, words, place)
+        return Piece(sender=sender.id, key_epoch=sender.epoch, nonce=nonce, sealed=sealed)
+
+    def batches(
+        self,
+        host: Sender,
+        index: int,
+        words: Words,
+        present: NDArray[np.bool_] | None = None,
+        part: int = 0,
+    ) -> list[bytes]:
+        """A host's sealed batches for one aggregator; `words` (n, d) of all its curators."""
+        if present is None:
+            present = np.ones(len(host.curators), np.bool_)
+        entry = self.descriptor.aggregators[index]
+        key = self.federation.seal_key(host, index, entry.epoch_key.statement)
+        bodies = []
+        for span in spans(host.first, len(host.curators), self.descriptor.segment_size):
+            here = slice(span.first - host.first, span.first - host.first + span.length)
+            chosen = present[here]
+            if not chosen.any():
+                continue
+            header = BatchHeader(
+                host.id,
+                self.descriptor.digest(),
+                index,
+                part,
+                span,
+                words.shape[1],
+                host.epoch,
+                sets.pack(chosen),
+            )
+            bodies.append(seal_batch(key, header, words[here][chosen]))
+        return bodies
+
+    async def send(self, sender: Sender, index: int, piece: Piece) -> httpx.Response:
+        """Post a lone piece."""
+        peer = self.federation.peers[index]
+        return await peer.ask("POST", self.path("pieces"), piece, sender.tokens[index])
+
+    async def send_batch(self, host: Sender, index: int, body: bytes) -> httpx.Response:
+        """Post a batch."""
+        return await self.federation.peers[index].ask(
+            "POST",
+            self.path("batches"),
+            body,
+            host.tokens[index],
+            form="application/octet-stream",
+        )
+
+    async def contribute(self, sender: Sender, values: NDArray[np.int64]) -> None:
+        """Send a party's values (n, d) to every aggregator."""
+        for index, words in enumerate(self.split(values)):
+            if sender.kind is PartyKind.CURATOR:
+                answer = await self.send(sender, index, self.piece(sender, index, words[0]))
+                assert answer.status_code == 201, answer.text
+                continue
+            for body in self.batches(sender, index, words):
+                answer = await self.send_batch(sender, index, body)
+                assert answer.status_code == 201, answer.text
+
+    # --- the coordinator's steps ---
+
+    async def freeze(self, quorum: Sequence[int] | None = None) -> list[Signed[AcceptedSet]]:
+        """The signed accepted sets."""
+        result = []
+        for index in quorum if quorum is not None else range(len(self.federation.peers)):
+            peer = self.federation.peers[index]
+            answer = await peer.coordinate("POST", self.path("freeze"))
+            assert answer.status_code == 200, answer.text
+            result.append(Signed[AcceptedSet].model_validate_json(answer.content))
+        return result
+
+    async def commit(
+        self, accepted: Sequence[Signed[AcceptedSet]]
+    ) -> tuple[Manifest, list[Signed[Commitment]]]:
+        """The manifest of these sets, and the quorum's commitments to it."""
+        manifest = manifest_of(self.descriptor, accepted)
+        request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+        result = []
+        for index in manifest.quorum:
+            peer = self.federation.peers[index]
+            answer = await peer.coordinate("POST", self.path("commitment"), request)
+            assert answer.status_code == 200, answer.text
+            result.append(Signed[Commitment].model_validate_json(answer.content))
+        return manifest, result
+
+    async def reveal(
+        self, manifest: Manifest, commitments: Sequence[Signed[Commitment]]
+    ) -> list[Reveal]:
+        """The quorum's partial sums."""
+        request = RevealRequest(commitments=tuple(commitments))
+        result = []
+        for index in manifest.quorum:
+            peer = self.federation.peers[index]
+            answer = await peer.coordinate("POST", self.path("reveal"), request)
+            assert answer.status_code == 200, answer.text
+            result.append(Reveal.model_validate_json(answer.content))
+        return result
+
+    async def release(
+        self, quorum: Sequence[int] | None = None
+    ) -> tuple[NDArray[np.int64], Manifest]:
+        """Freeze, commit, reveal and open: the total and the manifest."""
+        accepted = await self.freeze(quorum)
+        manifest, commitments = await self.commit(accepted)
+        reveals = await self.reveal(manifest, commitments)
+        total = open_sum(self.descriptor, manifest.digest(), manifest.quorum, commitments, reveals)
+        return total, manifest

@@ -1,0 +1,76 @@
+"""An aggregator process to kill: `python -m tests.aggregator.served VARIANT HOLD_MS`.
+
+`sound` is ours, its commits held back for HOLD_MS; `broken` is a double that acknowledges what is
+still waiting for its commit. A crash test is worth something if it catches the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import uvloop
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.app import create_app
+from aggregator.pieces import BatchItem, Intake, Item, Outcome, PiecesItem
+from aggregator.settings import AggregatorSettings
+from common.service.logs import configure_logging
+from common.service.serve import make_server
+
+
+class HeldIntake(Intake):
+    """Ours, with every commit held for a while."""
+
+    hold_s = 0.0
+
+    async def apply(
+        self, connection: AsyncConnection, items: Sequence[Item]
+    ) -> Sequence[Any | Exception]:
+        answers = await super().apply(connection, items)
+        await asyncio.sleep(self.hold_s)
+        return answers
+
+
+class BrokenIntake(HeldIntake):
+    """Answers before the commit: what must never happen."""
+
+    _pending: set[asyncio.Task[Any]]
+
+    async def submit(self, item: Item) -> Any:
+        if not isinstance(item, PiecesItem | BatchItem):
+            return await super().submit(item)
+        self._pending = getattr(self, "_pending", set())
+        task = asyncio.create_task(super().submit(item))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        if isinstance(item, BatchItem):
+            return Outcome.STORED
+        return [Outcome.STORED] * len(item.pieces)
+
+
+def main() -> None:
+    """Serve on a free port of the loopback address, and print it."""
+    variant, hold_ms = sys.argv[1], float(sys.argv[2])
+    kind = {"sound": HeldIntake, "broken": BrokenIntake}[variant]
+    kind.hold_s = hold_ms / 1000
+    settings = AggregatorSettings()
+    configure_logging(settings.log_level)
+    server = make_server(create_app(settings, intake_type=kind), settings)
+
+    async def run() -> None:
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            if serving.done():
+                break
+            await asyncio.sleep(0.01)
+        print(server.address[1], flush=True)
+        await serving
+
+    uvloop.run(run())
+
+
+if __name__ == "__main__":
+    main()
