@@ -1,0 +1,98 @@
+"""What can go wrong at the coordinator, in the words of the domain."""
+
+from common.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unauthenticated, Unavailable
+
+
+class UnknownQuery(NotFound):
+    name = "unknown_query"
+    title = "There is no such query"
+
+
+class UnknownRound(NotFound):
+    name = "unknown_round"
+    title = "There is no such round"
+
+
+class UnknownAggregator(NotFound):
+    name = "unknown_aggregator"
+    title = "There is no such aggregator"
+
+
+class UnknownParty(NotFound):
+    name = "unknown_party"
+    title = "There is no such curator or host"
+
+
+class UnknownToken(NotFound):
+    name = "unknown_token"
+    title = "There is no such token"
+
+
+class NotReleased(Conflict):
+    name = "not_released"
+    title = "The round has no result"
+
+
+class RoundClosed(Gone):
+    name = "round_closed"
+    title = "The round is closed"
+
+
+class QueryRefused(Invalid):
+    name = "query_refused"
+    title = "The query cannot be accepted"
+
+
+class ExactRefused(Forbidden):
+    name = "exact_refused"
+    title = "Mechanism exact adds no noise and is refused by this deployment"
+
+
+class PaperRefused(Forbidden):
+    name = "paper_refused"
+    title = "The paper stance is refused by this deployment"
+
+
+class WindowMissing(Invalid):
+    name = "window_missing"
+    title = "The round needs a window of readings"
+
+
+class NotEnoughAggregators(Conflict):
+    name = "not_enough_aggregators"
+    title = "Fewer aggregators than the query asks for"
+
+
+class AggregatorUnreachable(Unavailable):
+    name = "aggregator_unreachable"
+    title = "An aggregator does not answer"
+
+
+class FingerprintMismatch(Conflict):
+    name = "fingerprint_mismatch"
+    title = "The aggregator's identity is not the one of the given fingerprint"
+
+
+class JoinTokenUnknown(Unauthenticated):
+    name = "join_token_unknown"
+    title = "The join token was not issued here"
+
+
+class JoinTokenUsed(Conflict):
+    name = "join_token_used"
+    title = "The join token was used before"
+
+
+class JoinTokenExpired(Gone):
+    name = "join_token_expired"
+    title = "The join token has expired"
+
+
+class EnrolmentRefused(Invalid):
+    name = "enrolment_refused"
+    title = "The enrolment is not what the join token allows"
+
+
+class CuratorEnrolled(Conflict):
+    name = "curator_enrolled"
+    title = "A curator of this enrolment is already enrolled"

@@ -1,0 +1,36 @@
+"""Examples of request bodies; the API document shows them and a test sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+QUERY: dict[str, Any] = {
+    "name": "feeder-evening-energy",
+    "function": "sum",
+    "register": "energy_import",
+    "unit": "kWh",
+    "bounds": ["0", "5"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "privacy_unit": "curator",
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "layer": "aggregator",
+    "sharing": "additive",
+    "aggregators": 3,
+    "collusion": {"curators": 0, "aggregators": 2},
+    "min_participants": 10,
+    "n_max": 100000,
+    "deadline_s": 300,
+}
+ROUND: dict[str, Any] = {
+    "query_id": "01928374-5566-7788-99aa-bbccddeeff00",
+    "window": {"start": "2026-11-02T18:00:00Z", "end": "2026-11-02T19:00:00Z"},
+}
+GRANT: dict[str, Any] = {
+    "party": "gateway-7",
+    "kind": "host",
+    "max_curators": 400,
+    "valid_s": 86400,
+}
+TOKEN: dict[str, Any] = {"scope": "analyst", "label": "grid planning"}
