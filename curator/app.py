@@ -1,0 +1,313 @@
+"""The curator's routes. Each parses, calls one function of the domain, and answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Path as PathParameter
+from pydantic import Field
+from starlette.responses import JSONResponse
+
+from common.models.base import WireModel, format_instant
+from common.models.query import Identifier
+from common.service.app import add_readiness, build_app
+from common.service.auth import (
+    Authenticator,
+    Principal,
+    ensure_operator_token,
+    install_authenticator,
+    require,
+)
+from common.service.bodies import takes
+from common.service.clock import Clock, SystemClock
+from common.service.database import check, migrate, open_database, reading
+from common.service.paging import PageQuery, next_link
+from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
+from common.service.wire import read_body
+from curator import examples, owner
+from curator.errors import BadItem, UnknownCurator, UnknownToken
+from curator.intake_routes import add_intake
+from curator.policy import Policy
+from curator.service import Service, build
+from curator.settings import CuratorSettings
+from curator.store import parties as party_store
+from curator.store.parties import PartyRow
+from curator.store.tables import tokens as token_table
+
+VERSION = "0.1.0"
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
+Owner = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
+CuratorId = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+
+
+class EnrolmentRequest(WireModel):
+    """A join token; a host names its curators, in the order of their roster numbers."""
+
+    token: Annotated[str, Field(min_length=16, max_length=100_000)]
+    curators: tuple[Identifier, ...] | None = None
+
+
+class TokenRequest(WireModel):
+    """A new API token; `device` and `curator` tokens belong to one curator (`subject`)."""
+
+    scope: Scope
+    subject: Identifier | None = None
+    label: Annotated[str, Field(max_length=200)] = ""
+    valid_s: Annotated[int, Field(ge=60)] | None = None
+
+
+def create_app(
+    settings: CuratorSettings,
+    *,
+    clock: Clock | None = None,
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+) -> FastAPI:
+    """The curator service. `transports` replaces the network to given addresses (in-process use).
+
+    `app.state.service` holds its parts while the app runs.
+    """
+    time = clock or SystemClock()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine = open_database(settings.database())
+        await migrate(engine, MIGRATIONS)
+        await ensure_operator_token(engine, token_table, settings, time)
+        service = await build(engine, settings, time, app.state.metrics, transports)
+        app.state.service = service
+        install_authenticator(app, Authenticator(engine, token_table, time))
+        add_readiness(app, "database", lambda: check(engine))
+        if settings.participate:
+            service.participation.start()
+        try:
+            yield
+        finally:
+            await service.participation.stop()
+            await service.peers.aclose()
+            await engine.dispose()
+
+    app = build_app(
+        "curator",
+        settings,
+        lifespan,
+        version=VERSION,
+        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        body_limits={
+            "/v1/readings/import": settings.import_max_body_bytes,
+            "/v1/enrolments": 256 * 1024 * 1024,
+        },
+    )
+    _add_parties(app)
+    _add_policy(app)
+    _add_owner(app)
+    add_intake(app, settings)
+    return app
+
+
+def _service(app: FastAPI) -> Service:
+    service: Service = app.state.service
+    return service
+
+
+def _add_parties(app: FastAPI) -> None:
+    @app.post(
+        "/v1/enrolments",
+        tags=["parties"],
+        status_code=201,
+        summary="Enrol a curator or a host with its join token; safe to repeat",
+        openapi_extra=takes(EnrolmentRequest, examples.ENROLMENT),
+    )
+    async def enrol(request: Request, _: Operator) -> dict[str, Any]:
+        body = await read_body(request, EnrolmentRequest)
+        service = _service(app)
+        row = await service.enroller.enrol(body.token, body.curators)
+        async with reading(service.engine) as connection:
+            await service.intake.hosted.load(connection)
+        service.participation.wake()
+        return _party(row)
+
+    @app.get("/v1/parties", tags=["parties"], summary="The parties that are hosted here")
+    async def parties(_: Operator) -> dict[str, Any]:
+        async with reading(_service(app).engine) as connection:
+            found = await party_store.list_parties(connection)
+        return {"parties": [_party(row) for row in found]}
+
+    @app.post(
+        "/v1/tokens",
+        tags=["tokens"],
+        status_code=201,
+        summary="A new API token, shown once",
+        openapi_extra=takes(TokenRequest, examples.TOKEN),
+    )
+    async def new_token(request: Request, _: Operator) -> dict[str, Any]:
+        body = await read_body(request, TokenRequest)
+        service = _service(app)
+        if body.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
+            raise BadItem("is operator, device or curator", pointer="/scope")
+        if body.scope is Scope.OPERATOR and body.subject is not None:
+            raise BadItem("an operator's token belongs to no curator", pointer="/subject")
+        if body.scope is not Scope.OPERATOR and body.subject not in service.intake.hosted.curators:
+            raise UnknownCurator(pointer="/subject")
+        lifetime = None if body.valid_s is None else timedelta(seconds=body.valid_s)
+        token, record = mint(
+            (body.scope,), service.clock, subject=body.subject, label=body.label, lifetime=lifetime
+        )
+        async with service.engine.begin() as connection:
+            await insert_token(connection, token_table, record)
+        return {
+            "id": record.id,
+            "token": token,
+            "scopes": list(record.scopes),
+            "subject": record.subject,
+        }
+
+    @app.get("/v1/tokens", tags=["tokens"], summary="Tokens, without their secrets")
+    async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:
+        async with reading(_service(app).engine) as connection:
+            found = await list_tokens(
+                connection, token_table, after=page.after_text(), limit=page.limit
+            )
+        items = [
+            {
+                "id": item.id,
+                "scopes": list(item.scopes),
+                "subject": item.subject,
+                "label": item.label,
+                "created": format_instant(item.created),
+                "expires": item.expires and format_instant(item.expires),
+                "revoked": item.revoked and format_instant(item.revoked),
+            }
+            for item in found
+        ]
+        headers = next_link(request, found[-1].id) if len(found) == page.limit else None
+        return JSONResponse({"tokens": items}, headers=headers)
+
+    @app.delete("/v1/tokens/{token_id}", tags=["tokens"], status_code=204, summary="Revoke one")
+    async def revoke(token_id: str, _: Operator) -> None:
+        service = _service(app)
+        async with service.engine.begin() as connection:
+            done = await revoke_token(connection, token_table, token_id, service.clock.now())
+        if not done:
+            raise UnknownToken
+        app.state.authenticator.forget()
+
+
+def _add_policy(app: FastAPI) -> None:
+    @app.get("/v1/policy", tags=["policy"], summary="The default policy of this process")
+    async def policy(_: Operator) -> Response:
+        return _model(_service(app).policies.current())
+
+    @app.put(
+        "/v1/policy",
+        tags=["policy"],
+        summary="Set the default policy; it holds from the next contribution on",
+        openapi_extra=takes(Policy, examples.POLICY),
+    )
+    async def put_policy(request: Request, _: Operator) -> Response:
+        body = await read_body(request, Policy)
+        await _service(app).policies.put(body)
+        return _model(body)
+
+    @app.get("/v1/curators/{curator_id}/policy", tags=["policy"], summary="A curator's policy")
+    async def own_policy(curator_id: CuratorId, caller: Owner) -> Response:
+        service = _service(app)
+        async with reading(service.engine) as connection:
+            row, _ = await owner.find(connection, curator_id, caller)
+        if row.policy is None:
+            return _model(service.policies.current())
+        return _model(Policy.model_validate_json(row.policy))
+
+    @app.put(
+        "/v1/curators/{curator_id}/policy",
+        tags=["policy"],
+        summary="Give a curator a policy of its own",
+        openapi_extra=takes(Policy, examples.POLICY),
+    )
+    async def put_own_policy(request: Request, curator_id: CuratorId, _: Operator) -> Response:
+        body = await read_body(request, Policy)
+        await _set_policy(app, curator_id, body.model_dump_json())
+        return _model(body)
+
+    @app.delete(
+        "/v1/curators/{curator_id}/policy",
+        tags=["policy"],
+        status_code=204,
+        summary="Let the default policy hold for a curator again",
+    )
+    async def drop_own_policy(curator_id: CuratorId, _: Operator) -> None:
+        await _set_policy(app, curator_id, None)
+
+
+async def _set_policy(app: FastAPI, curator_id: str, text: str | None) -> None:
+    async with _service(app).engine.begin() as connection:
+        if not await party_store.set_policy(connection, curator_id, text):
+            raise UnknownCurator
+
+
+def _add_owner(app: FastAPI) -> None:
+    @app.get(
+        "/v1/curators/{curator_id}/budget",
+        tags=["owner"],
+        summary="The ledger statement: what was spent, what is left",
+    )
+    async def budget(curator_id: CuratorId, caller: Owner) -> dict[str, Any]:
+        service = _service(app)
+        async with reading(service.engine) as connection:
+            row, party = await owner.find(connection, curator_id, caller)
+            return await owner.budget(
+                connection, row, party, service.policies.current(), service.clock.now()
+            )
+
+    @app.get(
+        "/v1/curators/{curator_id}/contributions",
+        tags=["owner"],
+        summary="Rounds this curator contributed to or refused, newest first",
+    )
+    async def contributions(
+        request: Request, curator_id: CuratorId, page: PageQuery, caller: Owner
+    ) -> Response:
+        after = None if page.after is None else int(page.after[0])
+        async with reading(_service(app).engine) as connection:
+            row, party = await owner.find(connection, curator_id, caller)
+            items, following = await owner.contributions(connection, row, party, after, page.limit)
+        headers = None if following is None else next_link(request, following)
+        return JSONResponse({"contributions": items}, headers=headers)
+
+    @app.get(
+        "/v1/curators/{curator_id}/readings",
+        tags=["owner"],
+        summary="How many readings were accepted, refused, used, clamped",
+    )
+    async def readings(curator_id: CuratorId, caller: Owner) -> dict[str, Any]:
+        async with reading(_service(app).engine) as connection:
+            row, party = await owner.find(connection, curator_id, caller)
+            return await owner.reading_counts(connection, row, party)
+
+
+def _party(row: PartyRow) -> dict[str, Any]:
+    return {
+        "party": row.id,
+        "kind": row.kind.value,
+        "state": row.state,
+        "deployment": row.deployment,
+        "coordinator": row.coordinator_url,
+        "first": row.first,
+        "curators": row.curators,
+        "aggregators": [
+            {"id": a.aggregator, "url": a.url, "fingerprint": a.fingerprint.hex()}
+            for a in row.anchors
+        ],
+        "enrolled": None if row.enrolled is None else format_instant(row.enrolled),
+    }
+
+
+def _model(value: WireModel) -> Response:
+    return Response(value.model_dump_json(exclude_none=True), media_type="application/json")

@@ -1,0 +1,180 @@
+"""Who of a party's curators takes part in a round: policy first, then the ledger.
+
+Spec: budget, section 5. Every ground is a public parameter (or the curator's own budget), and is
+recorded with its figures. Nothing here ever sees a reading: taking part must not depend on data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.query import PrivacyUnit
+from common.models.round import RoundDescriptor
+from curator.errors import (
+    BudgetExceeded,
+    DeadlinePassed,
+    NotInRound,
+    OpenedBeforeRestore,
+    PolicyRefused,
+    WindowContributed,
+)
+from curator.ledger import (
+    LIFETIME,
+    Bits,
+    Charge,
+    Totals,
+    largest_over_instants,
+    period_of,
+    shortages,
+)
+from curator.policy import Limits, Policy, check_policy
+from curator.store import accounts, outbox
+from curator.store import parties as party_store
+from curator.store.parties import PartyRow
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Why some curators of a span stay out; public words and figures."""
+
+    members: Bits
+    name: str
+    detail: str
+    figures: str
+
+
+@dataclass
+class Consent:
+    """Who of a span takes part (`present`), why others do not, and which periods to account."""
+
+    present: Bits
+    grounds: list[Ground] = field(default_factory=list)
+    periods: set[int] = field(default_factory=set)
+
+    def refuse(
+        self, members: Bits, name: str, detail: str, figures: dict[str, object] | None = None
+    ) -> None:
+        """Leave members out, and say why."""
+        blocked = members & self.present
+        if blocked.any():
+            self.present &= ~blocked
+            text = json.dumps(figures or {}, sort_keys=True, default=str)
+            self.grounds.append(Ground(blocked, name, detail, text))
+
+
+def check_round(
+    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restored: datetime | None
+) -> None:
+    """Grounds that hold for the whole party. Raises a RoundRefused."""
+    if now >= descriptor.deadline:
+        raise DeadlinePassed
+    if row.first is None or row.first + row.curators > descriptor.roster_size:
+        raise NotInRound(extra={"roster_version": descriptor.roster_version})
+    if restored is not None and descriptor.opened <= restored:
+        raise OpenedBeforeRestore
+
+
+async def consent(
+    connection: AsyncConnection,
+    row: PartyRow,
+    descriptor: RoundDescriptor,
+    charge: Charge,
+    default: Policy,
+    span: tuple[int, int],
+    now: datetime,
+) -> Consent:
+    """The decision for the curators offset..offset+length-1 of a party, in the transaction that
+    will write their debit."""
+    offset, length = span
+    result = Consent(np.ones(length, np.bool_))
+    repeated = await _repeated(connection, row, descriptor)
+    for policy, members in await _policies(connection, row, default, offset, length):
+        result.periods.add(policy.period_s)
+        try:
+            check_policy(policy, descriptor, verified=charge.verified)
+        except PolicyRefused as error:
+            result.refuse(members, error.name, error.detail, dict(error.extra))
+            continue
+        if repeated is not None and not policy.allow_repeats:
+            result.refuse(
+                members, WindowContributed.name, WindowContributed.title, {"round": repeated}
+            )
+            continue
+        await _afford(connection, row, descriptor, charge, policy, span, members, now, result)
+    return result
+
+
+async def _repeated(
+    connection: AsyncConnection, row: PartyRow, descriptor: RoundDescriptor
+) -> str | None:
+    """An earlier round of this query and window with our debit that is not known to be aborted."""
+    earlier = await outbox.contributed_rounds(
+        connection, row.id, descriptor.query.digest(), descriptor.window, descriptor.round
+    )
+    return next((item.id for item in earlier if item.outcome != "aborted"), None)
+
+
+async def _policies(
+    connection: AsyncConnection, row: PartyRow, default: Policy, offset: int, length: int
+) -> Sequence[tuple[Policy, Bits]]:
+    own = await party_store.own_policies(connection, row.first_key + offset, length)
+    rest = np.ones(length, np.bool_)
+    groups: dict[str, Bits] = {}
+    for key, text in own:
+        index = key - row.first_key - offset
+        rest[index] = False
+        groups.setdefault(text, np.zeros(length, np.bool_))[index] = True
+    found = [(Policy.model_validate_json(text), members) for text, members in groups.items()]
+    return [(default, rest), *found] if rest.any() else found
+
+
+async def _afford(
+    connection: AsyncConnection,
+    row: PartyRow,
+    descriptor: RoundDescriptor,
+    charge: Charge,
+    policy: Policy,
+    span: tuple[int, int],
+    members: Bits,
+    now: datetime,
+    result: Consent,
+) -> None:
+    unit = descriptor.query.privacy_unit
+    limits = policy.limits(unit)
+    if limits == Limits():
+        return
+    if unit is PrivacyUnit.CURATOR:
+        period = await accounts.totals(connection, row.id, unit, policy.period_s, now, span)
+        lifetime = await accounts.totals(connection, row.id, unit, LIFETIME, now, span)
+    else:
+        period, lifetime = await _record_totals(connection, row, descriptor, policy, span, now)
+    for shortage in shortages(limits, charge, period, lifetime, members):
+        figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
+        result.refuse(shortage.members, BudgetExceeded.name, shortage.detail, figures)
+
+
+async def _record_totals(
+    connection: AsyncConnection,
+    row: PartyRow,
+    descriptor: RoundDescriptor,
+    policy: Policy,
+    span: tuple[int, int],
+    now: datetime,
+) -> tuple[Totals, Totals]:
+    """A record meets only rounds whose window covers it: the worst instant of this window."""
+    overlapping = await accounts.list_debits(
+        connection, row.id, PrivacyUnit.RECORD, overlapping=descriptor.window
+    )
+    start, _ = period_of(now, policy.period_s)
+    current = [item for item in overlapping if item.made >= start]
+    window = descriptor.window
+    return (
+        largest_over_instants(current, window, *span, verified_only=True),
+        largest_over_instants(overlapping, window, *span, verified_only=False),
+    )

@@ -1,0 +1,146 @@
+"""Sending sealed bytes, as often as it takes, always the same bytes.
+
+Only what is in the outbox is sent, and it got there in the transaction of its debit. At most a few
+requests are in flight per aggregator. An answer 200 or 201 is final, as is a refusal that another
+try cannot change; what is left is tried again until the round is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from common.service.clock import Clock
+from common.service.database import reading
+from common.service.logs import get_logger
+from common.service.problems import ProblemReceived
+from curator.engine import OCTETS
+from curator.errors import PeerUnavailable
+from curator.parties import Keyring
+from curator.peers import Peers
+from curator.store import outbox
+from curator.store.outbox import Sealed, State
+from curator.store.parties import Anchor, PartyRow
+
+SENT, MISSED = "sent", "missed"
+_RETRIED = frozenset({"unknown_round", "token_unknown"})
+_logger = get_logger("tacit.curator.delivery")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Whose sealed bytes go to which round."""
+
+    contribution: int
+    party: PartyRow
+    round: str
+    deadline: datetime
+
+
+class Delivery:
+    """Sends what is in the outbox."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        peers: Peers,
+        keyring: Keyring,
+        clock: Clock,
+        *,
+        in_flight: int = 2,
+        retry_s: float = 2.0,
+        grace_s: float = 3600.0,
+        counted: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._store, self._peers, self._keyring, self._clock = engine, peers, keyring, clock
+        self._in_flight, self._retry_s = in_flight, retry_s
+        self._grace = timedelta(seconds=grace_s)
+        self._counted = counted
+        self._gates: dict[str, asyncio.Semaphore] = {}
+
+    async def attempt(self, parcel: Parcel, items: Sequence[Sealed]) -> bool:
+        """Send each item once; whether all have a final answer now."""
+        answers = await asyncio.gather(*(self._send(parcel, item) for item in items))
+        final = [answer for answer in answers if answer is not None]
+        if final:
+            async with self._store.begin() as connection:
+                await outbox.mark_sent(connection, final)
+        return len(final) == len(items)
+
+    async def finish(self, parcel: Parcel) -> None:
+        """Try until nothing is pending, or nobody waits for it any more; then close the books."""
+        pause = self._retry_s
+        while True:
+            async with reading(self._store) as connection:
+                items = await outbox.pending(connection, parcel.contribution)
+                shown = await outbox.find_round(connection, parcel.round)
+            if not items:
+                break
+            over = shown is not None and shown.outcome is not None
+            if over or self._clock.now() > parcel.deadline + self._grace:
+                await self._give_up(items)
+                break
+            if not await self.attempt(parcel, items):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+        await self._close(parcel)
+
+    async def _give_up(self, items: Sequence[Sealed]) -> None:
+        async with self._store.begin() as connection:
+            await outbox.mark_sent(connection, [(item.id, MISSED, "gave_up") for item in items])
+
+    async def _close(self, parcel: Parcel) -> None:
+        async with self._store.begin() as connection:
+            states = await outbox.delivery_states(connection, [parcel.contribution])
+            missed = states.get(parcel.contribution, {}).get(MISSED, 0)
+            state = State.MISSED if missed else State.DELIVERED
+            await outbox.set_state(connection, parcel.contribution, state, self._clock.now())
+        self._counted(state.value)
+        _logger.info("delivered", party=parcel.party.id, round=parcel.round, outcome=state.value)
+
+    async def _send(self, parcel: Parcel, item: Sealed) -> tuple[int, str, str | None] | None:
+        """(id, state, problem), or nothing if it has to be tried again."""
+        anchor = _anchor(parcel.party, item.aggregator)
+        if anchor is None:
+            return item.id, MISSED, "key_not_anchored"
+        kind = "batches" if item.media_type == OCTETS else "pieces"
+        path = f"/v1/rounds/{parcel.round}/{kind}"
+        gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
+        try:
+            async with gate:
+                await self._peers.upload(anchor, path, item.media_type, item.body)
+        except PeerUnavailable:
+            return None
+        except ProblemReceived as error:
+            return await self._answer_to(parcel, item, error)
+        return item.id, SENT, None
+
+    async def _answer_to(
+        self, parcel: Parcel, item: Sealed, error: ProblemReceived
+    ) -> tuple[int, str, str | None] | None:
+        if error.name == "round_closed":
+            included = error.problem.get("included") is True
+            return (item.id, SENT, None) if included else (item.id, MISSED, error.name)
+        if error.name == "unknown_epoch_key":
+            with contextlib.suppress(PeerUnavailable, ProblemReceived):
+                await self._keyring.announce_current(parcel.party)
+            return None
+        if error.name in _RETRIED or error.retryable or error.status >= 500:
+            return None
+        _logger.warning(
+            "upload_refused",
+            party=parcel.party.id,
+            round=parcel.round,
+            aggregator=item.aggregator,
+            problem=error.name,
+        )
+        return item.id, MISSED, error.name
+
+
+def _anchor(party: PartyRow, aggregator: str) -> Anchor | None:
+    return next((a for a in party.anchors if a.aggregator == aggregator), None)

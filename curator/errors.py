@@ -1,0 +1,142 @@
+"""What can go wrong at a curator, in the words of the domain.
+
+Names are stable: clients rely on them. Details and extra members hold public parameters and the
+curator's own budget figures only; no reading, noise value or share, and no ground that depends on
+data, is ever among them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from common.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
+
+
+class UnknownCurator(NotFound):
+    name = "unknown_curator"
+    title = "No such curator is hosted here"
+
+
+class UnknownParty(NotFound):
+    name = "unknown_party"
+    title = "There is no such party here"
+
+
+class UnknownToken(NotFound):
+    name = "unknown_token"
+    title = "There is no such token"
+
+
+class UnknownImport(NotFound):
+    name = "unknown_import"
+    title = "There is no such import"
+
+
+class ForeignCurator(Forbidden):
+    name = "foreign_curator"
+    title = "A token of a curator serves this curator only"
+
+
+class JoinTokenMalformed(Invalid):
+    name = "join_token_malformed"
+    title = "This is not a join token"
+
+
+class JoinTokenExpired(Gone):
+    name = "join_token_expired"
+    title = "The join token has expired"
+
+
+class CuratorsNeeded(Invalid):
+    name = "curators_needed"
+    title = "A host names its curators, a lone curator only itself"
+
+
+class CuratorExists(Conflict):
+    name = "curator_exists"
+    title = "A curator of this name is already hosted here"
+
+
+class PartyExists(Conflict):
+    name = "party_exists"
+    title = "This party is enrolled already"
+
+
+class FingerprintMismatch(Forbidden):
+    name = "fingerprint_mismatch"
+    title = "A service's identity is not the one that the join token names"
+
+
+class PeerUnavailable(Unavailable):
+    name = "peer_unavailable"
+    title = "A service that is needed does not answer"
+
+
+class PeerRefused(Conflict):
+    name = "peer_refused"
+    title = "A service refused the request"
+
+
+class BadItem(Invalid):
+    name = "bad_reading"
+    title = "A reading cannot be accepted"
+
+
+class TooManyItems(Invalid):
+    name = "too_many_items"
+    title = "Too many readings in one request"
+
+
+class NotReadings(Malformed):
+    name = "malformed_body"
+    title = "The body cannot be parsed"
+
+
+class BadImport(Invalid):
+    name = "bad_import"
+    title = "The file or its column map cannot be read"
+
+
+# --- grounds on which a curator refuses a round: public parameters only ---------------------------
+
+
+class RoundRefused(Forbidden):
+    """Base of the grounds; the name goes into the ledger."""
+
+    name: ClassVar[str] = "round_refused"
+    title = "This curator does not take part in the round"
+
+
+class DeadlinePassed(RoundRefused):
+    name = "deadline_passed"
+    title = "The round's deadline has passed"
+
+
+class NotInRound(RoundRefused):
+    name = "not_in_round"
+    title = "The curator enrolled after the round's roster was fixed"
+
+
+class OpenedBeforeRestore(RoundRefused):
+    name = "opened_before_restore"
+    title = "The round was opened before this curator was restored from a backup"
+
+
+class DescriptorChanged(RoundRefused):
+    name = "descriptor_changed"
+    title = "Another descriptor was shown for this round before"
+
+
+class WindowContributed(RoundRefused):
+    name = "window_contributed"
+    title = "This window was contributed under the same query before"
+
+
+class PolicyRefused(RoundRefused):
+    name = "policy_refused"
+    title = "The curator's policy forbids the round"
+
+
+class BudgetExceeded(RoundRefused):
+    name = "budget_exceeded"
+    title = "The round would exceed the curator's budget"

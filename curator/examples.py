@@ -1,0 +1,104 @@
+"""Examples of request bodies; the API document shows them and a test sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+READING: dict[str, Any] = {
+    "curator": "house-17",
+    "device": "meter-1",
+    "register": "energy_import",
+    "time": "2026-11-02T18:00:00Z",
+    "value": "0.317",
+    "unit": "kWh",
+    "kind": "delta",
+}
+ENROLMENT: dict[str, Any] = {"token": "tctjoin_...", "curators": ["house-17", "house-18"]}
+TOKEN: dict[str, Any] = {"scope": "device", "subject": "house-17", "label": "hall meter"}
+POLICY: dict[str, Any] = {
+    "period_s": 86400,
+    "curator": {"period": {"epsilon": "4", "delta": "0.000001"}, "lifetime": {"epsilon": "400"}},
+    "record": {"period": {"epsilon": "2"}},
+    "min_participants": 10,
+    "mechanisms": ["distributed", "local"],
+    "stances": ["sound"],
+}
+READING_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["time", "unit"],
+    "additionalProperties": False,
+    "properties": {
+        "curator": {
+            "type": "string",
+            "description": "May be left out if the token names it, or only one is hosted.",
+        },
+        "device": {"type": "string", "description": "Default: the curator's own id."},
+        "register": {
+            "type": "string",
+            "default": "energy_import",
+            "description": "A name, or an OBIS code such as 1-0:1.8.0.",
+        },
+        "time": {
+            "oneOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}],
+            "description": "RFC 3339 with an offset, or epoch milliseconds.",
+        },
+        "value": {
+            "oneOf": [{"type": "number"}, {"type": "string"}],
+            "description": "A decimal, read exactly from its text.",
+        },
+        "values": {
+            "type": "array",
+            "items": {"oneOf": [{"type": "number"}, {"type": "string"}]},
+            "description": "A vector, instead of value.",
+        },
+        "unit": {"type": "string", "enum": ["Wh", "kWh", "MWh", "W", "kW", "m3", "l", "1"]},
+        "kind": {
+            "type": "string",
+            "enum": ["delta", "instant", "total_increasing"],
+            "default": "delta",
+        },
+        "rollover": {
+            "oneOf": [{"type": "number"}, {"type": "string"}],
+            "description": "Size of a counter that starts again at zero.",
+        },
+        "correction": {"type": "boolean", "default": False},
+    },
+}
+
+
+def readings_body() -> dict[str, Any]:
+    """The `openapi_extra` of the route that takes readings."""
+    one = {"schema": READING_SCHEMA, "example": READING}
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "oneOf": [READING_SCHEMA, {"type": "array", "items": READING_SCHEMA}]
+                    },
+                    "example": [READING],
+                },
+                "application/x-ndjson": one,
+            },
+        }
+    }
+
+
+IMPORT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/gzip": {"schema": {"type": "string", "format": "binary"}},
+            "application/x-xz": {"schema": {"type": "string", "format": "binary"}},
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary"}},
+                }
+            },
+        },
+    }
+}

@@ -1,0 +1,172 @@
+"""What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
+
+Counts of readings used and clamped depend on data; they are answered to the curator's own token and
+to the operator of this process, and appear in no log and no metric.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.base import encode_binary, format_instant
+from common.models.query import PrivacyUnit
+from common.models.round import RoundDescriptor
+from common.service.auth import Principal
+from common.service.tokens import Scope
+from common.signing import Signed
+from curator import runs
+from curator.errors import ForeignCurator, UnknownCurator
+from curator.ledger import (
+    FEMTO,
+    MICRO,
+    Debit,
+    presence_bits,
+    shown,
+    statement_of,
+    worst_instant,
+)
+from curator.policy import Policy
+from curator.store import accounts, outbox
+from curator.store import parties as party_store
+from curator.store.parties import CuratorRow, PartyRow
+
+
+async def find(
+    connection: AsyncConnection, curator_id: str, caller: Principal
+) -> tuple[CuratorRow, PartyRow]:
+    """The curator and its party, if the caller may see it."""
+    if not caller.has(Scope.OPERATOR) and caller.subject != curator_id:
+        raise ForeignCurator
+    row = await party_store.curator(connection, curator_id)
+    if row is None:
+        raise UnknownCurator
+    party = await party_store.party(connection, row.party)
+    assert party is not None
+    return row, party
+
+
+async def budget(
+    connection: AsyncConnection, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
+) -> dict[str, Any]:
+    """The ledger statement: per unit, per period and lifetime, columns (e) and (d), the rows."""
+    policy = default if row.policy is None else Policy.model_validate_json(row.policy)
+    position = row.key - party.first_key
+    units: dict[str, Any] = {}
+    for unit in PrivacyUnit:
+        debits = await accounts.list_debits(connection, party.id, unit)
+        found = statement_of(debits, position, now, policy.period_s, policy.limits(unit))
+        if unit is PrivacyUnit.RECORD:
+            found["worst_instant"] = worst_instant(debits, position)
+        found["debits"] = [_debit(item) for item in debits if item.over(position, 1)[0]][-100:]
+        units[unit.value] = found
+    return {"curator": row.id, "party": party.id, "units": units}
+
+
+def _debit(item: Debit) -> dict[str, Any]:
+    charge = item.charge
+    return {
+        "made": format_instant(item.made),
+        "window": item.window.model_dump(mode="json"),
+        "status": "verified" if charge.verified else "unverified",
+        "epsilon": shown(charge.epsilon, MICRO),
+        "delta": shown(charge.delta, FEMTO),
+        "epsilon_all_aggregators": shown(charge.epsilon_all, MICRO),
+        "delta_all_aggregators": shown(charge.delta_all, FEMTO),
+        "credited": item.credited,
+    }
+
+
+async def contributions(
+    connection: AsyncConnection, row: CuratorRow, party: PartyRow, after: int | None, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """The curator's history, newest first, and where the next page starts."""
+    found = await outbox.history(connection, party.id, after, limit)
+    ids = [item.id for item in found]
+    position = row.key - party.first_key
+    debits, refusals = await outbox.spans_over(connection, ids, position)
+    states = await outbox.delivery_states(connection, ids)
+    problems = await outbox.problems_of(connection, ids)
+    items = [
+        _contribution(item, position, debits.get(item.id), refusals.get(item.id, []))
+        | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
+        for item in found
+    ]
+    return items, ids[-1] if len(ids) == limit else None
+
+
+def _contribution(
+    item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
+) -> dict[str, Any]:
+    signed = Signed[RoundDescriptor].model_validate_json(item.descriptor)
+    descriptor = signed.statement
+    query = descriptor.query
+    taken = (
+        debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
+    )
+    grounds = [
+        {"name": r.name, "detail": r.detail, "figures": json.loads(r.figures)}
+        for r in refusals
+        if presence_bits(r.members, r.length)[position - r.offset]
+    ]
+    answer: dict[str, Any] = {
+        "round": item.round,
+        "query": descriptor.query_id,
+        "query_name": query.name,
+        "query_hash": encode_binary(query.digest()),
+        "descriptor_hash": encode_binary(descriptor.digest()),
+        "function": query.function.value,
+        "mechanism": query.mechanism.value,
+        "stance": query.stance.value,
+        "privacy_unit": query.privacy_unit.value,
+        "window": descriptor.window.model_dump(mode="json"),
+        "state": item.state if taken or not grounds else "refused",
+        "send_at": format_instant(item.send_at),
+        "finished": None if item.finished is None else format_instant(item.finished),
+        "outcome": item.outcome,
+        "contributed": bool(taken),
+        "refused_because": grounds,
+        "credited": item.credited is not None,
+    }
+    if taken and debit is not None:
+        used, clamped = _usage(debit, position)
+        answer["declared"] = {
+            "status": "verified" if debit.verified else "unverified",
+            "epsilon": shown(debit.epsilon, MICRO),
+            "delta": shown(debit.delta, FEMTO),
+            "epsilon_all_aggregators": shown(debit.epsilon_all, MICRO),
+            "delta_all_aggregators": shown(debit.delta_all, FEMTO),
+        }
+        answer["readings"] = {"used": used, "clamped": clamped}
+    return answer
+
+
+def _usage(row: Row[Any], position: int) -> tuple[int, int]:
+    bits = presence_bits(row.presence, row.length)
+    if not bits[position - row.offset]:
+        return 0, 0
+    rank = int(bits[: position - row.offset].sum())
+    return int(runs.unpack(row.used)[rank]), int(runs.unpack(row.clamped)[rank])
+
+
+async def reading_counts(
+    connection: AsyncConnection, row: CuratorRow, party: PartyRow
+) -> dict[str, Any]:
+    """What became of the curator's readings."""
+    position = row.key - party.first_key
+    usage = [
+        _usage(span, position) for span in await outbox.usage_spans(connection, party.id, position)
+    ]
+    return {
+        "curator": row.id,
+        "accepted": row.accepted,
+        "duplicates": row.duplicates,
+        "conflicts": row.conflicts,
+        "rejected": row.rejected,
+        "contributed": sum(used for used, _ in usage),
+        "clamped": sum(clamped for _, clamped in usage),
+    }

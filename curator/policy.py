@@ -1,0 +1,96 @@
+"""A curator's policy: which rounds it takes part in, and what it is willing to spend.
+
+Every ground is a public parameter of the round, so a refusal says nothing about data (spec: budget,
+section 5). A process has one default policy; a curator may have its own.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from common.models.base import Binary, Exact, WireModel, require
+from common.models.query import Mechanism, PrivacyUnit, Stance
+from common.models.round import RoundDescriptor
+from curator.errors import PolicyRefused
+from curator.settings import CuratorSettings
+
+QueryHash = Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+class Limit(WireModel):
+    """The most that may be spent; without a figure there is no limit."""
+
+    epsilon: Exact | None = None
+    delta: Exact | None = None
+
+    @field_validator("epsilon", "delta")
+    @classmethod
+    def _not_negative(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or 0 <= value <= 10**8, value, "must lie in 0..10^8")
+
+
+class Limits(WireModel):
+    """Limits of one privacy unit, under the query's own collusion assumption.
+
+    `all_aggregators` limits a period's total if every aggregator colludes (scenario d).
+    """
+
+    period: Limit = Limit()
+    lifetime: Limit = Limit()
+    all_aggregators: Limit = Limit()
+
+
+class Policy(WireModel):
+    """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false."""
+
+    period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
+    record: Limits = Limits()
+    curator: Limits = Limits()
+    min_participants: Annotated[int, Field(ge=1)] = 2
+    mechanisms: tuple[Mechanism, ...] = tuple(Mechanism)
+    stances: tuple[Stance, ...] = tuple(Stance)
+    allow_unverified: bool = False
+    accept_any: bool = True
+    queries: tuple[QueryHash, ...] = ()
+    allow_repeats: bool = False
+
+    def limits(self, unit: PrivacyUnit) -> Limits:
+        """The limits of one privacy unit."""
+        return self.record if unit is PrivacyUnit.RECORD else self.curator
+
+
+def initial_policy(settings: CuratorSettings) -> Policy:
+    """The default policy until an operator sets one."""
+    limits = Limits(
+        period=Limit(
+            epsilon=Fraction(settings.policy_epsilon), delta=Fraction(settings.policy_delta)
+        )
+    )
+    return Policy(
+        period_s=settings.policy_period_s,
+        record=limits,
+        curator=limits,
+        allow_unverified=settings.policy_allow_unverified,
+    )
+
+
+def check_policy(policy: Policy, descriptor: RoundDescriptor, *, verified: bool) -> None:
+    """Raise PolicyRefused unless the policy agrees to the round's public parameters."""
+    query = descriptor.query
+    if not policy.accept_any and query.digest() not in policy.queries:
+        raise PolicyRefused("the query is not among those agreed", pointer="/queries")
+    if query.mechanism not in policy.mechanisms:
+        raise PolicyRefused(f"mechanism {query.mechanism} is not allowed", pointer="/mechanisms")
+    if query.stance not in policy.stances:
+        raise PolicyRefused(f"stance {query.stance} is not allowed", pointer="/stances")
+    if query.min_participants < policy.min_participants:
+        raise PolicyRefused(
+            "the round asks for fewer participants than the policy",
+            pointer="/min_participants",
+            extra={"minimum": policy.min_participants, "asked": query.min_participants},
+        )
+    if not verified and not policy.allow_unverified:
+        raise PolicyRefused("the round has no verified figure", pointer="/allow_unverified")

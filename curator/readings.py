@@ -1,0 +1,306 @@
+"""Readings in: who may send them, where they are kept, what became of each.
+
+Idempotent by (device, register, time): the same content again is a `duplicate`, another content a
+`conflict`, unless the item says `"correction": true`: then it replaces the stored value (its place
+in the order stays). A correction changes no contribution that was made before: what was sent is
+sent. A reading out of a query's bounds is kept; it is clamped, and counted, when it is contributed.
+
+Nothing is answered before it is durable. A reading is nobody's business outside: no log line, no
+metric and no message here holds a value or a count of readings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from common.randomness import SecureRandom
+from common.service.auth import Principal
+from common.service.clock import Clock, epoch_microseconds
+from common.service.database import exclusive
+from common.service.tokens import Scope
+from curator import counters
+from curator.errors import BadItem, ForeignCurator, UnknownCurator
+from curator.items import Item, Kind, parse_item
+from curator.settings import CuratorSettings
+from curator.store import parties as party_store
+from curator.store import readings as store
+from curator.store.readings import Row
+
+
+class Status(StrEnum):
+    """What became of one item."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    REJECTED = "rejected"
+
+
+TALLIES = {
+    Status.ACCEPTED: "accepted",
+    Status.DUPLICATE: "duplicates",
+    Status.CONFLICT: "conflicts",
+    Status.REJECTED: "rejected",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one item, in the order in which they were sent."""
+
+    index: int
+    status: Status
+    problem: str | None = None
+    detail: str | None = None
+    pointer: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As it is sent."""
+        found: dict[str, Any] = {"index": self.index, "status": self.status.value}
+        if self.problem is not None:
+            found["problem"] = {
+                "name": self.problem,
+                "detail": self.detail,
+                "pointer": self.pointer,
+            }
+        return found
+
+
+def rejected(index: int, error: BadItem | UnknownCurator | ForeignCurator) -> Answer:
+    """The answer to an item that cannot be stored."""
+    return Answer(index, Status.REJECTED, error.name, error.detail, error.pointer)
+
+
+class Hosted:
+    """Names of the hosted curators and their devices, kept in memory beside the store."""
+
+    def __init__(self) -> None:
+        self._curators: dict[str, int] = {}
+        self._devices: dict[tuple[int, str], int] = {}
+
+    async def load(self, connection: AsyncConnection) -> None:
+        """Read both from the store."""
+        self._curators = await party_store.curator_keys(connection)
+        self._devices = await store.device_keys(connection)
+
+    @property
+    def curators(self) -> dict[str, int]:
+        """Key by name."""
+        return self._curators
+
+    async def devices(
+        self, connection: AsyncConnection, wanted: Sequence[tuple[int, str]]
+    ) -> dict[tuple[int, str], int]:
+        """Keys of devices, made where they are new; `remember` them after the commit."""
+        missing = [pair for pair in dict.fromkeys(wanted) if pair not in self._devices]
+        made = await store.add_devices(connection, missing) if missing else {}
+        return {pair: made.get(pair, self._devices.get(pair, -1)) for pair in wanted}
+
+    def remember(self, made: dict[tuple[int, str], int]) -> None:
+        """Keep device keys that are durable."""
+        self._devices.update(made)
+
+
+class Intake:
+    """Stores readings, from single items to files."""
+
+    def __init__(self, engine: AsyncEngine, clock: Clock, settings: CuratorSettings) -> None:
+        self._store, self._clock, self._settings = engine, clock, settings
+        self.hosted = Hosted()
+        self._random = SecureRandom()
+
+    @property
+    def latest(self) -> int:
+        """The latest time that a reading may have, in microseconds."""
+        tolerance = round(self._settings.future_tolerance_s * 1e6)
+        return epoch_microseconds(self._clock.now()) + tolerance
+
+    def parse(self, raw: Any, caller: Principal) -> tuple[int, str, Item]:
+        """Curator key, device id and the item. Raises a domain error that says what is wrong."""
+        item = parse_item(raw, self.latest, self._settings.max_values)
+        key, name = self.curator_of(item.curator, caller)
+        return key, item.device or name, item
+
+    def curator_of(self, named: str | None, caller: Principal) -> tuple[int, str]:
+        """Whose reading it is, and that the caller may send it."""
+        own = None if caller.has(Scope.OPERATOR) else caller.subject
+        if named is None:
+            named = own
+        elif own is not None and named != own:
+            raise ForeignCurator(pointer="/curator")
+        known = self.hosted.curators
+        if named is None:
+            if len(known) != 1:
+                raise BadItem("several curators are hosted here: name one", pointer="/curator")
+            named = next(iter(known))
+        if named not in known:
+            raise UnknownCurator(pointer="/curator")
+        return known[named], named
+
+    def randoms(self, count: int) -> list[int]:
+        """Random ids that fix the order of readings of one instant, once and for all."""
+        words: list[int] = (self._random.words(count) >> np.uint64(1)).tolist()
+        return words
+
+    async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
+        """Store a batch; one answer per item, after the commit. `BadItem`s among the raw items
+        are rejections that were found before."""
+        answers: list[Answer | None] = [None] * len(raws)
+        parsed: list[tuple[int, int, str, Item]] = []
+        tally: Counter[tuple[int, str]] = Counter()
+        for index, raw in enumerate(raws):
+            try:
+                if isinstance(raw, BadItem):
+                    raise raw
+                parsed.append((index, *self.parse(raw, caller)))
+            except (BadItem, UnknownCurator, ForeignCurator) as error:
+                answers[index] = rejected(index, error)
+                self._tally_rejection(raw, caller, tally)
+        devices: dict[tuple[int, str], int] = {}
+        async with self._store.begin() as connection:
+            if parsed:
+                devices = await self.hosted.devices(
+                    connection, [(curator, device) for _, curator, device, _ in parsed]
+                )
+                for index, status in await self._write(connection, parsed, devices):
+                    answers[index] = _answer(index, status)
+            for index, curator, _, _ in parsed:
+                answer = answers[index]
+                assert answer is not None
+                tally[curator, TALLIES[answer.status]] += 1
+            await party_store.count_readings(connection, _tallies(tally))
+        self.hosted.remember(devices)
+        return [answer for answer in answers if answer is not None]
+
+    def _tally_rejection(
+        self, raw: Any, caller: Principal, tally: Counter[tuple[int, str]]
+    ) -> None:
+        named = raw.get("curator") if isinstance(raw, dict) else None
+        try:
+            key, _ = self.curator_of(named if isinstance(named, str) else None, caller)
+        except (BadItem, UnknownCurator, ForeignCurator):
+            return
+        tally[key, TALLIES[Status.REJECTED]] += 1
+
+    async def _write(
+        self,
+        connection: AsyncConnection,
+        parsed: Sequence[tuple[int, int, str, Item]],
+        devices: dict[tuple[int, str], int],
+    ) -> list[tuple[int, Status]]:
+        wanted = list(dict.fromkeys((item.register, item.base) for *_, item in parsed))
+        registers = await store.register_keys(connection, wanted)
+        result: list[tuple[int, Status]] = []
+        indices: list[int] = []
+        rows: list[Row] = []
+        corrections: set[int] = set()
+        for (index, curator, device, item), random in zip(
+            parsed, self.randoms(len(parsed)), strict=True
+        ):
+            place = (registers[item.register, item.base], item.time, devices[curator, device])
+            correction = item.correction and self._settings.allow_corrections
+            if item.kind is Kind.TOTAL_INCREASING:
+                await exclusive(connection, f"counter {place[2]}")
+                status = await counters.take(connection, place, curator, item, random, correction)
+                result.append((index, Status(status)))
+                continue
+            if correction:
+                corrections.add(len(rows))
+            indices.append(index)
+            rows.append((*place, curator, item.quantity, random, _vector(item)))
+        result += await self._insert(connection, indices, rows, corrections)
+        return result
+
+    async def _insert(
+        self,
+        connection: AsyncConnection,
+        indices: Sequence[int],
+        rows: Sequence[Row],
+        corrections: set[int],
+    ) -> list[tuple[int, Status]]:
+        if not rows:
+            return []
+        order = sorted(range(len(rows)), key=lambda i: rows[i][:3])
+        taken = await store.insert_readings(connection, [rows[i] for i in order])
+        statuses = dict.fromkeys(range(len(rows)), Status.ACCEPTED)
+        for position, same in sorted(taken):
+            i = order[position]
+            if same:
+                statuses[i] = Status.DUPLICATE
+            elif i in corrections:
+                await store.replace_reading(connection, rows[i])
+            else:
+                statuses[i] = Status.CONFLICT
+        return [(indices[i], status) for i, status in statuses.items()]
+
+    async def store_rows(
+        self,
+        columns: tuple[list[int], list[int], list[int], list[int]],
+        register: tuple[str, str],
+    ) -> list[tuple[int, Status]]:
+        """Bulk: (times, device keys, curator keys, quantities) of one register, sorted by time and
+        device. Answers the positions that were not new; all others are accepted."""
+        times, devices, owners, quantities = columns
+        async with self._store.begin() as connection:
+            keys = await store.register_keys(connection, [register])
+            key = keys[register]
+            randoms = self.randoms(len(times))
+            rows: list[Row] = [
+                (key, time, device, owner, quantity, random, None)
+                for time, device, owner, quantity, random in zip(
+                    times, devices, owners, quantities, randoms, strict=True
+                )
+            ]
+            taken = await store.insert_readings(connection, rows)
+            tally: Counter[tuple[int, str]] = Counter()
+            for owner, count in Counter(owners).items():
+                tally[owner, "accepted"] = count
+            for position, same in taken:
+                tally[owners[position], "accepted"] -= 1
+                tally[owners[position], "duplicates" if same else "conflicts"] += 1
+            await party_store.count_readings(connection, _tallies(tally))
+        return [(i, Status.DUPLICATE if same else Status.CONFLICT) for i, same in taken]
+
+    async def count_rejected(self, found: Counter[int]) -> None:
+        """Add rejections of an import to what owners see."""
+        async with self._store.begin() as connection:
+            await party_store.count_readings(
+                connection, [{"key": key, "rejected": count} for key, count in found.items()]
+            )
+
+    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+        """Keys of devices, durable."""
+        async with self._store.begin() as connection:
+            made = await self.hosted.devices(connection, wanted)
+        self.hosted.remember(made)
+        return made
+
+
+def _vector(item: Item) -> bytes | None:
+    return None if item.vector is None else np.array(item.vector, "<i8").tobytes()
+
+
+def _answer(index: int, status: Status) -> Answer:
+    if status is Status.CONFLICT:
+        return Answer(
+            index,
+            status,
+            "reading_conflict",
+            "another reading of this device, register and time is stored",
+            "/time",
+        )
+    return Answer(index, status)
+
+
+def _tallies(found: Counter[tuple[int, str]]) -> list[dict[str, int]]:
+    grouped: dict[int, dict[str, int]] = {}
+    for (key, name), count in found.items():
+        grouped.setdefault(key, {"key": key})[name] = count
+    return list(grouped.values())

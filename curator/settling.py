@@ -1,0 +1,122 @@
+"""How rounds ended, and the one credit: signed "never frozen" abort statements.
+
+Spec: budget, section 5. Whatever the coordinator says of a round, a debit stays; only enough signed
+statements of its aggregators give column (e) back, never in local mode, and column (d) never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from common.models.query import PrivacyUnit
+from common.models.round import AbortStatement, RoundDescriptor
+from common.service.clock import Clock
+from common.service.database import exclusive, reading
+from common.service.logs import get_logger
+from common.service.problems import ProblemReceived
+from common.signing import Signed
+from curator.errors import PeerUnavailable
+from curator.ledger import Charge, abort_credit, presence_bits
+from curator.peers import Peers
+from curator.store import accounts, outbox
+from curator.store import parties as party_store
+from curator.store.outbox import ContributionRow, RoundRow
+from curator.store.parties import PartyRow
+
+FINAL = frozenset({"released", "aborted"})
+_aborts: TypeAdapter[list[Signed[AbortStatement]]] = TypeAdapter(list[Signed[AbortStatement]])
+_logger = get_logger("tacit.curator.settling")
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Asks coordinators how rounds ended."""
+
+    engine: AsyncEngine
+    peers: Peers
+    clock: Clock
+
+    async def ask(self, row: RoundRow) -> str | None:
+        """How a round ended, if it did and the coordinator answers; credits what is due."""
+        async with reading(self.engine) as connection:
+            found = await outbox.of_round(connection, row.id)
+            parties = await party_store.parties_by_id(connection, [item.party for item in found])
+        speaker = next((p for p in parties.values() if p.coordinator_token is not None), None)
+        if speaker is None:
+            return None
+        assert speaker.coordinator_token is not None
+        try:
+            document = await self.peers.round_state(
+                speaker.coordinator_url, speaker.coordinator_token, row.id
+            )
+        except (PeerUnavailable, ProblemReceived):
+            document = {}
+        state = document.get("state")
+        outcome = state if state in FINAL else None
+        aborts = statements(document) if outcome == "aborted" else []
+        async with self.engine.begin() as connection:
+            text = _aborts.dump_json(aborts).decode() if aborts else None
+            await outbox.settle_round(connection, row.id, self.clock.now(), outcome, text)
+            if aborts and abort_credit(row.signed().statement, aborts):
+                await self._credit(connection, row, found, parties)
+        return outcome
+
+    async def _credit(
+        self,
+        connection: AsyncConnection,
+        row: RoundRow,
+        found: Sequence[ContributionRow],
+        parties: dict[str, PartyRow],
+    ) -> None:
+        unit = descriptor_of(row).query.privacy_unit
+        for contribution in sorted(found, key=lambda item: item.party):
+            party = parties[contribution.party]
+            await exclusive(connection, f"ledger {party.id}")
+            now = self.clock.now()
+            for debit in await accounts.credit(connection, contribution.id, now):
+                await _give_back(connection, party, unit, debit)
+            await outbox.set_credited(connection, contribution.id, now)
+            _logger.info("credited", party=party.id, round=row.id)
+
+
+async def _give_back(
+    connection: AsyncConnection, party: PartyRow, unit: PrivacyUnit, debit: Any
+) -> None:
+    await accounts.charge_accounts(
+        connection,
+        party.id,
+        party.curators,
+        unit,
+        Charge(debit.epsilon, debit.delta, 0, 0, True),
+        debit.made,
+        (debit.offset, presence_bits(debit.presence, debit.length)),
+        (),
+        factor=-1,
+    )
+
+
+def descriptor_of(row: RoundRow) -> RoundDescriptor:
+    """The stored descriptor."""
+    return row.signed().statement
+
+
+def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
+    """The abort statements in a coordinator's answer; none if they cannot be read."""
+    found = []
+    for item in document.get("aborts") or []:
+        try:
+            found.append(Signed[AbortStatement].model_validate_json(_json(item)))
+        except (ValidationError, ValueError, TypeError):
+            continue
+    return found
+
+
+def _json(item: object) -> bytes:
+    from pydantic_core import to_json
+
+    return to_json(item)

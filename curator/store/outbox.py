@@ -1,0 +1,430 @@
+"""Rounds as they were shown, contributions and their state, and sealed bytes on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Row, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.query import Window
+from common.models.round import RoundDescriptor
+from common.signing import Signed
+from curator.store.tables import contributions, debits, outbox, parties, refusals, rounds
+
+
+class State(StrEnum):
+    """Of a contribution: planned -> prepared -> delivered | missed, or refused."""
+
+    PLANNED = "planned"
+    PREPARED = "prepared"
+    DELIVERED = "delivered"
+    MISSED = "missed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round as its signed descriptor; `outcome` once the coordinator told how it ended."""
+
+    id: str
+    hash: bytes
+    descriptor: str
+    deadline: datetime
+    outcome: str | None
+
+    def signed(self) -> Signed[RoundDescriptor]:
+        """The descriptor with its signature."""
+        return Signed[RoundDescriptor].model_validate_json(self.descriptor)
+
+
+@dataclass(frozen=True)
+class ContributionRow:
+    """One party's part in one round."""
+
+    id: int
+    party: str
+    round: str
+    state: State
+    send_at: datetime
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Sealed bytes for one aggregator."""
+
+    id: int
+    contribution: int
+    segment: int
+    part: int
+    aggregator: str
+    media_type: str
+    body: bytes
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+async def find_round(connection: AsyncConnection, round_id: str) -> RoundRow | None:
+    """A round that was shown before."""
+    row = (await connection.execute(select(rounds).where(rounds.c.id == round_id))).first()
+    return None if row is None else _round(row)
+
+
+async def add_round(
+    connection: AsyncConnection, signed: Signed[RoundDescriptor], digest: bytes
+) -> None:
+    """Keep a descriptor that was checked."""
+    descriptor = signed.statement
+    await connection.execute(
+        insert(rounds).values(
+            id=descriptor.round,
+            hash=digest,
+            descriptor=signed.model_dump_json(),
+            deployment=descriptor.deployment,
+            query_hash=descriptor.query.digest(),
+            window_start=descriptor.window.start,
+            window_end=descriptor.window.end,
+            opened=descriptor.opened,
+            deadline=descriptor.deadline,
+        )
+    )
+
+
+async def unsettled_rounds(
+    connection: AsyncConnection, before: datetime, asked_before: datetime, limit: int = 50
+) -> list[RoundRow]:
+    """Rounds past their deadline whose outcome is not known, least recently asked first."""
+    rows = await connection.execute(
+        select(rounds)
+        .where(
+            rounds.c.outcome.is_(None),
+            rounds.c.deadline <= before,
+            or_(rounds.c.asked.is_(None), rounds.c.asked <= asked_before),
+        )
+        .order_by(rounds.c.asked, rounds.c.deadline)
+        .limit(limit)
+    )
+    return [_round(row) for row in rows]
+
+
+async def settle_round(
+    connection: AsyncConnection,
+    round_id: str,
+    asked: datetime,
+    outcome: str | None,
+    aborts: str | None,
+) -> None:
+    """Note what the coordinator said of a round."""
+    await connection.execute(
+        update(rounds)
+        .where(rounds.c.id == round_id)
+        .values(asked=asked, outcome=outcome, aborts=aborts)
+    )
+
+
+async def contributed_rounds(
+    connection: AsyncConnection, party: str, query_hash: bytes, window: Window, except_round: str
+) -> list[RoundRow]:
+    """Rounds of the same query and window in which the party has a debit."""
+    rows = await connection.execute(
+        select(rounds)
+        .distinct()
+        .join(contributions, contributions.c.round == rounds.c.id)
+        .join(debits, debits.c.contribution == contributions.c.id)
+        .where(
+            contributions.c.party == party,
+            rounds.c.query_hash == query_hash,
+            rounds.c.window_start == window.start,
+            rounds.c.window_end == window.end,
+            rounds.c.id != except_round,
+        )
+    )
+    return [_round(row) for row in rows]
+
+
+async def open_ended(
+    connection: AsyncConnection, query_hash: bytes, window: Window, except_round: str
+) -> list[RoundRow]:
+    """Rounds of the same query and window whose outcome is not known."""
+    rows = await connection.execute(
+        select(rounds).where(
+            rounds.c.query_hash == query_hash,
+            rounds.c.window_start == window.start,
+            rounds.c.window_end == window.end,
+            rounds.c.id != except_round,
+            rounds.c.outcome.is_(None),
+        )
+    )
+    return [_round(row) for row in rows]
+
+
+def _round(row: Row[Any]) -> RoundRow:
+    return RoundRow(row.id, row.hash, row.descriptor, row.deadline, row.outcome)
+
+
+# --- contributions -------------------------------------------------------------------------------
+
+
+async def parties_without(
+    connection: AsyncConnection, round_id: str, coordinator_key: bytes, deployment: str
+) -> list[str]:
+    """Enrolled parties of a deployment that have not taken up a round yet."""
+    taken = select(contributions.c.party).where(contributions.c.round == round_id)
+    rows = await connection.execute(
+        select(parties.c.id).where(
+            parties.c.state == "active",
+            parties.c.coordinator_key == coordinator_key,
+            parties.c.deployment == deployment,
+            parties.c.id.not_in(taken),
+        )
+    )
+    return list(rows.scalars())
+
+
+async def plan(
+    connection: AsyncConnection,
+    round_id: str,
+    moments: Sequence[tuple[str, datetime]],
+    now: datetime,
+) -> None:
+    """Take up a round: each party with its moment of sending."""
+    await connection.execute(
+        insert(contributions),
+        [
+            {
+                "party": party,
+                "round": round_id,
+                "state": State.PLANNED.value,
+                "send_at": moment,
+                "planned": now,
+            }
+            for party, moment in moments
+        ],
+    )
+
+
+async def due(
+    connection: AsyncConnection, before: datetime, limit: int = 1000
+) -> list[ContributionRow]:
+    """Planned contributions whose moment comes before an instant, earliest first."""
+    rows = await connection.execute(
+        select(contributions)
+        .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at <= before)
+        .order_by(contributions.c.send_at)
+        .limit(limit)
+    )
+    return [_contribution(row) for row in rows]
+
+
+async def next_moment(connection: AsyncConnection) -> datetime | None:
+    """The earliest moment of sending that is still planned."""
+    found = await connection.execute(
+        select(contributions.c.send_at)
+        .where(contributions.c.state == State.PLANNED.value)
+        .order_by(contributions.c.send_at)
+        .limit(1)
+    )
+    moment: datetime | None = found.scalar_one_or_none()
+    return moment
+
+
+async def undelivered(connection: AsyncConnection) -> list[ContributionRow]:
+    """Contributions with sealed bytes that may still have to be sent."""
+    rows = await connection.execute(
+        select(contributions).where(
+            contributions.c.state.in_([State.PLANNED.value, State.PREPARED.value]),
+            contributions.c.id.in_(
+                select(outbox.c.contribution).where(outbox.c.state == "pending")
+            ),
+        )
+    )
+    return [_contribution(row) for row in rows]
+
+
+async def set_state(
+    connection: AsyncConnection, contribution: int, state: State, now: datetime
+) -> None:
+    """Move a contribution on."""
+    column = "prepared" if state is State.PREPARED else "finished"
+    await connection.execute(
+        update(contributions)
+        .where(contributions.c.id == contribution)
+        .values(state=state.value, **{column: now})
+    )
+
+
+async def set_credited(connection: AsyncConnection, contribution: int, now: datetime) -> None:
+    """Note the credit in the contribution."""
+    await connection.execute(
+        update(contributions).where(contributions.c.id == contribution).values(credited=now)
+    )
+
+
+async def of_round(connection: AsyncConnection, round_id: str) -> list[ContributionRow]:
+    """All parties' contributions to a round."""
+    rows = await connection.execute(select(contributions).where(contributions.c.round == round_id))
+    return [_contribution(row) for row in rows]
+
+
+def _contribution(row: Row[Any]) -> ContributionRow:
+    return ContributionRow(row.id, row.party, row.round, State(row.state), row.send_at)
+
+
+# --- sealed bytes --------------------------------------------------------------------------------
+
+
+async def add_sealed(
+    connection: AsyncConnection,
+    contribution: int,
+    segment: int,
+    part: int,
+    items: Sequence[tuple[str, str, bytes]],
+) -> list[Sealed]:
+    """Put (aggregator, media type, body) into the outbox, in the debit's transaction."""
+    result = []
+    for aggregator, media_type, body in items:
+        done = await connection.execute(
+            insert(outbox).values(
+                contribution=contribution,
+                segment=segment,
+                part=part,
+                aggregator=aggregator,
+                media_type=media_type,
+                state="pending",
+                body=body,
+            )
+        )
+        key = done.inserted_primary_key
+        assert key is not None
+        result.append(
+            Sealed(int(key[0]), contribution, segment, part, aggregator, media_type, body)
+        )
+    return result
+
+
+async def pending(connection: AsyncConnection, contribution: int) -> list[Sealed]:
+    """What is still to be sent for a contribution."""
+    rows = await connection.execute(
+        select(outbox)
+        .where(outbox.c.contribution == contribution, outbox.c.state == "pending")
+        .order_by(outbox.c.id)
+    )
+    return [
+        Sealed(
+            row.id,
+            row.contribution,
+            row.segment,
+            row.part,
+            row.aggregator,
+            row.media_type,
+            bytes(row.body),
+        )
+        for row in rows
+    ]
+
+
+async def mark_sent(
+    connection: AsyncConnection, answers: Sequence[tuple[int, str, str | None]]
+) -> None:
+    """Note (id, `sent` | `missed`, problem); the bytes are dropped, nothing will resend them."""
+    for key, state, problem in answers:
+        await connection.execute(
+            update(outbox).where(outbox.c.id == key).values(state=state, problem=problem, body=None)
+        )
+
+
+async def delivery_states(
+    connection: AsyncConnection, ids: Sequence[int]
+) -> dict[int, dict[str, int]]:
+    """How many sealed bodies of each contribution are pending, sent, missed."""
+    rows = await connection.execute(
+        select(outbox.c.contribution, outbox.c.state, func.count().label("n"))
+        .where(outbox.c.contribution.in_(ids))
+        .group_by(outbox.c.contribution, outbox.c.state)
+    )
+    result: dict[int, dict[str, int]] = {}
+    for row in rows:
+        result.setdefault(row.contribution, {})[row.state] = row.n
+    return result
+
+
+async def problems_of(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Why bodies of each contribution were not taken."""
+    rows = await connection.execute(
+        select(outbox.c.contribution, outbox.c.problem)
+        .distinct()
+        .where(outbox.c.contribution.in_(ids), outbox.c.problem.is_not(None))
+    )
+    result: dict[int, list[str]] = {}
+    for row in rows:
+        result.setdefault(row.contribution, []).append(row.problem)
+    return result
+
+
+# --- history -------------------------------------------------------------------------------------
+
+
+async def history(
+    connection: AsyncConnection, party: str, after: int | None, limit: int
+) -> list[Row[Any]]:
+    """A party's contributions with their rounds, newest first."""
+    query = (
+        select(
+            contributions,
+            rounds.c.descriptor,
+            rounds.c.outcome,
+        )
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .where(contributions.c.party == party)
+        .order_by(contributions.c.id.desc())
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(contributions.c.id < after)
+    return list(await connection.execute(query))
+
+
+async def spans_over(
+    connection: AsyncConnection, ids: Sequence[int], position: int
+) -> tuple[dict[int, Row[Any]], dict[int, list[Row[Any]]]]:
+    """The debit and the refusals of each contribution whose span holds a curator's position."""
+    found: dict[int, Row[Any]] = {}
+    for row in await connection.execute(
+        select(debits).where(
+            debits.c.contribution.in_(ids),
+            debits.c.offset <= position,
+            debits.c.offset + debits.c.length > position,
+        )
+    ):
+        found[row.contribution] = row
+    refused: dict[int, list[Row[Any]]] = {}
+    for row in await connection.execute(
+        select(refusals)
+        .where(
+            refusals.c.contribution.in_(ids),
+            refusals.c.offset <= position,
+            refusals.c.offset + refusals.c.length > position,
+        )
+        .order_by(refusals.c.id)
+    ):
+        refused.setdefault(row.contribution, []).append(row)
+    return found, refused
+
+
+async def usage_spans(connection: AsyncConnection, party: str, position: int) -> list[Row[Any]]:
+    """`offset`, `length`, `presence`, `used`, `clamped` of every debit over a position."""
+    rows = await connection.execute(
+        select(
+            debits.c.offset, debits.c.length, debits.c.presence, debits.c.used, debits.c.clamped
+        ).where(
+            debits.c.party == party,
+            debits.c.offset <= position,
+            debits.c.offset + debits.c.length > position,
+        )
+    )
+    return list(rows.all())

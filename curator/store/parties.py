@@ -1,0 +1,321 @@
+"""Parties, their keys, anchors and curators, and the process's facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.enrolment import PartyKind
+from common.service.database import exclusive
+from curator.store.tables import anchors, curators, epoch_keys, facts, parties
+
+ENROLLING, ACTIVE = "enrolling", "active"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """An aggregator as the join token named it; `token` is the party's API token there."""
+
+    aggregator: str
+    url: str
+    fingerprint: bytes
+    token: str | None
+
+
+@dataclass(frozen=True)
+class PartyRow:
+    """A party and its anchors. `first` is its first roster number, `first_key` the key of its
+    first curator in this store; both runs are contiguous."""
+
+    id: str
+    kind: PartyKind
+    state: str
+    deployment: str
+    identity: bytes
+    coordinator_url: str
+    coordinator_key: bytes | None
+    coordinator_token: str | None
+    first: int | None
+    first_key: int
+    curators: int
+    join_token: str | None
+    created: datetime
+    enrolled: datetime | None
+    anchors: tuple[Anchor, ...]
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """A sealing key of a party; the newest active one is used."""
+
+    party: str
+    epoch: int
+    secret: bytes
+    active: bool
+    created: datetime
+
+
+@dataclass(frozen=True)
+class CuratorRow:
+    """A curator, its party, its own policy if it has one, and what became of its readings."""
+
+    key: int
+    id: str
+    party: str
+    policy: str | None
+    accepted: int
+    duplicates: int
+    conflicts: int
+    rejected: int
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+async def fact(connection: AsyncConnection, name: str) -> str | None:
+    """A stored fact of the process."""
+    found = await connection.execute(select(facts.c.value).where(facts.c.name == name))
+    value: str | None = found.scalar_one_or_none()
+    return value
+
+
+async def put_fact(connection: AsyncConnection, name: str, value: str) -> None:
+    """Store or replace a fact."""
+    done = await connection.execute(update(facts).where(facts.c.name == name).values(value=value))
+    if done.rowcount == 0:
+        await connection.execute(insert(facts).values(name=name, value=value))
+
+
+# --- parties -------------------------------------------------------------------------------------
+
+
+async def party(connection: AsyncConnection, party_id: str) -> PartyRow | None:
+    """One party, or nothing."""
+    found = await _parties(connection, [party_id])
+    return found[0] if found else None
+
+
+async def list_parties(connection: AsyncConnection, *, state: str | None = None) -> list[PartyRow]:
+    """All parties, by name."""
+    query = select(parties.c.id).order_by(parties.c.id)
+    if state is not None:
+        query = query.where(parties.c.state == state)
+    return await _parties(connection, list((await connection.execute(query)).scalars()))
+
+
+async def parties_with_old_keys(connection: AsyncConnection, before: datetime) -> list[PartyRow]:
+    """Enrolled parties whose newest sealing key was made before an instant, or waits for use."""
+    newest = (
+        select(epoch_keys.c.party)
+        .group_by(epoch_keys.c.party)
+        .having(
+            or_(
+                func.max(epoch_keys.c.created) < before,
+                func.count() > 1,
+            )
+        )
+    )
+    query = select(parties.c.id).where(parties.c.state == ACTIVE, parties.c.id.in_(newest))
+    return await _parties(connection, list((await connection.execute(query)).scalars()))
+
+
+async def parties_by_id(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, PartyRow]:
+    """Some parties, by name."""
+    return {row.id: row for row in await _parties(connection, list(dict.fromkeys(ids)))}
+
+
+async def _parties(connection: AsyncConnection, ids: Sequence[str]) -> list[PartyRow]:
+    result = []
+    for start in range(0, len(ids), 500):
+        chosen = ids[start : start + 500]
+        found = await connection.execute(
+            select(anchors).where(anchors.c.party.in_(chosen)).order_by(anchors.c.aggregator)
+        )
+        by_party: dict[str, list[Anchor]] = {}
+        for row in found:
+            anchor = Anchor(row.aggregator, row.url, row.fingerprint, row.token)
+            by_party.setdefault(row.party, []).append(anchor)
+        rows = await connection.execute(
+            select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
+        )
+        result += [_party(row, tuple(by_party.get(row.id, ()))) for row in rows]
+    return result
+
+
+def _party(row: Row[Any], found: tuple[Anchor, ...]) -> PartyRow:
+    values = dict(row._mapping)
+    return PartyRow(**{**values, "kind": PartyKind(values["kind"])}, anchors=found)
+
+
+async def add_party(
+    connection: AsyncConnection, row: PartyRow, ids: Sequence[str], key: EpochRow
+) -> None:
+    """Store a party that begins to enrol, with its curators, anchors and first key."""
+    values = {column.name: getattr(row, column.name) for column in parties.columns}
+    await connection.execute(insert(parties).values({**values, "kind": row.kind.value}))
+    await connection.execute(
+        insert(curators),
+        [
+            {
+                "key": row.first_key + index,
+                "id": name,
+                "party": row.id,
+                "accepted": 0,
+                "duplicates": 0,
+                "conflicts": 0,
+                "rejected": 0,
+            }
+            for index, name in enumerate(ids)
+        ],
+    )
+    await put_anchors(connection, row.id, row.anchors)
+    await add_epoch_key(connection, key)
+
+
+async def next_curator_key(connection: AsyncConnection) -> int:
+    """The first key of a new run of curators; the caller's transaction holds it."""
+    await exclusive(connection, "curator keys")
+    found = await connection.execute(select(func.max(curators.c.key)))
+    highest: int | None = found.scalar_one()
+    return 0 if highest is None else highest + 1
+
+
+async def put_anchors(connection: AsyncConnection, party_id: str, found: Sequence[Anchor]) -> None:
+    """Replace a party's anchors."""
+    await connection.execute(delete(anchors).where(anchors.c.party == party_id))
+    await connection.execute(
+        insert(anchors),
+        [
+            {
+                "party": party_id,
+                "aggregator": item.aggregator,
+                "url": item.url,
+                "fingerprint": item.fingerprint,
+                "token": item.token,
+            }
+            for item in found
+        ],
+    )
+
+
+async def change_party(connection: AsyncConnection, party_id: str, **values: Any) -> None:
+    """Set columns of a party."""
+    await connection.execute(update(parties).where(parties.c.id == party_id).values(**values))
+
+
+async def set_anchor_token(
+    connection: AsyncConnection, party_id: str, aggregator: str, token: str
+) -> None:
+    """Keep the API token that an aggregator issued."""
+    await connection.execute(
+        update(anchors)
+        .where(anchors.c.party == party_id, anchors.c.aggregator == aggregator)
+        .values(token=token)
+    )
+
+
+# --- epoch keys ----------------------------------------------------------------------------------
+
+
+async def list_epoch_keys(connection: AsyncConnection, party_id: str) -> list[EpochRow]:
+    """A party's keys, oldest first."""
+    rows = await connection.execute(
+        select(epoch_keys).where(epoch_keys.c.party == party_id).order_by(epoch_keys.c.epoch)
+    )
+    return [EpochRow(**row._mapping) for row in rows]
+
+
+async def add_epoch_key(connection: AsyncConnection, key: EpochRow) -> None:
+    """Store a key before it is announced to anyone."""
+    await connection.execute(
+        insert(epoch_keys).values(
+            party=key.party,
+            epoch=key.epoch,
+            secret=key.secret,
+            active=key.active,
+            created=key.created,
+        )
+    )
+
+
+async def activate_epoch_key(connection: AsyncConnection, party_id: str, epoch: int) -> None:
+    """Use a key from now on, and destroy the ones before it."""
+    mine = epoch_keys.c.party == party_id
+    await connection.execute(
+        update(epoch_keys).where(mine, epoch_keys.c.epoch == epoch).values(active=True)
+    )
+    await connection.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
+
+
+# --- curators ------------------------------------------------------------------------------------
+
+
+async def curator(connection: AsyncConnection, curator_id: str) -> CuratorRow | None:
+    """One curator, or nothing."""
+    row = (await connection.execute(select(curators).where(curators.c.id == curator_id))).first()
+    return None if row is None else CuratorRow(**row._mapping)
+
+
+async def curator_keys(connection: AsyncConnection) -> dict[str, int]:
+    """Key of every hosted curator by its name."""
+    rows = await connection.execute(select(curators.c.id, curators.c.key))
+    return {row.id: row.key for row in rows}
+
+
+async def curator_ids(connection: AsyncConnection, party_id: str) -> list[str]:
+    """A party's curators in the order of their roster numbers."""
+    rows = await connection.execute(
+        select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.key)
+    )
+    return list(rows.scalars())
+
+
+async def existing_curators(connection: AsyncConnection, ids: Sequence[str]) -> list[str]:
+    """Which of these names are taken."""
+    found: list[str] = []
+    for start in range(0, len(ids), 500):
+        chosen = ids[start : start + 500]
+        rows = await connection.execute(select(curators.c.id).where(curators.c.id.in_(chosen)))
+        found += rows.scalars()
+    return found
+
+
+async def set_policy(connection: AsyncConnection, curator_id: str, policy: str | None) -> bool:
+    """Give a curator a policy of its own, or the default again; whether there is one."""
+    done = await connection.execute(
+        update(curators).where(curators.c.id == curator_id).values(policy=policy)
+    )
+    return done.rowcount == 1
+
+
+async def own_policies(
+    connection: AsyncConnection, first_key: int, length: int
+) -> list[tuple[int, str]]:
+    """(key, policy) of the curators of a run that have a policy of their own."""
+    rows = await connection.execute(
+        select(curators.c.key, curators.c.policy)
+        .where(curators.c.key >= first_key, curators.c.key < first_key + length)
+        .where(curators.c.policy.is_not(None))
+    )
+    return [(row.key, row.policy) for row in rows]
+
+
+async def count_readings(connection: AsyncConnection, tallies: Sequence[dict[str, int]]) -> None:
+    """Add to the counts that a curator's owner sees: `key`, `accepted`, ... per curator."""
+    if not tallies:
+        return
+    names = ("accepted", "duplicates", "conflicts", "rejected")
+    await connection.execute(
+        update(curators)
+        .where(curators.c.key == bindparam("of"))
+        .values({name: curators.c[name] + bindparam(f"more_{name}") for name in names}),
+        [
+            {"of": tally["key"], **{f"more_{name}": tally.get(name, 0) for name in names}}
+            for tally in tallies
+        ],
+    )

@@ -1,0 +1,236 @@
+"""The tables of a curator service.
+
+Readings are clustered by (register, time, device): a round's window is one range scan, and the
+same key makes ingestion idempotent. Debits are one row per round and segment, not per curator.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from common.service.columns import Instant
+from common.service.tokens import token_table
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+tokens = token_table(metadata)
+
+facts = Table(
+    "fact",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# --- parties -------------------------------------------------------------------------------------
+
+parties = Table(
+    "party",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("deployment", String(128), nullable=False),
+    Column("identity", LargeBinary, nullable=False),
+    Column("coordinator_url", String(500), nullable=False),
+    Column("coordinator_key", LargeBinary, nullable=True),
+    Column("coordinator_token", String(512), nullable=True),
+    Column("first", BigInteger, nullable=True),
+    Column("first_key", Integer, nullable=False),
+    Column("curators", Integer, nullable=False),
+    Column("join_token", Text, nullable=True),
+    Column("created", Instant, nullable=False),
+    Column("enrolled", Instant, nullable=True),
+)
+anchors = Table(
+    "anchor",
+    metadata,
+    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
+    Column("aggregator", String(128), primary_key=True),
+    Column("url", String(500), nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("token", String(512), nullable=True),
+)
+epoch_keys = Table(
+    "epoch_key",
+    metadata,
+    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+curators = Table(
+    "curator",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("id", String(128), nullable=False, unique=True),
+    Column("party", String(128), ForeignKey("party.id"), nullable=False, index=True),
+    Column("policy", Text, nullable=True),
+    Column("accepted", BigInteger, nullable=False, default=0),
+    Column("duplicates", BigInteger, nullable=False, default=0),
+    Column("conflicts", BigInteger, nullable=False, default=0),
+    Column("rejected", BigInteger, nullable=False, default=0),
+)
+
+# --- readings ------------------------------------------------------------------------------------
+
+registers = Table(
+    "register",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(64), nullable=False),
+    Column("base", String(16), nullable=False),
+    UniqueConstraint("name", "base"),
+)
+devices = Table(
+    "device",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("curator", Integer, ForeignKey("curator.key"), nullable=False),
+    Column("id", String(128), nullable=False),
+    UniqueConstraint("curator", "id"),
+)
+readings = Table(
+    "reading",
+    metadata,
+    Column("register", Integer, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("device", Integer, primary_key=True, autoincrement=False),
+    Column("curator", Integer, nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+    Column("random", BigInteger, nullable=False),
+    Column("vector", LargeBinary, nullable=True),
+    sqlite_with_rowid=False,
+)
+counters = Table(
+    "counter",
+    metadata,
+    Column("device", Integer, primary_key=True, autoincrement=False),
+    Column("register", Integer, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("total", BigInteger, nullable=False),
+    Column("rollover", BigInteger, nullable=True),
+    sqlite_with_rowid=False,
+)
+
+# --- rounds, contributions, sealed bytes ---------------------------------------------------------
+
+rounds = Table(
+    "round",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("descriptor", Text, nullable=False),
+    Column("deployment", String(128), nullable=False),
+    Column("query_hash", LargeBinary, nullable=False),
+    Column("window_start", Instant, nullable=False),
+    Column("window_end", Instant, nullable=False),
+    Column("opened", Instant, nullable=False),
+    Column("deadline", Instant, nullable=False),
+    Column("outcome", String(16), nullable=True),
+    Column("asked", Instant, nullable=True),
+    Column("aborts", Text, nullable=True),
+)
+contributions = Table(
+    "contribution",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("party", String(128), ForeignKey("party.id"), nullable=False),
+    Column("round", String(36), ForeignKey("round.id"), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
+    Column("send_at", Instant, nullable=False),
+    Column("planned", Instant, nullable=False),
+    Column("prepared", Instant, nullable=True),
+    Column("finished", Instant, nullable=True),
+    Column("credited", Instant, nullable=True),
+    UniqueConstraint("party", "round"),
+    Index("ix_contribution_due", "state", "send_at"),
+)
+debits = Table(
+    "debit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("contribution", Integer, ForeignKey("contribution.id"), nullable=False),
+    Column("party", String(128), nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("offset", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("presence", LargeBinary, nullable=False),
+    Column("unit", String(16), nullable=False),
+    Column("verified", Boolean, nullable=False),
+    Column("epsilon", BigInteger, nullable=False),
+    Column("delta", BigInteger, nullable=False),
+    Column("epsilon_all", BigInteger, nullable=False),
+    Column("delta_all", BigInteger, nullable=False),
+    Column("window_start", Instant, nullable=False),
+    Column("window_end", Instant, nullable=False),
+    Column("made", Instant, nullable=False),
+    Column("credited", Instant, nullable=True),
+    Column("used", LargeBinary, nullable=False),
+    Column("clamped", LargeBinary, nullable=False),
+    UniqueConstraint("contribution", "segment", "part"),
+    Index("ix_debit_account", "party", "unit", "made"),
+)
+refusals = Table(
+    "refusal",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("contribution", Integer, ForeignKey("contribution.id"), nullable=False, index=True),
+    Column("offset", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("figures", Text, nullable=False),
+    Column("made", Instant, nullable=False),
+)
+accounts = Table(
+    "account",
+    metadata,
+    Column("party", String(128), primary_key=True),
+    Column("chunk", Integer, primary_key=True, autoincrement=False),
+    Column("unit", String(16), primary_key=True),
+    Column("period_s", Integer, primary_key=True, autoincrement=False),
+    Column("period_start", Instant, primary_key=True, autoincrement=False),
+    Column("period_end", Instant, nullable=False),
+    Column("epsilon", LargeBinary, nullable=False),
+    Column("delta", LargeBinary, nullable=False),
+    Column("epsilon_all", LargeBinary, nullable=False),
+    Column("delta_all", LargeBinary, nullable=False),
+)
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("contribution", Integer, ForeignKey("contribution.id"), nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("aggregator", String(128), nullable=False),
+    Column("media_type", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("problem", String(64), nullable=True),
+    Column("body", LargeBinary, nullable=True),
+    UniqueConstraint("contribution", "segment", "part", "aggregator"),
+    Index("ix_outbox_pending", "contribution", "state"),
+)
