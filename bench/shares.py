@@ -1,0 +1,195 @@
+"""One round of many hosted curators through five aggregators, over loopback HTTP; MPyC beside it.
+
+    python -m bench.shares [--curators 10000,100000] [--rounds 3] [--no-mpyc]
+
+Real processes with durable storage: a coordinator, five aggregators, one gateway that hosts all
+curators with one reading each; mechanism `two-layer` with both probabilities 1, d = 1, no TLS. Wall
+is from the request that opens the round to its release; CPU is that of all seven processes in the
+same time. Then the same number of values through MPyC's five parties (Shamir, threshold 2), twice:
+`values` opens one sum of values that the parties hold (our job), `vectors` opens COUNT sums of five
+inputs (our d = COUNT, n = 5).
+
+What differs: MPyC is general and interactive, keeps nothing on disk and ran without encryption;
+Tacit seals, stores before it acknowledges, adds noise, checks budgets, and only sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from cli.deployment import Deployment, Running, join_token, pair
+from common.models.enrolment import PartyKind
+
+AGGREGATORS = 5
+TICKS = os.sysconf("SC_CLK_TCK")
+SETTINGS = {
+    "coordinator": {"TACIT_POLL_S": "0.02"},
+    "aggregator": {},
+    "curator": {
+        "TACIT_SEND_WINDOW_SHARE": "0",
+        "TACIT_PREPARE_LEAD_S": "0",
+        "TACIT_POLICY_EPSILON": "1000000",
+    },
+}
+START = "2026-01-05T18:00:00Z"
+END = "2026-01-05T19:00:00Z"
+QUERY: dict[str, Any] = {
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "10"],
+    "max_readings": 1,
+    "resolution": "0.001",
+    "mechanism": "two-layer",
+    "epsilon_u": "1",
+    "epsilon_s": "1",
+    "pr_u": "1",
+    "pr_s": "1",
+    "aggregators": AGGREGATORS,
+    "deadline_s": 60,
+}
+SHARINGS: dict[str, dict[str, Any]] = {
+    "additive": {"sharing": "additive"},
+    "shamir 3 of 5": {"sharing": "shamir", "threshold": 3},
+}
+
+
+def cpu_s(running: Running) -> float:
+    """CPU seconds of all services so far."""
+    total = 0
+    for process in running.processes.values():
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def peak_mb(running: Running) -> int:
+    """The largest resident size that any service has had."""
+    peaks = []
+    for process in running.processes.values():
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        peaks += [int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")]
+    return max(peaks)
+
+
+def prepare(deployment: Deployment, count: int) -> None:
+    """Enrol a gateway of `count` curators, and give each a reading."""
+    ids = [f"meter-{index:07d}" for index in range(count)]
+    token = join_token(deployment, "gateway", PartyKind.HOST, count, 3600)
+    with deployment.curator.client() as client:
+        client.post("/v1/enrolments", {"token": token.to_text(), "curators": ids})
+        lines = ["curator,device,time,value"]
+        lines += [f"{name},{name},{START},{index % 5000 / 1000}" for index, name in enumerate(ids)]
+        answer = client.request(
+            "POST",
+            "/v1/readings/import",
+            content="\n".join(lines).encode(),
+            media_type="text/csv",
+            params={"unit": "kWh", "kind": "delta"},
+        ).json()
+        assert answer["accepted"] == count, answer
+
+
+def rounds(count: int, repetitions: int) -> None:
+    """Measure rounds of `count` curators under both sharings."""
+    with tempfile.TemporaryDirectory() as directory:
+        deployment = Deployment.plan(Path(directory), AGGREGATORS)
+        running = Running(deployment, SETTINGS)
+        try:
+            running.start()
+            pair(deployment)
+            prepare(deployment, count)
+            for name, sharing in SHARINGS.items():
+                walls, cpus = [], []
+                for repetition in range(repetitions + 1):
+                    wall, cpu = one_round(deployment, running, sharing, count, repetition)
+                    if repetition:  # the first warms keys and tables
+                        walls.append(wall)
+                        cpus.append(cpu)
+                print(
+                    f"tacit  {name:14} n = {count:>8,}: wall {statistics.median(walls):6.2f} s, "
+                    f"CPU {statistics.median(cpus):6.2f} s of all processes, "
+                    f"peak {peak_mb(running)} MB a process",
+                    flush=True,
+                )
+                RESULTS[name, count] = statistics.median(cpus)
+        finally:
+            running.stop()
+
+
+RESULTS: dict[tuple[str, int], float] = {}
+
+
+def one_round(
+    deployment: Deployment, running: Running, sharing: dict[str, Any], count: int, repetition: int
+) -> tuple[float, float]:
+    """(wall, CPU) seconds of one round."""
+    name = f"bench-{sharing['sharing']}-{repetition}"
+    query = {**QUERY, **sharing, "name": name, "n_max": count, "min_participants": count}
+    with deployment.coordinator.client() as client:
+        created = client.create_query(query)
+        time.sleep(0.5)
+        before, started = cpu_s(running), time.perf_counter()
+        opened = client.open_round(created["id"], window={"start": START, "end": END})
+        found = client.wait_for(opened["id"], 120)
+        wall, cpu = time.perf_counter() - started, cpu_s(running) - before
+    assert found["participants"] == count, found
+    return wall, cpu
+
+
+def mpyc(job: str, count: int) -> dict[str, Any] | None:
+    """The same job with MPyC, in processes of its own; None where it is not installed."""
+    party = Path(__file__).with_name("mpyc_party.py")
+    environment = {**os.environ, "MPYC_JOB": job, "MPYC_COUNT": str(count)}
+    done = subprocess.run(
+        [sys.executable, str(party), f"-M{AGGREGATORS}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT"):
+            found: dict[str, Any] = json.loads(line.removeprefix("RESULT"))
+            return found
+    return None
+
+
+def main() -> None:
+    """Print both sides and the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
+    parser.add_argument("--curators", default="10000,100000")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-mpyc", action="store_true")
+    arguments = parser.parse_args()
+    for count in map(int, arguments.curators.split(",")):
+        rounds(count, arguments.rounds)
+        if arguments.no_mpyc:
+            continue
+        for job in ("values", "vectors"):
+            found = mpyc(job, count)
+            if found is None:
+                print("MPyC is not installed: pip install mpyc")
+                break
+            print(f"mpyc   {job:14} n = {count:>8,}: wall {found['wall_s']:6.2f} s, ", end="")
+            print(f"CPU {found['cpu_s']:6.2f} s of five parties")
+            if job == "values":
+                for name in SHARINGS:
+                    ratio = found["cpu_s"] / RESULTS[name, count]
+                    print(f"       equal job: MPyC / Tacit {name} = {ratio:.1f} in CPU")
+
+
+class _Raw(argparse.RawDescriptionHelpFormatter):
+    pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""An embedded deployment: coordinator, aggregators and a curator host as processes on loopback.
+
+One data directory holds everything: a directory per service (database, operator's token, log) and
+`deployment.json` with the addresses. Each service is the same process that a real deployment runs,
+so one operator runs them all here: fit for trials, and the reports say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from common.models.base import encode_binary, parse_binary
+from common.models.enrolment import Grant, JoinToken, PartyKind
+from tacit import Client
+
+FILE = "deployment.json"
+READY_S = 60.0
+
+
+@dataclass(frozen=True)
+class ServiceAddress:
+    """Where one service listens and keeps its data."""
+
+    kind: str
+    id: str
+    url: str
+    directory: str
+
+    def client(self) -> Client:
+        """A client that speaks as the service's operator."""
+        token = (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
+        return Client(self.url, token)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The services of one data directory."""
+
+    directory: Path
+    coordinator: ServiceAddress
+    aggregators: tuple[ServiceAddress, ...]
+    curator: ServiceAddress
+
+    @property
+    def services(self) -> tuple[ServiceAddress, ...]:
+        """All services, in the order in which they start."""
+        return (self.coordinator, *self.aggregators, self.curator)
+
+    def save(self) -> None:
+        """Write `deployment.json`."""
+        document = {
+            "format": "tacit.deployment/1",
+            "services": [asdict(service) for service in self.services],
+        }
+        path = self.directory / FILE
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Deployment:
+        """Read `deployment.json`; raises FileNotFoundError if there is none."""
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        services = [ServiceAddress(**item) for item in document["services"]]
+        by_kind = {kind: [s for s in services if s.kind == kind] for kind in _KINDS}
+        return cls(
+            directory,
+            by_kind["coordinator"][0],
+            tuple(by_kind["aggregator"]),
+            by_kind["curator"][0],
+        )
+
+    @classmethod
+    def plan(cls, directory: Path, aggregators: int) -> Deployment:
+        """Addresses for a new deployment: free ports on loopback."""
+        directory = directory.absolute()
+        ports = free_ports(aggregators + 2)
+
+        def address(kind: str, name: str, port: int) -> ServiceAddress:
+            return ServiceAddress(kind, name, f"http://127.0.0.1:{port}", str(directory / name))
+
+        return cls(
+            directory,
+            address("coordinator", "coordinator", ports[0]),
+            tuple(
+                address("aggregator", f"aggregator-{index + 1}", ports[index + 1])
+                for index in range(aggregators)
+            ),
+            address("curator", "curator", ports[-1]),
+        )
+
+
+_KINDS = ("coordinator", "aggregator", "curator")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on at this moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]
+    finally:
+        for item in sockets:
+            item.close()
+
+
+class Running:
+    """The processes of a deployment, while this process lives."""
+
+    def __init__(self, deployment: Deployment, extra: Mapping[str, Mapping[str, str]]) -> None:
+        self.deployment = deployment
+        self._extra = extra
+        self.public_urls: dict[str, str] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Start all services and wait until each is ready; raises RuntimeError with the log."""
+        for service in self.deployment.services:
+            self.start_one(service)
+        for service in self.deployment.services:
+            self.wait_for(service)
+
+    def start_one(self, service: ServiceAddress) -> None:
+        """Start one service's process."""
+        directory = Path(service.directory)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("TACIT_")
+        }
+        environment |= {
+            "TACIT_DATA_DIR": service.directory,
+            "TACIT_HOST": "127.0.0.1",
+            "TACIT_PORT": service.url.rpartition(":")[2],
+            "TACIT_PUBLIC_URL": self.public_urls.get(service.id, service.url),
+            "TACIT_LOG_LEVEL": "warning",
+        }
+        if service.kind == "aggregator":
+            environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
+        environment |= self._extra.get(service.kind, {})
+        with (directory / "service.log").open("ab") as log:
+            self.processes[service.id] = subprocess.Popen(
+                [sys.executable, "-m", service.kind],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Own group: Ctrl-C reaches the services through us, in order.
+                start_new_session=True,
+            )
+
+    def wait_for(self, service: ServiceAddress) -> None:
+        """Block until one service is ready."""
+        process = self.processes[service.id]
+        with Client(service.url) as client:
+            for _ in range(int(READY_S / 0.5)):
+                if process.poll() is not None:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    client.wait_until_ready(0.5)
+                    return
+        log = (Path(service.directory) / "service.log").read_text(errors="replace")
+        raise RuntimeError(f"{service.id} did not start:\n{log[-2000:]}")
+
+    def stop(self) -> None:
+        """Stop all services; leaves nothing running."""
+        for process in reversed(self.processes.values()):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def wait(self) -> None:
+        """Block until a service ends or a signal comes."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        while all(process.poll() is None for process in self.processes.values()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                next(iter(self.processes.values())).wait(timeout=1)
+
+
+def pair(deployment: Deployment) -> None:
+    """Make coordinator and aggregators known to each other; safe to repeat."""
+    with deployment.coordinator.client() as coordinator:
+        identity = coordinator.get("/.well-known/tacit-coordinator")
+        known = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}
+        for service in deployment.aggregators:
+            if service.id in known:
+                continue
+            with service.client() as aggregator:
+                token = aggregator.request(
+                    "PUT",
+                    "/v1/coordinator",
+                    {
+                        "deployment": identity["deployment"],
+                        "identity_key": identity["identity_key"],
+                    },
+                ).json()["token"]
+                own = aggregator.get("/.well-known/tacit-aggregator")
+            coordinator.post(
+                "/v1/aggregators",
+                {
+                    "url": service.url,
+                    "token": token,
+                    "fingerprint": encode_binary(bytes.fromhex(own["fingerprint"])),
+                },
+            )
+
+
+def join_token(
+    deployment: Deployment, party: str, kind: PartyKind, max_curators: int, valid_s: int
+) -> JoinToken:
+    """A join token: one grant from each service, each asked for by its own operator."""
+    request = {
+        "party": party,
+        "kind": kind.value,
+        "max_curators": max_curators,
+        "valid_s": valid_s,
+    }
+
+    def grant(service: ServiceAddress) -> tuple[Grant, str]:
+        with service.client() as client:
+            answer = client.post("/v1/grants", request)
+        item = answer["grant"]
+        return (
+            Grant(
+                party=item["party"],
+                url=item["url"],
+                fingerprint=parse_binary(item["fingerprint"]),
+                secret=item["secret"],
+            ),
+            answer["expires"],
+        )
+
+    coordinator, expires = grant(deployment.coordinator)
+    aggregators = tuple(grant(service)[0] for service in deployment.aggregators)
+    return JoinToken.model_validate(
+        {
+            "party": party,
+            "kind": kind,
+            "max_curators": max_curators,
+            "coordinator": coordinator,
+            "aggregators": aggregators,
+            "expires": expires,
+        }
+    )

@@ -1,0 +1,33 @@
+"""The `tacit` command."""
+
+from __future__ import annotations
+
+import typer
+
+from cli import demo, enroll, keys, queries, readings, rounds, up, whatif
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Private sums over many data holders, with privacy statements that are true.",
+)
+app.command("up")(up.up)
+app.command("serve")(up.serve)
+app.command("health")(up.health)
+app.command("demo")(demo.demo)
+app.command("whatif")(whatif.whatif)
+app.add_typer(enroll.app, name="enroll")
+app.add_typer(readings.app, name="readings")
+app.add_typer(queries.app, name="query")
+app.add_typer(rounds.app, name="round")
+app.add_typer(keys.app, name="keys")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
+
+Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
+row, with columns curator, device, time and value. The file goes to the curator service as it is,
+or cut to its first days; what is wrong in it is counted there, row by row.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import Client
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class MeterFile:
+    """A file, and how its values are to be read. `start` makes it wide."""
+
+    path: Path
+    start: str | None
+    step_s: int
+    unit: str
+    register: str
+
+    def open(self) -> TextIO:
+        """The text, decompressed."""
+        match self.path.suffix:
+            case ".xz":
+                return lzma.open(self.path, "rt", encoding="utf-8", newline="")
+            case ".gz":
+                return gzip.open(self.path, "rt", encoding="utf-8", newline="")
+            case _:
+                return self.path.open(encoding="utf-8", newline="")
+
+    def rows(self, days: int | None = None) -> Iterator[list[str]]:
+        """Header and rows, cut to the first days where asked (wide layout)."""
+        last = None if days is None else 1 + days * DAY_S // self.step_s
+        with self.open() as file:
+            for row in csv.reader(file):
+                yield row[:last]
+
+    def meters(self) -> list[str]:
+        """The ids of the meters, in the order of the rows."""
+        rows = self.rows()
+        next(rows, None)
+        return [row[0] for row in rows if row]
+
+    def values(self, days: int) -> NDArray[np.float64]:
+        """Wide layout: (meters, intervals) values; NaN where a cell is not a number."""
+        rows = self.rows(days)
+        next(rows, None)
+        return np.array([[_number(cell) for cell in row[1:]] for row in rows if row])
+
+    def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
+        """Send the file to a curator service; its answer."""
+        if days is None:
+            content = self.path.read_bytes()
+        else:
+            text = io.StringIO()
+            csv.writer(text).writerows(self.rows(days))
+            content = text.getvalue().encode()
+        parameters: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
+        if self.start is not None:
+            parameters |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
+        answer: dict[str, Any] = client.request(
+            "POST",
+            "/v1/readings/import",
+            content=content,
+            media_type="text/csv",
+            params=parameters,
+        ).json()
+        return answer
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")

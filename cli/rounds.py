@@ -1,0 +1,136 @@
+"""`tacit round`: open, watch, read and verify rounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    Token,
+    Url,
+    console,
+    errors,
+    fail,
+    plain_errors,
+    show,
+)
+from cli.words import print_report, result_lines
+from tacit import Client
+
+app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
+
+STEPS = ("open", "frozen", "committed", "released")
+
+RoundId = Annotated[str, typer.Argument(help="Id of the round.")]
+Start = Annotated[str | None, typer.Option("--from", help="Start of the window, RFC 3339.")]
+End = Annotated[str | None, typer.Option("--to", help="End of the window (excluded), RFC 3339.")]
+
+
+@app.command("open")
+def open_round(
+    query_id: Annotated[str, typer.Argument(help="Id of the query.")],
+    start: Start = None,
+    end: End = None,
+    deadline_s: Annotated[
+        int | None, typer.Option(min=1, help="Seconds the round is open.")
+    ] = None,
+    watch: Annotated[bool, typer.Option(help="Wait for the result and print it.")] = False,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open a round over a window of readings."""
+    if (start is None) != (end is None):
+        fail("--from and --to go together")
+    window = None if start is None or end is None else {"start": start, "end": end}
+    options = {} if deadline_s is None else {"deadline_s": deadline_s}
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        opened = client.open_round(query_id, window=window, **options)
+        if not watch:
+            show(opened, as_json, lambda: typer.echo(opened["id"]))
+            return
+        follow(client, opened["id"])
+        _print_result(client, opened["id"], as_json)
+
+
+@app.command("watch")
+def watch(
+    round_id: RoundId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a round to its end and print the result."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        follow(client, round_id)
+        _print_result(client, round_id, as_json)
+
+
+@app.command("result")
+def result(
+    round_id: RoundId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """The released result with its privacy report."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        _print_result(client, round_id, as_json)
+
+
+@app.command("verify")
+def verify(
+    round_id: RoundId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check signatures and commitments here and recombine the sum; exit code 1 if it differs."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        checked = client.verify(round_id)
+    words = "matches" if checked["matches"] else "DOES NOT MATCH"
+    show(
+        checked,
+        as_json,
+        lambda: console.print(
+            f"{len(checked['aggregators'])} commitments checked; the recombined sum {words} "
+            f"the published result. Coordinator {checked['coordinator_fingerprint'][:16]}..."
+        ),
+    )
+    if not checked["matches"]:
+        raise typer.Exit(1)
+
+
+def follow(client: Client, round_id: str) -> None:
+    """Draw the round's progress on standard error until it is finished."""
+    bar = Progress(
+        TextColumn("round {task.description}"), BarColumn(), TimeElapsedColumn(), console=errors
+    )
+    with bar:
+        task = bar.add_task("open", total=len(STEPS) - 1)
+        for state in client.watch(round_id):
+            if state["state"] == "aborted":
+                fail(f"the round was aborted: {state['reason']}")
+            step = STEPS.index(state["state"])
+            bar.update(task, completed=step, description=state["state"])
+
+
+def _print_result(client: Client, round_id: str, as_json: bool) -> None:
+    found = client.result(round_id)
+
+    def human() -> None:
+        for line in result_lines(found):
+            console.print(line, highlight=False)
+        print_report(found["report"])
+
+    show(found, as_json, human)

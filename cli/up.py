@@ -1,0 +1,98 @@
+"""`tacit up`, `tacit serve`, `tacit health`: services on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    console,
+    fail,
+    plain_errors,
+    show,
+    table,
+)
+from cli.deployment import FILE, Deployment, Running, pair
+from tacit import Client
+
+SERVICES = ("coordinator", "aggregator", "curator")
+
+
+def up(
+    home: Home = DEFAULT_HOME,
+    aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 3,
+    allow_exact: Annotated[
+        bool, typer.Option(help="Allow mechanism exact, which adds no noise. Rehearsals only.")
+    ] = False,
+) -> None:
+    """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home."""
+    with plain_errors():
+        deployment = plan(home, aggregators)
+        running = Running(deployment, service_settings(allow_exact=allow_exact))
+        try:
+            with console.status("starting the services"):
+                running.start()
+                pair(deployment)
+            console.print(addresses(deployment))
+            console.print("Ctrl-C ends it; the data stays in", str(deployment.directory))
+            with contextlib.suppress(KeyboardInterrupt):
+                running.wait()
+        finally:
+            running.stop()
+
+
+def plan(home: Path, aggregators: int) -> Deployment:
+    """The deployment of a data directory; a new one if there is none yet."""
+    if (home / FILE).exists():
+        return Deployment.load(home)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deployment = Deployment.plan(home, aggregators)
+    deployment.save()
+    return deployment
+
+
+def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
+    """Settings that an embedded deployment gives its services, by kind."""
+    flag = {"TACIT_INSECURE_ALLOW_EXACT": "true"} if allow_exact else {}
+    return {"coordinator": flag, "aggregator": flag, "curator": {}}
+
+
+def addresses(deployment: Deployment) -> Any:
+    """A table of the services."""
+    rows = [[item.id, item.url, f"{item.directory}/operator.token"] for item in deployment.services]
+    return table("Tacit is up", ["service", "address", "operator's token"], rows)
+
+
+def serve(
+    service: Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")],
+) -> None:
+    """Run one service in the foreground, with settings from the environment (TACIT_...)."""
+    if service not in SERVICES:
+        fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
+    from common.service.serve import serve as run
+
+    with plain_errors():
+        settings_module = import_module(f"{service}.settings")
+        settings = getattr(settings_module, f"{service.capitalize()}Settings")()
+        run(import_module(f"{service}.app").create_app(settings), settings)
+
+
+def health(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """Whether each service of the deployment is ready; exit code 1 if one is not."""
+    deployment = Target(home).deployment()
+    found = {}
+    for service in deployment.services:
+        with Client(service.url, timeout_s=5) as client:
+            found[service.id] = client.ready()
+    rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
+    show(found, as_json, lambda: console.print(table("Health", ["service", "state"], rows)))
+    if not all(found.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,5 @@
+"""`tacit whatif`."""
+
+
+def whatif() -> None:
+    """Placeholder."""

@@ -1,0 +1,91 @@
+"""Reports and results in words and tables, for people at a terminal."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from rich.table import Table
+
+from cli.context import console
+
+Json = dict[str, Any]
+
+MAX_SHOWN = 12
+
+
+def amount(value: object, digits: int = 3) -> str:
+    """A decimal string (or number) with a few significant digits."""
+    if value is None:
+        return "-"
+    if value == "inf":
+        return "infinite"
+    number = float(Fraction(str(value)))
+    if number == 0 or 0.001 <= abs(number) < 1e6:
+        text = f"{number:.{digits}f}".rstrip("0").rstrip(".")
+        return text if float(text or 0) or number == 0 else f"{number:.2g}"
+    return f"{number:.{digits}g}"
+
+
+def result_lines(found: Json) -> list[str]:
+    """The released figures of a result."""
+    unit = found["unit"]
+    lines = [
+        f"round {found['round']}, {found['participants']} curators, "
+        f"{found['window']['start']} to {found['window']['end']}"
+    ]
+    for name, value in found["result"].items():
+        if isinstance(value, list):
+            shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
+            lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
+        elif name in ("count", "reason"):
+            lines.append(f"  {name}: {value}")
+        else:
+            lines.append(f"  {name}: {amount(value)} {unit if name != 'variance' else unit + '^2'}")
+    return lines
+
+
+def guarantee(line: Json) -> str:
+    """One verified line: (epsilon, delta), or that there is none."""
+    if line.get("epsilon") == "inf" or line.get("model") == "none":
+        return "none"
+    if line.get("epsilon") is None:
+        return "no statement"
+    if line.get("delta") in (None, "0"):
+        return f"epsilon {amount(line['epsilon'])}"
+    return f"epsilon {amount(line['epsilon'])}, delta {amount(line['delta'])}"
+
+
+def guarantees_table(report: Json, title: str = "What is verified") -> Table:
+    """Who colludes, and what still holds."""
+    shown = Table(title=title, title_justify="left", header_style="bold")
+    shown.add_column("who pools what they see")
+    shown.add_column("guarantee")
+    shown.add_column("why", overflow="fold")
+    for line in report["verified"]:
+        shown.add_row(line["scenario"], guarantee(line), line.get("reason") or "")
+    return shown
+
+
+def print_report(report: Json) -> None:
+    """The privacy report: claimed, verified, expected error, and what is not protected."""
+    claimed = report.get("claimed")
+    console.print(
+        f"stance {report['stance']}, mechanism {_mechanism(report)}, unit of privacy "
+        f"{report['privacy_unit']} ({report['neighbouring']})",
+        highlight=False,
+    )
+    if claimed:
+        console.print(
+            f"the source claims: {guarantee({'model': '', **claimed})} ({claimed.get('theorem')})",
+            highlight=False,
+        )
+    console.print(guarantees_table(report))
+    for name in ("caveats", "not_protected", "source_defects"):
+        for text in report.get(name) or ():
+            console.print(f"  - {text}", highlight=False)
+
+
+def _mechanism(report: Json) -> str:
+    mechanism = report["mechanism"]
+    return str(mechanism["name"] if isinstance(mechanism, dict) else mechanism)

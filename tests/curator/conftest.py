@@ -1,0 +1,160 @@
+"""A curator service in process, beside a world of doubles."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from common.models.query import Query
+from common.models.round import RoundDescriptor
+from common.service.clock import ManualClock
+from curator.app import create_app
+from curator.service import Service
+from curator.settings import CuratorSettings
+from tests.curator.double import COORDINATOR, FakeWorld
+
+OPERATOR = "operator-token-of-the-curator-tests-0123456789"
+START = datetime(2025, 12, 31, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+PLAIN: dict[str, Any] = {
+    "name": "feeder-7",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "5"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "mechanism": "exact",
+    "sharing": "additive",
+    "aggregators": 3,
+    "n_max": 100_000,
+    "deadline_s": 3600,
+}
+NOISY: dict[str, Any] = {
+    **PLAIN,
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "layer": "aggregator",
+    "collusion": {"curators": 0, "aggregators": 2},
+}
+OPEN: dict[str, Any] = {"allow_unverified": True}
+
+
+def query(base: dict[str, Any] = PLAIN, **changes: Any) -> Query:
+    import json
+
+    return Query.model_validate_json(json.dumps({**base, **changes}))
+
+
+class Site:
+    """A running curator service and a client with its operator's token."""
+
+    def __init__(
+        self, app: FastAPI, client: httpx.AsyncClient, world: FakeWorld, clock: ManualClock
+    ) -> None:
+        self.app, self.client, self.world, self.clock = app, client, world, clock
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+    async def request(
+        self, method: str, path: str, body: Any = None, status: int = 200, **kwargs: Any
+    ) -> Any:
+        if body is not None:
+            kwargs["json"] = body
+        answer = await self.client.request(method, path, **kwargs)
+        assert answer.status_code == status, (answer.status_code, answer.text)
+        return answer.json() if answer.content else None
+
+    async def get(self, path: str) -> Any:
+        return await self.request("GET", path)
+
+    async def enrol(self, party: str, curators: list[str] | None = None) -> Any:
+        size = None if curators is None else len(curators)
+        body: dict[str, Any] = {"token": self.world.join_token(party, size)}
+        if curators is not None:
+            body["curators"] = curators
+        return await self.request("POST", "/v1/enrolments", body, 201)
+
+    async def policy(self, **fields: Any) -> None:
+        await self.request("PUT", "/v1/policy", fields)
+
+    async def send(self, items: Any) -> list[dict[str, Any]]:
+        answer = await self.request("POST", "/v1/readings", items)
+        found: list[dict[str, Any]] = answer["items"]
+        return found
+
+    async def reading(self, curator: str, value: str, minute: int = 0, **fields: Any) -> None:
+        item = {
+            "curator": curator,
+            "time": (START + timedelta(minutes=minute)).isoformat(),
+            "value": value,
+            "unit": "kWh",
+            **fields,
+        }
+        answers = await self.send([item])
+        assert answers[0]["status"] == "accepted", answers
+
+    def open(self, asked: Query, **changes: Any) -> RoundDescriptor:
+        start = changes.pop("start", START)
+        end = changes.pop("end", start + HOUR)
+        return self.world.open_round(asked, start, end, self.clock.now(), **changes)
+
+    async def take_part(self) -> None:
+        """One turn of the loop: discover, contribute, deliver."""
+        assert await self.service.participation.discover(COORDINATOR)
+        await self.service.participation.contribute_due()
+
+    async def history(self, curator: str) -> list[dict[str, Any]]:
+        answer = await self.get(f"/v1/curators/{curator}/contributions")
+        found: list[dict[str, Any]] = answer["contributions"]
+        return found
+
+
+OpenSite = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    return FakeWorld()
+
+
+@pytest.fixture
+def site(database_url: str, tmp_path: Path, clock: ManualClock, world: FakeWorld) -> OpenSite:
+    """`async with site() as s`: the service with this test's database; again is a restart."""
+
+    @asynccontextmanager
+    async def opened(**changes: Any) -> AsyncIterator[Site]:
+        values: dict[str, Any] = {
+            "data_dir": tmp_path / "curator",
+            "database_url": SecretStr(database_url),
+            "operator_token": SecretStr(OPERATOR),
+            "participate": False,
+            "send_window_share": 0,
+            "retry_s": 0.01,
+            "settle_after_s": 0,
+        }
+        app = create_app(
+            CuratorSettings(**{**values, **changes}), clock=clock, transports=world.transports
+        )
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app=app),
+                base_url="http://curator.test",
+                headers={"Authorization": f"Bearer {OPERATOR}"},
+            ) as client,
+        ):
+            yield Site(app, client, world, clock)
+
+    return opened

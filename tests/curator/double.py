@@ -1,0 +1,380 @@
+"""A coordinator and aggregators in one object: a test double that a real curator service talks to
+over ASGI transports. The aggregators open every seal and keep the words, so a test can recombine
+them, lose answers, refuse, or go down."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+from pydantic_core import to_json
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from common import sets
+from common.functions import decode, dimension
+from common.models.base import encode_binary
+from common.models.enrolment import (
+    ENROLMENT_LABEL,
+    EPOCH_KEY_LABEL,
+    Enrolment,
+    EpochKey,
+    Grant,
+    JoinToken,
+    PartyKind,
+)
+from common.models.query import Query, Window
+from common.models.round import (
+    ABORT_LABEL,
+    DESCRIPTOR_LABEL,
+    AbortStatement,
+    AggregatorEntry,
+    Piece,
+    RoundDescriptor,
+)
+from common.sealing import (
+    Direction,
+    Ends,
+    agree_key,
+    open_batch,
+    open_words,
+    piece_context,
+    read_batch_header,
+    segment_size,
+)
+from common.service.wire import parse_cbor, parse_json
+from common.sharing import scheme
+from common.signing import Identity, Signed, verify
+
+DEPLOYMENT = "test"
+COORDINATOR = "http://coordinator.test"
+
+
+def problem(status: int, name: str, **extra: Any) -> Response:
+    document = {"type": f"urn:tacit:problem:{name}", "status": status, **extra}
+    return JSONResponse(document, status, media_type="application/problem+json")
+
+
+class Transport(httpx.ASGITransport):
+    """Reaches one double, unless it is down."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(app=app)
+        self.down = False
+        self.lose_answers = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.down:
+            raise httpx.ConnectError("down")
+        answer = await super().handle_async_request(request)
+        if self.lose_answers and request.method == "POST":
+            self.lose_answers -= 1
+            raise httpx.ReadError("lost")
+        return answer
+
+
+@dataclass
+class FakeAggregator:
+    id: str
+    world: FakeWorld
+    identity: Identity = field(default_factory=Identity.generate)
+    private: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
+    parties: dict[str, Enrolment] = field(default_factory=dict)
+    keys: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    words: dict[str, dict[int, NDArray[np.uint64]]] = field(default_factory=dict)
+    bodies: list[tuple[str, bytes]] = field(default_factory=list)
+    refusals: list[Response] = field(default_factory=list)
+    closed: set[str] = field(default_factory=set)
+    die_after_enrolment: bool = False
+
+    def __post_init__(self) -> None:
+        self.url = f"http://{self.id}.test"
+        self.app = Starlette(
+            routes=[
+                Route("/.well-known/tacit-aggregator", self.who),
+                Route("/v1/enrolments", self.enrol, methods=["POST"]),
+                Route("/v1/parties/{party}/keys/{epoch:int}", self.key, methods=["PUT"]),
+                Route("/v1/rounds/{round}/pieces", self.piece, methods=["POST"]),
+                Route("/v1/rounds/{round}/batches", self.batch, methods=["POST"]),
+            ]
+        )
+        self.transport = Transport(self.app)
+
+    @property
+    def entry(self) -> AggregatorEntry:
+        key = EpochKey(
+            party=self.id, epoch=3, public_key=self.private.public_key().public_bytes_raw()
+        )
+        return AggregatorEntry(
+            id=self.id,
+            operator=self.id,
+            url=self.url,
+            identity_key=self.identity.public_key,
+            epoch_key=self.identity.sign(EPOCH_KEY_LABEL, key),
+        )
+
+    async def who(self, _: Request) -> Response:
+        return JSONResponse({"id": self.id, "identity_key": encode_binary(self.identity.public_key)})
+
+    async def enrol(self, request: Request) -> Response:
+        signed = parse_json(await request.body(), Signed[Enrolment])
+        body = verify(ENROLMENT_LABEL, signed, signed.statement.identity_key)
+        assert body.service == self.id
+        assert body.secret == self.world.secrets[self.id, body.party]
+        assert body.first == self.world.numbers[body.party]
+        self.parties[body.party] = body
+        self.keys[body.party, body.epoch_key.epoch] = body.epoch_key.public_key
+        token = self.tokens[body.party] = secrets.token_urlsafe(32)
+        if self.die_after_enrolment:
+            self.die_after_enrolment = False
+            return Response(status_code=500)
+        return JSONResponse(
+            {
+                "party": body.party,
+                "first": body.first,
+                "curators": len(body.curators),
+                "token": token,
+            },
+            201,
+        )
+
+    async def key(self, request: Request) -> Response:
+        party = request.path_params["party"]
+        self._authorise(request, party)
+        signed = parse_json(await request.body(), Signed[EpochKey])
+        key = verify(EPOCH_KEY_LABEL, signed, self.parties[party].identity_key)
+        assert key.epoch == request.path_params["epoch"]
+        self.keys[party, key.epoch] = key.public_key
+        return JSONResponse({}, 200)
+
+    def _authorise(self, request: Request, party: str) -> None:
+        assert request.headers["authorization"] == f"Bearer {self.tokens[party]}"
+
+    def _agreed(self, sender: str, epoch: int) -> bytes:
+        own = self.entry.epoch_key.statement
+        ends = Ends(
+            sender=sender,
+            receiver=self.id,
+            sender_key=self.keys[sender, epoch],
+            receiver_key=own.public_key,
+            epoch=own.epoch,
+            direction=Direction.CURATOR_TO_AGGREGATOR,
+        )
+        return agree_key(self.private, ends)
+
+    def _gate(self, round_id: str, body: bytes) -> Response | None:
+        self.bodies.append((round_id, body))
+        if self.refusals:
+            return self.refusals.pop(0)
+        if round_id in self.closed:
+            return problem(410, "round_closed", included=False)
+        return None
+
+    async def piece(self, request: Request) -> Response:
+        body, round_id = await request.body(), request.path_params["round"]
+        if (refused := self._gate(round_id, body)) is not None:
+            return refused
+        parse = parse_cbor if "cbor" in request.headers["content-type"] else parse_json
+        piece = parse(body, Piece)
+        self._authorise(request, piece.sender)
+        if (piece.sender, piece.key_epoch) not in self.keys:
+            return problem(409, "unknown_epoch_key")
+        descriptor = self.world.rounds[round_id].statement
+        d, index = dimension(descriptor.query), descriptor.index_of(self.id)
+        context = piece_context(descriptor.digest(), piece.sender, self.id, index, d)
+        key = self._agreed(piece.sender, piece.key_epoch)
+        words = open_words(key, piece.nonce, piece.sealed, context)
+        assert words.size == d
+        return self._keep(round_id, {self.world.numbers[piece.sender]: words})
+
+    async def batch(self, request: Request) -> Response:
+        body, round_id = await request.body(), request.path_params["round"]
+        assert request.headers["content-type"] == "application/octet-stream"
+        if (refused := self._gate(round_id, body)) is not None:
+            return refused
+        header, offset = read_batch_header(body)
+        self._authorise(request, header.host)
+        if (header.host, header.key_epoch) not in self.keys:
+            return problem(409, "unknown_epoch_key")
+        descriptor = self.world.rounds[round_id].statement
+        assert header.descriptor_hash == descriptor.digest()
+        assert header.share_index == descriptor.index_of(self.id)
+        key = self._agreed(header.host, header.key_epoch)
+        words = open_batch(key, body, offset).reshape(header.count, header.dimension)
+        present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
+        first = header.span.first
+        return self._keep(
+            round_id, {int(first + p): row for p, row in zip(present, words, strict=True)}
+        )
+
+    def _keep(self, round_id: str, words: dict[int, NDArray[np.uint64]]) -> Response:
+        held = self.words.setdefault(round_id, {})
+        known = words.keys() & held.keys()
+        if known:
+            same = all(np.array_equal(held[n], words[n]) for n in known)
+            assert same, "another content for the same number"
+            return JSONResponse({}, 200)
+        held.update(words)
+        return JSONResponse({}, 201)
+
+
+class FakeWorld:
+    """A coordinator, its aggregators, and what a curator must be told of them."""
+
+    def __init__(self, aggregators: int = 3) -> None:
+        self.identity = Identity.generate()
+        self.aggregators = [FakeAggregator(f"aggregator-{i}", self) for i in range(aggregators)]
+        self.secrets: dict[tuple[str, str], str] = {}
+        self.numbers: dict[str, int] = {}
+        self.tokens: dict[str, str] = {}
+        self.rounds: dict[str, Signed[RoundDescriptor]] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+        self.next_number = 0
+        self.die_after_enrolment = False
+        self.app = Starlette(
+            routes=[
+                Route("/.well-known/tacit-coordinator", self._who),
+                Route("/v1/enrolments", self._enrol, methods=["POST"]),
+                Route("/v1/rounds", self._list),
+                Route("/v1/rounds/{round}", self._one),
+            ]
+        )
+        self.transport = Transport(self.app)
+
+    @property
+    def transports(self) -> dict[str, httpx.AsyncBaseTransport]:
+        return {
+            COORDINATOR: self.transport,
+            **{item.url: item.transport for item in self.aggregators},
+        }
+
+    def join_token(self, party: str, curators: int | None = None) -> str:
+        def grant(service: str, url: str, identity: Identity) -> Grant:
+            secret = self.secrets.setdefault((service, party), secrets.token_urlsafe(32))
+            return Grant(party=service, url=url, fingerprint=identity.fingerprint, secret=secret)
+
+        return JoinToken(
+            party=party,
+            kind=PartyKind.CURATOR if curators is None else PartyKind.HOST,
+            max_curators=curators or 1,
+            coordinator=grant(DEPLOYMENT, COORDINATOR, self.identity),
+            aggregators=tuple(grant(a.id, a.url, a.identity) for a in self.aggregators),
+            expires=datetime(2099, 1, 1, tzinfo=UTC),
+        ).to_text()
+
+    def open_round(
+        self,
+        query: Query,
+        start: datetime,
+        end: datetime,
+        now: datetime,
+        **changes: Any,
+    ) -> RoundDescriptor:
+        values: dict[str, Any] = {
+            "deployment": DEPLOYMENT,
+            "round": str(uuid4()),
+            "query_id": "query-1",
+            "query": query,
+            "window": Window(start=start, end=end),
+            "opened": now,
+            "deadline": now + timedelta(seconds=query.deadline_s),
+            "aggregators": tuple(a.entry for a in self.aggregators[: query.aggregators]),
+            "roster_version": 1,
+            "roster_size": self.next_number,
+            "segment_size": segment_size(dimension(query)),
+        }
+        signer = changes.pop("signer", self.identity)
+        descriptor = RoundDescriptor(**{**values, **changes})
+        self.rounds[descriptor.round] = signer.sign(DESCRIPTOR_LABEL, descriptor)
+        return descriptor
+
+    def finish(self, descriptor: RoundDescriptor, state: str, statements: int = 0) -> None:
+        """End a round; `statements`: how many aggregators sign "never frozen"."""
+        aborts = []
+        for item in self.aggregators[:statements]:
+            statement = AbortStatement(
+                round=descriptor.round,
+                descriptor_hash=descriptor.digest(),
+                aggregator=item.id,
+                frozen=False,
+                reason="test",
+            )
+            aborts.append(item.identity.sign(ABORT_LABEL, statement).model_dump(mode="json"))
+        self.states[descriptor.round] = {"state": state, "aborts": aborts}
+
+    def total(self, descriptor: RoundDescriptor) -> NDArray[np.int64]:
+        """What the aggregators would open, after checking that they hold the same numbers."""
+        query = descriptor.query
+        chosen = self.aggregators[: query.aggregators]
+        held = [item.words.get(descriptor.round, {}) for item in chosen]
+        assert all(h.keys() == held[0].keys() for h in held)
+        sharing = scheme(query.sharing, query.aggregators, query.threshold)
+        partials = {}
+        for index, words in enumerate(held):
+            rows = np.array([words[n] for n in sorted(words)], np.uint64)
+            zero = np.zeros(dimension(query), np.uint64)
+            partials[index] = sharing.add(zero, rows.reshape(-1, zero.size))
+        return sharing.combine(partials)
+
+    def result(self, descriptor: RoundDescriptor) -> dict[str, Any]:
+        return decode(descriptor.query, self.total(descriptor))
+
+    def members(self, descriptor: RoundDescriptor) -> set[int]:
+        return set(self.aggregators[0].words.get(descriptor.round, {}))
+
+    async def _who(self, _: Request) -> Response:
+        return JSONResponse(
+            {"deployment": DEPLOYMENT, "identity_key": encode_binary(self.identity.public_key)}
+        )
+
+    async def _enrol(self, request: Request) -> Response:
+        signed = parse_json(await request.body(), Signed[Enrolment])
+        body = verify(ENROLMENT_LABEL, signed, signed.statement.identity_key)
+        assert body.first is None
+        assert body.secret == self.secrets[DEPLOYMENT, body.party]
+        if body.party not in self.numbers:
+            if body.kind is PartyKind.HOST:
+                self.next_number = -(-self.next_number // 64) * 64
+            self.numbers[body.party] = self.next_number
+            self.next_number += len(body.curators)
+        token = self.tokens[body.party] = secrets.token_urlsafe(32)
+        if self.die_after_enrolment:
+            self.die_after_enrolment = False
+            return Response(status_code=500)
+        return JSONResponse(
+            {
+                "party": body.party,
+                "first": self.numbers[body.party],
+                "curators": len(body.curators),
+                "roster_version": 1,
+                "token": token,
+            },
+            201,
+        )
+
+    def _known(self, request: Request) -> bool:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return token in self.tokens.values()
+
+    async def _list(self, request: Request) -> Response:
+        if not self._known(request):
+            return problem(401, "token_unknown")
+        shown = [r for name, r in self.rounds.items() if name not in self.states]
+        document = {"rounds": [item.model_dump(mode="json") for item in shown]}
+        return Response(to_json(document), media_type="application/json")
+
+    async def _one(self, request: Request) -> Response:
+        if not self._known(request):
+            return problem(401, "token_unknown")
+        state = self.states.get(request.path_params["round"], {"state": "open", "aborts": []})
+        return Response(to_json(state), media_type="application/json")

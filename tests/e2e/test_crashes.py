@@ -1,0 +1,83 @@
+"""Kill -9 any one service at each of the eight steps (spec: aggregation, section 10, check 5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import World, world
+
+pytestmark = pytest.mark.slow
+
+CURATORS = [f"home-{index}" for index in range(8)]
+QUERY: dict[str, Any] = {
+    "name": "crash",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "1"],
+    "max_readings": 1,
+    "resolution": "0.001",
+    "mechanism": "exact",
+    "sharing": "additive",
+    "aggregators": 3,
+    "n_max": 1000,
+    "deadline_s": 4,
+}
+# A step is known by the request that carries it, at the service before which the proxy stands.
+STEPS = {
+    "open": ("aggregator-1", "POST", "/v1/rounds"),
+    "discover": ("coordinator", "GET", "/v1/rounds"),
+    "contribute": ("aggregator-1", "POST", "/batches"),
+    "accept": ("aggregator-2", "POST", "/batches"),
+    "agree": ("aggregator-1", "POST", "/freeze"),
+    "commit": ("aggregator-1", "POST", "/commitment"),
+    "open the sum": ("aggregator-1", "POST", "/reveal"),
+    "release": ("aggregator-2", "POST", "/reveal"),
+}
+VICTIMS = ("coordinator", "aggregator-1", "curator")
+
+
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with world(tmp_path_factory.mktemp("crash")) as it:
+        await it.enrol("gateway", CURATORS)
+        await it.allow_everything()
+        # Powers of two: the sum tells who is in it, and whether anybody is counted twice.
+        await it.give({name: str(2**i / 1000) for i, name in enumerate(CURATORS)})
+        yield it
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("moment", ["request", "response"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_killed_service_spoils_nothing(
+    running: World, victim: str, step: str, moment: str
+) -> None:
+    before, method, ending = STEPS[step]
+    killed = asyncio.Event()
+
+    async def watch(seen: str, asked: str, path: str) -> None:
+        if not killed.is_set() and (seen, asked) == (moment, method) and path.endswith(ending):
+            killed.set()
+            await running.call(running.kill, victim)
+
+    query = {**QUERY, "name": f"{victim}-{step.replace(' ', '-')}-{moment}"}
+    proxy = running.proxies[before]
+    proxy.watch = watch
+    round_id = await running.open(query)
+    try:
+        await asyncio.wait_for(killed.wait(), 20)
+    finally:
+        proxy.watch = None
+    await running.restart(victim)
+    finished = await running.finish(round_id, 60)
+    if finished["state"] == "released":
+        found = await running.result(round_id)
+        total = round(float(found["result"]["sum"]) * 1000)
+        assert total.bit_count() == found["participants"]
+        assert total < 2 ** len(CURATORS)
+    assert await running.debits(CURATORS[0], round_id) <= 1
