@@ -79,6 +79,8 @@ def plain_errors() -> Iterator[None]:
     """Turn what services and files answer into one line."""
     try:
         yield
+    except typer.Exit:  # a RuntimeError too, but said already
+        raise
     except Problem as problem:
         fail(_describe(problem))
     except RoundNotReleased as error:

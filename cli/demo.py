@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from cli.context import DEFAULT_HOME, console, errors, plain_errors, table
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.meter_file import MeterFile
-from cli.up import plan
+from cli.up import plan, service_settings
 from cli.words import amount, guarantee, guarantees_table
 from common.models.base import format_instant
 from common.models.enrolment import PartyKind
@@ -40,11 +40,6 @@ HOUR = 24 + 18
 AGGREGATORS = 5
 BOUND_KWH = 5
 METERS = 400
-SETTINGS = {
-    "coordinator": {"TACIT_POLL_S": "0.05"},
-    "aggregator": {},
-    "curator": {"TACIT_SEND_WINDOW_SHARE": "0", "TACIT_PREPARE_LEAD_S": "0"},
-}
 COMMON: dict[str, Any] = {
     "function": "sum",
     "unit": "kWh",
@@ -125,7 +120,7 @@ def _run(directory: Path, data: Path | None) -> None:
     )
     truth = _truth(file)
     deployment = plan(directory, AGGREGATORS)
-    running = Running(deployment, SETTINGS)
+    running = Running(deployment, service_settings())
     try:
         with errors.status(f"starting a coordinator, {AGGREGATORS} aggregators and a curator host"):
             running.start()

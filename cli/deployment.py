@@ -122,7 +122,7 @@ class Running:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start all services and wait until each is ready; raises RuntimeError with the log."""
+        """Start all services and wait until each is ready; raises RuntimeError if one is not."""
         for service in self.deployment.services:
             self.start_one(service)
         for service in self.deployment.services:
@@ -166,8 +166,9 @@ class Running:
                 with contextlib.suppress(TimeoutError):
                     client.wait_until_ready(0.5)
                     return
-        log = (Path(service.directory) / "service.log").read_text(errors="replace")
-        raise RuntimeError(f"{service.id} did not start:\n{log[-2000:]}")
+        path = Path(service.directory) / "service.log"
+        said = path.read_text(errors="replace").strip().splitlines()[-1:]
+        raise RuntimeError(f"{service.id} did not start: {''.join(said)[-500:]} (log: {path})")
 
     def stop(self) -> None:
         """Stop all services; leaves nothing running."""

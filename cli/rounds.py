@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,7 +21,7 @@ from cli.context import (
     show,
 )
 from cli.words import print_report, result_lines
-from tacit import Client
+from tacit import Client, RoundNotReleased
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
@@ -50,7 +50,7 @@ def open_round(
     if (start is None) != (end is None):
         fail("--from and --to go together")
     window = None if start is None or end is None else {"start": start, "end": end}
-    options = {} if deadline_s is None else {"deadline_s": deadline_s}
+    options: dict[str, Any] = {} if deadline_s is None else {"deadline_s": deadline_s}
     with plain_errors(), Target(home, url, token).coordinator() as client:
         opened = client.open_round(query_id, window=window, **options)
         if not watch:
@@ -120,7 +120,7 @@ def follow(client: Client, round_id: str) -> None:
         task = bar.add_task("open", total=len(STEPS) - 1)
         for state in client.watch(round_id):
             if state["state"] == "aborted":
-                fail(f"the round was aborted: {state['reason']}")
+                raise RoundNotReleased(state["reason"])
             step = STEPS.index(state["state"])
             bar.update(task, completed=step, description=state["state"])
 

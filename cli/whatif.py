@@ -1,5 +1,97 @@
-"""`tacit whatif`."""
+"""`tacit whatif`: choose who colludes, and see what is left and how far off the result is.
+
+It needs no service and no data: the noise of a query is public.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from cli.context import AsJson, console, fail, plain_errors, read_json, show, table
+from cli.words import amount, guarantee
+from common.accounting.error import forecast
+from common.accounting.scenarios import what_if
+from common.models.base import canonical_json
+from common.models.query import Query
+from common.report import delta_amount, epsilon_amount
 
 
-def whatif() -> None:
-    """Placeholder."""
+def whatif(
+    source: Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")],
+    participants: Annotated[
+        int | None, typer.Option(min=1, help="Curators in the round (default: the minimum).")
+    ] = None,
+    curators: Annotated[
+        list[int] | None, typer.Option(min=0, help="Colluding curators; may be repeated.")
+    ] = None,
+    aggregators: Annotated[
+        list[int] | None, typer.Option(min=0, help="Colluding aggregators; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Verified guarantees and expected error of a query, for colluders of your choice."""
+    with plain_errors():
+        query = _query(source)
+        n = participants or query.min_participants
+        lines = [
+            _line(query, u, s, n)
+            for u in curators or _curators(query, n)
+            for s in aggregators or range(query.aggregators + 1)
+        ]
+        errors = [
+            {
+                "part": item.part,
+                "mean_absolute": f"{item.mean_absolute:.6g}",
+                "standard_deviation": f"{item.standard_deviation:.6g}",
+            }
+            for item in forecast(query, n)
+        ]
+    document = {"participants": n, "guarantees": lines, "error": errors}
+
+    def human() -> None:
+        rows = [
+            [str(item["curators"]), str(item["aggregators"]), guarantee(item)] for item in lines
+        ]
+        columns = ["colluding curators", "colluding aggregators", "guarantee"]
+        console.print(table(f"Among {n} curators", columns, rows))
+        for reason in dict.fromkeys(item["reason"] for item in lines if item["reason"]):
+            console.print(f"  {reason}", highlight=False)
+        for item in errors:
+            console.print(
+                f"expected error of {item['part']}: {amount(item['mean_absolute'])} "
+                f"{query.unit if item['part'] in ('sum', 'vector') else ''} (mean absolute)",
+                highlight=False,
+            )
+
+    show(document, as_json, human)
+
+
+def _query(source: str) -> Query:
+    document = read_json(source)
+    try:
+        return Query.model_validate_json(canonical_json(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "/" + "/".join(str(part) for part in first["loc"])
+        fail(f"{place}: {first['msg']}")
+    except TypeError:
+        fail('amounts are decimal strings such as "0.5", not numbers')
+
+
+def _curators(query: Query, n: int) -> list[int]:
+    return sorted({0, query.collusion.curators, n // 10, n // 2, n - 1})
+
+
+def _line(query: Query, curators: int, aggregators: int, n: int) -> dict[str, Any]:
+    found = what_if(query, curators, aggregators, n)
+    return {
+        "curators": curators,
+        "aggregators": aggregators,
+        "model": found.model,
+        "epsilon": epsilon_amount(found.epsilon),
+        "delta": delta_amount(found.delta),
+        "reason": found.reason,
+    }

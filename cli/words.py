@@ -59,12 +59,26 @@ def guarantee(line: Json) -> str:
 def guarantees_table(report: Json, title: str = "What is verified") -> Table:
     """Who colludes, and what still holds."""
     shown = Table(title=title, title_justify="left", header_style="bold")
-    shown.add_column("who pools what they see")
+    shown.add_column("who pools what they see", overflow="fold")
     shown.add_column("guarantee")
-    shown.add_column("why", overflow="fold")
-    for line in report["verified"]:
-        shown.add_row(line["scenario"], guarantee(line), line.get("reason") or "")
+    lines = report["verified"]
+    for line in lines:
+        shown.add_row(line.get("description") or line["scenario"], guarantee(line))
+    reasons = list(dict.fromkeys(line["reason"] for line in lines if line.get("reason")))
+    if reasons:
+        shown.caption = "\n".join(reasons)
+        shown.caption_justify = "left"
     return shown
+
+
+def error_lines(report: Json) -> list[str]:
+    """The error to expect of each part of the result."""
+    found = report.get("error") or {}
+    return [
+        f"expected error of {item['part']} with {found['participants']} curators: "
+        f"{amount(item['mean_absolute'])} {item['unit']} (mean absolute)"
+        for item in found.get("parts", ())
+    ]
 
 
 def print_report(report: Json) -> None:
@@ -81,6 +95,8 @@ def print_report(report: Json) -> None:
             highlight=False,
         )
     console.print(guarantees_table(report))
+    for line in error_lines(report):
+        console.print(line, highlight=False)
     for name in ("caveats", "not_protected", "source_defects"):
         for text in report.get(name) or ():
             console.print(f"  - {text}", highlight=False)

@@ -303,7 +303,8 @@ def _not_protected(query: Query) -> tuple[str, ...]:
 _ATOM: Final = (
     "Proposition 4.1 overlooks the atom: with probability (1-pr_u)(1-pr_s)^h, against n-1 curators "
     "and all but h aggregators, no noise hides the victim's value and it passes exactly; its "
-    "proof takes the expected noise, which is no distribution. No epsilon with delta 0 holds over continuous noise."
+    "proof takes the expected noise, which is no distribution. Over continuous noise no epsilon "
+    "holds with delta 0."
 )
 _ADDED: Final = (
     "Proposition 4.1 adds the two layers' epsilons; with both probabilities 1 the noises are added "

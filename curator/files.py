@@ -23,21 +23,33 @@ class _Decoder(Protocol):
         """Plain pieces of at most a megabyte or so."""
         ...
 
+    def whole(self) -> bool:
+        """Whether what was fed ends where a file may end."""
+        ...
+
 
 class _Plain:
     def feed(self, data: bytes) -> list[bytes]:
         return [data]
 
+    def whole(self) -> bool:
+        return True
+
 
 class _Gzip:
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
+        self._whole = False
+
+    def whole(self) -> bool:
+        return self._whole
 
     def feed(self, data: bytes) -> list[bytes]:
         pieces = []
         while data:
             pieces.append(self._inner.decompress(data, _STEP))
             data = self._inner.unconsumed_tail
+            self._whole = self._inner.eof
             if self._inner.eof:
                 data = self._inner.unused_data
                 self._inner = zlib.decompressobj(wbits=31)
@@ -47,6 +59,9 @@ class _Gzip:
 class _Xz:
     def __init__(self) -> None:
         self._inner = lzma.LZMADecompressor(memlimit=256 * 1024 * 1024)
+
+    def whole(self) -> bool:
+        return self._inner.eof
 
     def feed(self, data: bytes) -> list[bytes]:
         pieces: list[bytes] = []
@@ -95,6 +110,8 @@ async def plain_chunks(
             yield piece
     if decoder is None and head:
         yield head
+    if decoder is not None and not decoder.whole():
+        raise BadImport("the compressed file is cut off")
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:

@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 FLUSH: Final = 400_000
 """Readings that are sorted and stored together."""
 LINES: Final = 50_000
+SMALL: Final = 1000
+"""Cells that are not worth the way to another thread."""
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
 CsvError = csv.Error
@@ -219,7 +221,10 @@ class Import:
             rows.append((number, owner, name, cells[self._first : self._last]))
         made = await self._intake.make_devices([(owner, name) for _, owner, name, _ in rows])
         for number, owner, name, cells in rows:
-            column = await asyncio.to_thread(columns.quantities, cells, self._map.unit)
+            if len(cells) < SMALL:
+                column = columns.quantities(cells, self._map.unit)
+            else:
+                column = await asyncio.to_thread(columns.quantities, cells, self._map.unit)
             self._keep(number, owner, made[owner, name], column)
 
     def _keep(self, number: int, owner: int, device: int, column: columns.Column) -> None:

@@ -31,7 +31,7 @@ from curator.ledger import (
     worst_instant,
 )
 from curator.policy import Policy
-from curator.store import accounts, outbox
+from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
 from curator.store.parties import CuratorRow, PartyRow
 
@@ -85,10 +85,10 @@ async def contributions(
     connection: AsyncConnection, row: CuratorRow, party: PartyRow, after: int | None, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """The curator's history, newest first, and where the next page starts."""
-    found = await outbox.history(connection, party.id, after, limit)
+    found = await history.history(connection, party.id, after, limit)
     ids = [item.id for item in found]
     position = row.key - party.first_key
-    debits, refusals = await outbox.spans_over(connection, ids, position)
+    debits, refusals = await history.spans_over(connection, ids, position)
     states = await outbox.delivery_states(connection, ids)
     problems = await outbox.problems_of(connection, ids)
     items = [
@@ -159,7 +159,7 @@ async def reading_counts(
     """What became of the curator's readings."""
     position = row.key - party.first_key
     usage = [
-        _usage(span, position) for span in await outbox.usage_spans(connection, party.id, position)
+        _usage(span, position) for span in await history.usage_spans(connection, party.id, position)
     ]
     return {
         "curator": row.id,

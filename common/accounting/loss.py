@@ -66,11 +66,11 @@ _DOWN: Final = Context(prec=17, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EM
 _ZERO: Final = Decimal(0)
 _ONE: Final = Decimal(1)
 
-_TAIL_TARGET: Final = 1e-16
+_TAIL_TARGET: Final = 1e-22
 _FINE_SENSITIVITY: Final = 256
 _FINE_SCALE: Final = 1_000
 _MOST_POINTS: Final = 4_000_000
-_MOST_DECIMALS: Final = 20_000
+_MOST_DECIMALS: Final = 25_000
 _MOST_PRODUCTS: Final = 60_000_000
 _MOST_REVEALED: Final = 8
 
@@ -193,7 +193,7 @@ def tail_bound(draws: float, scale: float, reach: float) -> float:
 
 
 def _reach(draws: float, scale: float) -> int:
-    reach = math.ceil(40 * scale) + 20
+    reach = math.ceil(52 * scale) + 20
     while tail_bound(draws, scale, reach) > _TAIL_TARGET:
         reach = math.ceil(reach * 1.15)
     return reach
@@ -201,7 +201,7 @@ def _reach(draws: float, scale: float) -> int:
 
 @lru_cache(maxsize=512)
 def _whole_law(draws: int, scale: Fraction) -> _Law:
-    """The law of `draws` discrete Laplaces by fact 4, on a window with a tail below 1e-16."""
+    """The law of `draws` discrete Laplaces by fact 4, on a window with a tail below 1e-22."""
     width = float(scale)
     reach = _reach(draws, width)
     half = _whole_masses(draws, scale, reach)
@@ -290,7 +290,7 @@ class _Sum:
 def _half_line_delta(law: _Sum, epsilon: Fraction, sensitivity: int) -> float:
     """delta of a log-concave law (fact 3), raised by all errors, plus the truncated tail."""
     growth = math.exp(epsilon)
-    error = law.error + 4 * _UNIT
+    error = law.error + (4 + float(epsilon)) * _UNIT
     # The last z that may belong to the half-line: never below the true one.
     low, high = -law.reach - 1, sensitivity // 2 + 1
     while high - low > 1:
@@ -332,7 +332,7 @@ def whole_delta(
         return alone
     widest = max(scale for _, scale in laws)
     units = _coarse(sensitivity, widest)
-    if widest / units * 40 > _MOST_POINTS:
+    if widest / units * 55 > _MOST_POINTS:
         return alone
     built = sorted(
         (_whole_law(draws, scale / units) for draws, scale in laws), key=lambda law: law.reach
@@ -392,7 +392,7 @@ def log_concave_delta(
         raise ValueError("a weight below 1 is not log-concave")
     whole = int(weight)
     found = whole_delta(epsilon, sensitivity, ((whole, scale),))
-    short = scale * 75 < _MOST_DECIMALS and whole < MAX_WHOLE_DRAWS
+    short = scale * 90 < _MOST_DECIMALS and whole < MAX_WHOLE_DRAWS
     if not found or weight == whole or not short:
         return found
     law = _Sum(None, _fractional_law(weight, scale))
@@ -496,50 +496,48 @@ def share_pure_epsilon(sensitivity: int, scale: Fraction, weight: Fraction) -> D
 def share_delta(epsilon: Fraction, sensitivity: int, scale: Fraction, weight: Fraction) -> Decimal:
     """delta of a Polya difference of weight 0 < R < 1, in one dimension, at full resolution.
 
-    {z : P(z) > e^epsilon P(z - Delta)} = -y..z; both ends are bracketed, and the larger set is
-    taken for the first sum, the smaller for the subtracted one.
+    The set {z : P(z) > e^epsilon P(z - Delta)} is -y..z. The sums run over what surely belongs to
+    it; beyond, the ratio falls, so a term is at most (1 - e^-g) P(z), g how far the bracket of the
+    first doubtful ratio reaches above epsilon.
     """
     pure = share_pure_epsilon(sensitivity, scale, weight)
     level = float(epsilon)
     if decimal_up(epsilon) >= pure:
         return _ZERO
     share = _share(weight, scale)
-    slope = -math.expm1(level - float(pure)) * (1 + _SLACK)  # every term is at most this times P(z)
+    slope = -math.expm1(level - float(pure)) + _SLACK  # every term is at most this times P(z)
 
-    def right(z: int, *, surely: bool) -> bool:
-        one, other = share.mass(z), share.mass(sensitivity - z)
-        return one[0] >= level + other[1] if surely else one[1] >= level + other[0]
+    def margin(one: int, other: int) -> tuple[float, float]:
+        """Bounds of ln(P(one) / P(other)) - epsilon."""
+        first, second = share.mass(one), share.mass(other)
+        return first[0] - second[1] - level, first[1] - second[0] - level
 
-    def left(y: int, *, surely: bool) -> bool:
-        one, other = share.mass(y), share.mass(sensitivity + y)
-        return one[0] >= level + other[1] if surely else one[1] >= level + other[0]
+    def right(z: int) -> tuple[float, float]:
+        return margin(z, sensitivity - z) if 2 * z <= sensitivity else (-level, -level)
 
-    if not right(0, surely=True):
+    def left(y: int) -> tuple[float, float]:
+        return margin(y, sensitivity + y)
+
+    def doubtful(bounds: tuple[float, float], start: int) -> float:
+        return -math.expm1(-max(0.0, bounds[1])) * math.exp(share.tail(start)[1])
+
+    if right(0)[0] < 0:
         return _capped(slope)
-    inner, outer = _end(right, sensitivity // 2)
-    first = 1 - math.exp(share.tail(outer + 1)[0])
-    second = math.exp(level + share.tail(sensitivity - inner)[0])
+    end = _last_true(lambda z: right(z)[0] >= 0, 0, sensitivity // 2)
+    above = 1 - math.exp(share.tail(end + 1)[0])
+    below = math.exp(level + share.tail(sensitivity - end)[0])
+    doubt = doubtful(right(end + 1), end + 1)
     if epsilon > sensitivity / scale:
         # Far to the left the ratio falls to e^(Delta/b): the set ends there, too.
         far, furthest = 1, math.ceil(600 * scale)
-        while far < furthest and left(far, surely=False):
+        while far < furthest and left(far)[0] >= 0:
             far = min(2 * far, furthest)
-        inner, outer = _end(left, far)
-        if outer < furthest:
-            first -= math.exp(share.tail(outer + 1)[0])
-        second -= math.exp(level + share.tail(sensitivity + inner + 1)[1])
-    found = first - max(0.0, second) * (1 - _SLACK) + _SLACK
+        end = _last_true(lambda y: left(y)[0] >= 0, 0, far)
+        above -= math.exp(share.tail(end + 1)[0])
+        below -= math.exp(level + share.tail(sensitivity + end + 1)[1])
+        doubt += doubtful(left(end + 1), end + 1)
+    found = above - max(0.0, below) * (1 - _SLACK) + doubt + _SLACK
     return _capped(min(found, slope))
-
-
-def _end(holds: Callable[..., bool], limit: int) -> tuple[int, int]:
-    """The last place where it surely holds, and the last where it may hold."""
-    inner = _last_true(lambda z: holds(z, surely=True), 0, limit)
-    step = 1
-    while inner + step <= limit and holds(inner + step, surely=False):
-        step *= 2
-    outer = _last_true(lambda z: holds(z, surely=False), inner, min(limit, inner + step))
-    return inner, outer
 
 
 # --------------------------------------------------------------------------------- the front door
@@ -629,12 +627,24 @@ def mixture_delta(pieces: tuple[Piece, ...]) -> Decimal:
     delta <= sum_pattern Pr(pattern) delta_pattern, each pattern log-concave, the silent one with
     delta 1; the parts of a pattern by basic composition, 1 - (1-delta_1)(1-delta_2)...
     """
+    if all(
+        layer.parties and layer.probability == 1 and epsilon >= sensitivity / layer.scale
+        for epsilon, sensitivity, draws, _ in pieces
+        for layer in _surest(draws)
+    ):
+        return _ZERO
     if len(pieces) == 1 and pieces[0][3] == 1:
         epsilon, sensitivity, draws, _ = pieces[0]
         exact = exact_mixture_delta(epsilon, sensitivity, draws)
         if exact is not None:
             return exact
     return revealed_delta(pieces)
+
+
+def _surest(draws: tuple[Draws, ...]) -> tuple[Draws, ...]:
+    """The layer of the widest noise among those sure to draw, else any one."""
+    sure = [layer for layer in draws if layer.parties and layer.probability == 1]
+    return (max(sure, key=lambda layer: layer.scale),) if sure else draws[:1]
 
 
 def revealed_delta(pieces: tuple[Piece, ...]) -> Decimal:
@@ -677,7 +687,7 @@ def exact_mixture_delta(
     if law is None:
         return None
     growth = math.exp(epsilon)
-    error = law.error + 4 * _UNIT
+    error = law.error + (4 + float(epsilon)) * _UNIT
     mass = law.mass
     shifted = np.zeros(mass.size)
     if sensitivity < mass.size:
@@ -702,7 +712,7 @@ def _mixture(draws: tuple[Draws, ...]) -> _Law | None:
             cut += float(masses[-1])
             spread[place] = masses[:-1]
         if len(masses) > 1:
-            products *= 80 * float(layer.scale) * 1.5
+            products *= 120 * float(layer.scale) + 40
     if products > _MOST_PRODUCTS:
         return None
     joined: _Law | None = None

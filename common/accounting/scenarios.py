@@ -172,8 +172,8 @@ def honest_draws(
     sizes = _operator_sizes(query, operators)
     corrupt, fallen = _corrupt_aggregators(query, scenario, sizes)
     match scenario:
-        case _ if query.mechanism is Mechanism.LOCAL:
-            curators = 1  # the aggregator sees each noisy contribution alone
+        case _ if query.mechanism is Mechanism.LOCAL or fallen:
+            curators = 1  # each noisy contribution is seen alone: only its own draw covers it
         case Scenario.RECIPIENT:
             curators = participants
         case Scenario.ASSUMED:
@@ -412,6 +412,27 @@ def _line(
     return _cached(query.canonical().decode(), scenario, participants, operators)
 
 
+def what_if(
+    query: Query, curators: int, aggregators: int, participants: int | None = None
+) -> VerifiedLine:
+    """What holds if just these many curators and aggregators collude with the recipient,
+    whatever the query assumed (the noise stays as the query has it).
+
+    Raises ValueError unless 0 <= curators < participants and 0 <= aggregators <= c.
+    """
+    n = query.min_participants if participants is None else participants
+    if not 0 <= curators < n or not 0 <= aggregators <= query.aggregators:
+        raise ValueError("the victim is honest, and no more aggregators collude than there are")
+    opened = aggregators >= openers(query)
+    honest = Honest(
+        1 if opened or query.mechanism is Mechanism.LOCAL else n - curators,
+        0 if opened else max(0, noisy_aggregators(query) - aggregators),
+        aggregators,
+    )
+    description = f"{curators} curators and {aggregators} of {query.aggregators} aggregators"
+    return _state(query, Scenario.ASSUMED, honest, description, None, ())
+
+
 def _compute(
     query: Query,
     scenario: Scenario,
@@ -421,6 +442,19 @@ def _compute(
     honest = honest_draws(query, scenario, participants, operators)
     description = _description(query, scenario, honest)
     trust = _trust_model(query, scenario, participants or query.min_participants)
+    conditions = _conditions(query, scenario, participants)
+    return _state(query, scenario, honest, description, trust, conditions)
+
+
+def _state(
+    query: Query,
+    scenario: Scenario,
+    honest: Honest,
+    description: str,
+    trust: TrustModel | None,
+    conditions: tuple[str, ...],
+) -> VerifiedLine:
+    """What holds against an adversary that leaves these honest draws."""
     if query.mechanism is Mechanism.EXACT:
         return _nothing(scenario, description, trust, _NO_NOISE)
     if query.stance is Stance.PAPER:
@@ -448,7 +482,7 @@ def _compute(
         epsilon,
         delta,
         _curve(remaining, epsilon, pure=delta == 0),
-        _conditions(query, scenario, participants),
+        conditions,
         "; ".join((*fallen, *_why(query, remaining, delta))) or None,
     )
 

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, Response
 
 from common.errors import Unavailable
 from common.service.access import Access
-from common.service.body_limit import BodyLimit
 from common.service.bodies import body_schemas
+from common.service.body_limit import BodyLimit
 from common.service.docs import PAGE_POLICY, render_docs
 from common.service.metrics import ServiceMetrics
 from common.service.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses

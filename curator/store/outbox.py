@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from common.models.query import Window
 from common.models.round import RoundDescriptor
 from common.signing import Signed
-from curator.store.tables import contributions, debits, outbox, parties, refusals, rounds
+from curator.store.tables import contributions, debits, outbox, parties, rounds
 
 
 class State(StrEnum):
@@ -364,67 +364,3 @@ async def problems_of(connection: AsyncConnection, ids: Sequence[int]) -> dict[i
     for row in rows:
         result.setdefault(row.contribution, []).append(row.problem)
     return result
-
-
-# --- history -------------------------------------------------------------------------------------
-
-
-async def history(
-    connection: AsyncConnection, party: str, after: int | None, limit: int
-) -> list[Row[Any]]:
-    """A party's contributions with their rounds, newest first."""
-    query = (
-        select(
-            contributions,
-            rounds.c.descriptor,
-            rounds.c.outcome,
-        )
-        .join(rounds, rounds.c.id == contributions.c.round)
-        .where(contributions.c.party == party)
-        .order_by(contributions.c.id.desc())
-        .limit(limit)
-    )
-    if after is not None:
-        query = query.where(contributions.c.id < after)
-    return list(await connection.execute(query))
-
-
-async def spans_over(
-    connection: AsyncConnection, ids: Sequence[int], position: int
-) -> tuple[dict[int, Row[Any]], dict[int, list[Row[Any]]]]:
-    """The debit and the refusals of each contribution whose span holds a curator's position."""
-    found: dict[int, Row[Any]] = {}
-    for row in await connection.execute(
-        select(debits).where(
-            debits.c.contribution.in_(ids),
-            debits.c.offset <= position,
-            debits.c.offset + debits.c.length > position,
-        )
-    ):
-        found[row.contribution] = row
-    refused: dict[int, list[Row[Any]]] = {}
-    for row in await connection.execute(
-        select(refusals)
-        .where(
-            refusals.c.contribution.in_(ids),
-            refusals.c.offset <= position,
-            refusals.c.offset + refusals.c.length > position,
-        )
-        .order_by(refusals.c.id)
-    ):
-        refused.setdefault(row.contribution, []).append(row)
-    return found, refused
-
-
-async def usage_spans(connection: AsyncConnection, party: str, position: int) -> list[Row[Any]]:
-    """`offset`, `length`, `presence`, `used`, `clamped` of every debit over a position."""
-    rows = await connection.execute(
-        select(
-            debits.c.offset, debits.c.length, debits.c.presence, debits.c.used, debits.c.clamped
-        ).where(
-            debits.c.party == party,
-            debits.c.offset <= position,
-            debits.c.offset + debits.c.length > position,
-        )
-    )
-    return list(rows.all())

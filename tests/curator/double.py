@@ -124,7 +124,9 @@ class FakeAggregator:
         )
 
     async def who(self, _: Request) -> Response:
-        return JSONResponse({"id": self.id, "identity_key": encode_binary(self.identity.public_key)})
+        return JSONResponse(
+            {"id": self.id, "identity_key": encode_binary(self.identity.public_key)}
+        )
 
     async def enrol(self, request: Request) -> Response:
         signed = parse_json(await request.body(), Signed[Enrolment])

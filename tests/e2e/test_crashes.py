@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.world import World, world
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 CURATORS = [f"home-{index}" for index in range(8)]
 QUERY: dict[str, Any] = {
@@ -40,7 +41,7 @@ STEPS = {
 VICTIMS = ("coordinator", "aggregator-1", "curator")
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with world(tmp_path_factory.mktemp("crash")) as it:
         await it.enrol("gateway", CURATORS)
@@ -58,12 +59,14 @@ async def test_a_killed_service_spoils_nothing(
     running: World, victim: str, step: str, moment: str
 ) -> None:
     before, method, ending = STEPS[step]
-    killed = asyncio.Event()
+    killed, seen_it = asyncio.Event(), False
 
     async def watch(seen: str, asked: str, path: str) -> None:
-        if not killed.is_set() and (seen, asked) == (moment, method) and path.endswith(ending):
-            killed.set()
+        nonlocal seen_it
+        if not seen_it and (seen, asked) == (moment, method) and path.endswith(ending):
+            seen_it = True
             await running.call(running.kill, victim)
+            killed.set()
 
     query = {**QUERY, "name": f"{victim}-{step.replace(' ', '-')}-{moment}"}
     proxy = running.proxies[before]

@@ -1,0 +1,258 @@
+"""Persist before send, the same bytes again, and enrolments that died half-way."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from common.service.clock import ManualClock
+from common.service.database import open_database
+from common.service.migration import drift
+from curator.store.tables import metadata
+from tests.curator.conftest import HOUR, NOISY, OPEN, START, OpenSite, Site, query
+from tests.curator.double import COORDINATOR, FakeWorld, problem
+
+CURATOR_NOISE: dict[str, Any] = {
+    "layer": "curator",
+    "collusion": {"curators": 0, "aggregators": 0},
+}
+
+
+def noisy(**changes: Any) -> Any:
+    return query(NOISY, **CURATOR_NOISE, **changes)
+
+
+async def prepare(s: Site) -> None:
+    """Everything up to the first request, then the process is gone."""
+    participation = s.service.participation
+    await participation.discover(COORDINATOR)
+
+    async def crash(*_: Any) -> bool:
+        raise RuntimeError("killed")
+
+    s.service.delivery.attempt = crash  # type: ignore[method-assign]
+    await participation.contribute_due()
+
+
+@pytest.mark.parametrize("curators", [None, ["g-1", "g-2", "g-3"]], ids=["lone", "host"])
+async def test_what_was_prepared_is_sent_after_a_restart(
+    site: OpenSite, world: FakeWorld, curators: list[str] | None
+) -> None:
+    async with site() as s:
+        await s.enrol("party", curators)
+        descriptor = s.open(noisy())
+        await prepare(s)
+        assert all(not item.bodies for item in world.aggregators)
+        name = "party" if curators is None else "g-1"
+        before = await s.get(f"/v1/curators/{name}/budget")
+        assert before["units"]["curator"]["lifetime"]["epsilon"] == "1"
+    async with site() as s:
+        await s.service.participation.resume_deliveries()
+        await s.take_part()
+        assert len(world.members(descriptor)) == (1 if curators is None else 3)
+        assert (await s.history(name))[0]["state"] == "delivered"
+        assert await s.get(f"/v1/curators/{name}/budget") == before
+
+
+async def test_a_lost_answer_is_followed_by_the_same_bytes(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    for item in world.aggregators:
+        item.transport.lose_answers = 2
+    world.aggregators[1].refusals = [problem(503, "unavailable", retryable=True), Response("", 500)]
+    async with site() as s:
+        world.aggregators[0].transport.lose_answers = 0
+        for item in world.aggregators:
+            item.transport.lose_answers = 0
+        await s.enrol("gw", ["a", "b"])
+        await s.enrol("house")
+        for item in world.aggregators:
+            item.transport.lose_answers = 2
+        descriptor = s.open(noisy())
+        await s.take_part()
+        assert len(world.members(descriptor)) == 3
+        for item in world.aggregators:
+            distinct = {body for _, body in item.bodies}
+            assert len(distinct) == 2
+            assert len(item.bodies) > 2
+        assert (await s.history("a"))[0]["state"] == "delivered"
+
+
+async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: FakeWorld) -> None:
+    asked = noisy(function="vector_sum", dimension=4096, l1_bound="10", n_max=1000)
+    names = [f"g-{i}" for i in range(150)]
+    async with site() as s:
+        await s.enrol("gw", names)
+        descriptor = s.open(asked)
+        contributor, done = s.service.contributor, []
+        original = contributor._segment
+
+        async def dying(*args: Any) -> Any:
+            if len(done) == 2:
+                raise RuntimeError("killed")
+            done.append(args[3].segment)
+            return await original(*args)
+
+        contributor._segment = dying  # type: ignore[method-assign]
+        await s.take_part()
+        assert done == [0, 1]
+    async with site() as s:
+        await s.take_part()
+        assert world.members(descriptor) == set(range(150))
+        found = (await s.get("/v1/curators/g-1/budget"))["units"]["curator"]
+        assert (found["lifetime"]["epsilon"], found["rounds"]) == ("1", 1)
+        for item in world.aggregators:
+            assert len({body for _, body in item.bodies}) == 3
+
+
+async def test_refusals_of_an_aggregator_are_final_and_shown(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        world.aggregators[0].refusals = [problem(409, "batch_overlaps", numbers=[1])]
+        world.aggregators[1].refusals = [problem(410, "round_closed", included=True)]
+        world.aggregators[2].refusals = [problem(404, "unknown_round", retryable=True)]
+        s.open(noisy())
+        await s.take_part()
+        found = (await s.history("house"))[0]
+        assert found["state"] == "missed"
+        assert found["delivery"] == {"sent": 2, "missed": 1}
+        assert found["problems"] == ["batch_overlaps"]
+
+
+async def test_a_closed_round_ends_the_tries_and_keeps_the_debit(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        descriptor = s.open(noisy())
+        for item in world.aggregators:
+            item.closed.add(descriptor.round)
+        await s.take_part()
+        found = (await s.history("house"))[0]
+        assert found["delivery"] == {"missed": 3}
+        budget = await s.get("/v1/curators/house/budget")
+        assert budget["units"]["curator"]["lifetime"]["epsilon"] == "1"
+
+
+async def test_a_restored_curator_refuses_older_rounds(
+    site: OpenSite, world: FakeWorld, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        old = s.open(noisy())
+    (tmp_path / "curator").mkdir(exist_ok=True)
+    (tmp_path / "curator" / "restored").touch()
+    clock.advance(timedelta(seconds=5))
+    async with site() as s:
+        clock.advance(timedelta(seconds=5))
+        fresh = s.open(noisy(name="fresh"))
+        await s.take_part()
+        assert not world.members(old)
+        assert world.members(fresh)
+        grounds = {h["round"]: h["refused_because"] for h in await s.history("house")}
+        assert grounds[old.round][0]["name"] == "opened_before_restore"
+    async with site() as s:
+        older = s.open(noisy(name="older"), opened=clock.now() - HOUR, start=START)
+        await s.take_part()
+        assert not world.members(older)
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "aggregator-1"])
+async def test_an_enrolment_that_died_is_finished_by_the_same_token(
+    site: OpenSite, world: FakeWorld, victim: str
+) -> None:
+    dying: Any = world if victim == "coordinator" else world.aggregators[1]
+    dying.die_after_enrolment = True
+    token = {"token": world.join_token("gw", 2), "curators": ["a", "b"]}
+    async with site() as s:
+        answer = await s.client.post("/v1/enrolments", json=token)
+        assert answer.status_code == 409
+        assert answer.json()["problem"] == "internal_error"
+        assert (await s.get("/v1/parties"))["parties"][0]["state"] == "enrolling"
+    async with site() as s:
+        found = await s.request("POST", "/v1/enrolments", token, 201)
+        assert (found["first"], found["curators"], found["state"]) == (0, 2, "active")
+        await s.request("POST", "/v1/enrolments", token, 409)
+        descriptor = s.open(noisy())
+        await s.take_part()
+        assert world.members(descriptor) == {0, 1}
+
+
+async def test_enrolment_checks_fingerprints_before_it_sends(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    stranger = FakeWorld()
+    async with site() as s:
+        token = world.join_token("house")
+        world.aggregators[2].identity = stranger.aggregators[2].identity
+        answer = await s.client.post("/v1/enrolments", json={"token": token})
+        assert answer.status_code == 403
+        assert answer.json()["type"].endswith("fingerprint_mismatch")
+        assert not world.numbers
+        assert not world.aggregators[0].parties
+        for body, expected in (
+            ({"token": "x" * 40}, 422),
+            ({"token": world.join_token("other"), "curators": ["a"]}, 422),
+            ({"token": world.join_token("gw", 2)}, 422),
+            ({"token": world.join_token("gw", 2), "curators": ["a", "a"]}, 422),
+            ({"token": world.join_token("gw", 2), "curators": ["a", "b", "c"]}, 422),
+            ({"token": world.join_token("gw", 2), "curators": ["house"]}, 409),
+        ):
+            await s.request("POST", "/v1/enrolments", body, expected)
+
+
+async def test_a_key_is_replaced_after_its_epoch(
+    site: OpenSite, world: FakeWorld, clock: ManualClock
+) -> None:
+    async with site(key_epoch_s=3600) as s:
+        await s.enrol("house")
+        clock.advance(2 * HOUR)
+        world.aggregators[1].transport.down = True
+        await s.service.participation.rotate_keys()
+        first = s.open(noisy(name="first"))
+        world.aggregators[1].transport.down = False
+        await s.take_part()
+        assert world.members(first)
+        await s.service.participation.rotate_keys()
+        assert ("house", 1) in world.aggregators[1].keys
+        second = s.open(noisy(name="second"))
+        world.aggregators[2].keys.pop(("house", 1))  # it forgot, and is told again
+        await s.take_part()
+        assert world.members(second)
+        assert (await s.history("house"))[0]["state"] == "delivered"
+
+
+async def test_the_loop_does_it_all_by_itself(site: OpenSite, world: FakeWorld) -> None:
+    import asyncio
+
+    async with site(participate=True, poll_wait_s=0, settle_after_s=0.01) as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        descriptor = s.open(noisy())
+        for _ in range(400):
+            if world.members(descriptor) and all(
+                descriptor.round in item.words for item in world.aggregators
+            ):
+                break
+            await asyncio.sleep(0.02)
+        assert world.members(descriptor) == {0}
+        world.finish(descriptor, "released")
+        for _ in range(400):
+            if (await s.history("house"))[0]["outcome"] == "released":
+                break
+            await asyncio.sleep(0.02)
+        assert (await s.history("house"))[0]["outcome"] == "released"
+
+
+async def test_the_revisions_make_the_tables(site: OpenSite, database_url: str) -> None:
+    async with site():
+        pass
+    engine = open_database(database_url)
+    assert await drift(engine, metadata) == []
+    await engine.dispose()

@@ -1,0 +1,43 @@
+"""Every command and every number of the pages that lead a reader through a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.deployment import free_ports
+from tests.docs.walkthrough import pattern_of, plain, steps_of, walk
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.slow
+def test_the_tutorial_is_true(tmp_path: Path) -> None:
+    walk(DOCS / "tutorial" / "first-private-sum.md", tmp_path, {})
+
+
+@pytest.mark.slow
+def test_the_run_by_curl_is_true(tmp_path: Path) -> None:
+    names = ("COORDINATOR", "AGGREGATOR_1", "AGGREGATOR_2", "AGGREGATOR_3", "CURATOR")
+    ports = zip(names, free_ports(len(names)), strict=True)
+    walk(DOCS / "how-to" / "curl.md", tmp_path, {f"{name}_PORT": str(port) for name, port in ports})
+
+
+def test_blocks_and_what_they_print() -> None:
+    page = (
+        "Words.\n```bash exit=3\nfalse\n```\n\n```text\na ... c\n...\nend\n```\n```json\n{}\n```\n"
+    )
+    (step,) = steps_of(page)
+    assert (step.script, step.exit_code, step.line) == ("false", 3, 2)
+    assert step.expected is not None
+    pattern = pattern_of(step.expected)
+    assert pattern.fullmatch(plain("a b c  \nx\ny\nend\n\n"))
+    assert pattern.fullmatch(plain("a b c\nend"))
+    assert not pattern.fullmatch(plain("a b d\nend"))
+    assert not pattern.fullmatch(plain("a b c\nend\nmore"))
+
+
+def test_a_text_after_prose_is_no_output() -> None:
+    (step,) = steps_of("```bash\ntrue\n```\nFor example:\n```text\nanything\n```\n")
+    assert step.expected is None
