@@ -1,9 +1,9 @@
 """One of five MPyC parties, for `bench.shares`, which runs it as `python mpyc_party.py -M5`.
 
 `MPYC_JOB` and `MPYC_COUNT` name the job. Each has five parties and Shamir threshold 2 on loopback:
-`vectors` sums five inputs of COUNT values each and opens the COUNT sums; `values` sums COUNT values,
-a fifth of them held by each party, and opens one sum. Prints the CPU seconds of all parties and the
-wall seconds of the job.
+`vectors` sums five inputs of COUNT values each and opens the COUNT sums; `values` sums COUNT
+values, a fifth of them held by each party, and opens one sum. Prints the CPU seconds of all parties
+and the wall seconds of the job.
 """
 
 from __future__ import annotations

@@ -62,13 +62,15 @@ SHARINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def cpu_s(running: Running) -> float:
-    """CPU seconds of all services so far."""
-    total = 0
-    for process in running.processes.values():
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
+def cpu_s(running: Running) -> dict[str, float]:
+    """CPU seconds so far, of the coordinator, the gateway and all aggregators together."""
+    spent = {"coordinator": 0.0, "gateway": 0.0, "aggregators": 0.0}
+    for service in running.deployment.services:
+        pid = running.processes[service.id].pid
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        role = {"aggregator": "aggregators", "curator": "gateway"}.get(service.kind, service.kind)
+        spent[role] += (int(fields[11]) + int(fields[12])) / TICKS
+    return spent
 
 
 def peak_mb(running: Running) -> int:
@@ -93,9 +95,17 @@ def prepare(deployment: Deployment, count: int) -> None:
             "/v1/readings/import",
             content="\n".join(lines).encode(),
             media_type="text/csv",
-            params={"unit": "kWh", "kind": "delta"},
+            params={
+                "unit": "kWh",
+                "kind": "delta",
+                "curator_column": "curator",
+                "device_column": "device",
+            },
         ).json()
         assert answer["accepted"] == count, answer
+        # The rounds repeat one query over one window, as a schedule would over many.
+        policy = client.get("/v1/policy")
+        client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
 
 
 def rounds(count: int, repetitions: int) -> None:
@@ -108,19 +118,14 @@ def rounds(count: int, repetitions: int) -> None:
             pair(deployment)
             prepare(deployment, count)
             for name, sharing in SHARINGS.items():
-                walls, cpus = [], []
-                for repetition in range(repetitions + 1):
-                    wall, cpu = one_round(deployment, running, sharing, count, repetition)
-                    if repetition:  # the first warms keys and tables
-                        walls.append(wall)
-                        cpus.append(cpu)
-                print(
-                    f"tacit  {name:14} n = {count:>8,}: wall {statistics.median(walls):6.2f} s, "
-                    f"CPU {statistics.median(cpus):6.2f} s of all processes, "
-                    f"peak {peak_mb(running)} MB a process",
-                    flush=True,
-                )
-                RESULTS[name, count] = statistics.median(cpus)
+                query = {**QUERY, **sharing, "n_max": count, "min_participants": count}
+                with deployment.coordinator.client() as client:
+                    created = client.create_query({**query, "name": f"bench-{count}"})
+                measured = [
+                    one_round(deployment, running, created["id"], count)
+                    for _ in range(repetitions + 1)
+                ][1:]  # the first warms keys and tables
+                print_rounds(name, count, measured, peak_mb(running))
         finally:
             running.stop()
 
@@ -129,20 +134,35 @@ RESULTS: dict[tuple[str, int], float] = {}
 
 
 def one_round(
-    deployment: Deployment, running: Running, sharing: dict[str, Any], count: int, repetition: int
-) -> tuple[float, float]:
-    """(wall, CPU) seconds of one round."""
-    name = f"bench-{sharing['sharing']}-{repetition}"
-    query = {**QUERY, **sharing, "name": name, "n_max": count, "min_participants": count}
+    deployment: Deployment, running: Running, query_id: str, count: int
+) -> tuple[float, dict[str, float]]:
+    """Wall seconds and CPU seconds by role of one round."""
     with deployment.coordinator.client() as client:
-        created = client.create_query(query)
         time.sleep(0.5)
         before, started = cpu_s(running), time.perf_counter()
-        opened = client.open_round(created["id"], window={"start": START, "end": END})
+        opened = client.open_round(query_id, window={"start": START, "end": END})
         found = client.wait_for(opened["id"], 120)
-        wall, cpu = time.perf_counter() - started, cpu_s(running) - before
+        wall, after = time.perf_counter() - started, cpu_s(running)
     assert found["participants"] == count, found
-    return wall, cpu
+    return wall, {role: after[role] - before[role] for role in after}
+
+
+def print_rounds(
+    name: str, count: int, measured: list[tuple[float, dict[str, float]]], peak: int
+) -> None:
+    """The medians of some rounds."""
+    wall = statistics.median(item[0] for item in measured)
+    total = statistics.median(sum(item[1].values()) for item in measured)
+    roles = ", ".join(
+        f"{role} {statistics.median(item[1][role] for item in measured):.2f}"
+        for role in measured[0][1]
+    )
+    RESULTS[name, count] = total
+    print(
+        f"tacit  {name:14} n = {count:>8,}: wall {wall:5.2f} s, CPU {total:5.2f} s ({roles}), "
+        f"peak {peak} MB a process",
+        flush=True,
+    )
 
 
 def mpyc(job: str, count: int) -> dict[str, Any] | None:

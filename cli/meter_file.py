@@ -1,7 +1,7 @@
 """Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
 
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
-row, with columns curator, device, time and value. The file goes to the curator service as it is,
+row, with columns time and value, and curator and device where there are any. The file goes to the curator service as it is,
 or cut to its first days; what is wrong in it is counted there, row by row.
 """
 
@@ -74,6 +74,9 @@ class MeterFile:
         parameters: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
         if self.start is not None:
             parameters |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
+        else:
+            named = {"curator", "device"} & set(next(self.rows(), []))
+            parameters |= {f"{name}_column": name for name in named}
         answer: dict[str, Any] = client.request(
             "POST",
             "/v1/readings/import",

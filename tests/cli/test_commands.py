@@ -1,0 +1,93 @@
+"""Commands that need no service, and errors: one line on standard error, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUERY: dict[str, Any] = {
+    "name": "feeder",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "5"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "layer": "aggregator",
+    "sharing": "additive",
+    "aggregators": 3,
+    "collusion": {"curators": 0, "aggregators": 1},
+    "min_participants": 100,
+    "n_max": 10000,
+    "deadline_s": 60,
+}
+
+
+def tacit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments], capture_output=True, text=True, cwd=cwd
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("whatif", "{}"),
+        ("whatif", "no-such-file.json"),
+        ("whatif", '{"name": '),
+        ("whatif", json.dumps({**QUERY, "epsilon": 1})),
+        ("whatif", json.dumps({**QUERY, "epsilon": "0"})),
+        ("whatif", json.dumps({**QUERY, "unit": "furlong"})),
+        ("query", "list", "--home", "nowhere"),
+        ("health", "--home", "nowhere"),
+        ("round", "open", "x", "--from", "2026-01-01T00:00:00Z", "--home", "nowhere"),
+        ("round", "result", "x", "--url", "http://127.0.0.1:1"),
+        ("readings", "import", "no-such.csv", "--url", "http://127.0.0.1:1"),
+        ("serve", "curators"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TACIT_DATA_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("tacit: ")
+
+
+def test_what_if_tells_when_the_guarantee_falls() -> None:
+    done = tacit("whatif", json.dumps(QUERY), "--participants", "400", "--json")
+    found = json.loads(done.stdout)
+    by_colluders = {(item["curators"], item["aggregators"]): item for item in found["guarantees"]}
+    assert by_colluders[399, 1] == {
+        "curators": 399,
+        "aggregators": 1,
+        "model": "pure-dp",
+        "epsilon": "1",
+        "delta": "0",
+        "reason": None,
+    }
+    # One more corrupt aggregator than assumed: half a discrete Laplace is left (spec's table).
+    assert float(by_colluders[0, 2]["delta"]) == pytest.approx(0.3066, abs=0.002)
+    assert by_colluders[0, 3]["model"] == "none"
+    # Three shares of a half, scale 20 kWh: 2 b Gamma(2) / (sqrt(pi) Gamma(3/2)).
+    assert float(found["error"][0]["mean_absolute"]) == pytest.approx(25.465, rel=1e-3)
+
+
+def test_the_table_is_for_people() -> None:
+    done = tacit("whatif", json.dumps(QUERY))
+    assert done.returncode == 0
+    assert "expected error of sum" in done.stdout
+    assert "epsilon 1" in done.stdout
