@@ -1,8 +1,8 @@
 """Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
 
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
-row, with columns time and value, and curator and device where there are any. The file goes to the curator service as it is,
-or cut to its first days; what is wrong in it is counted there, row by row.
+row, with columns time and value, and curator and device where there are any. The file goes to the
+curator service as it is, or cut to its first days; what is wrong in it is counted there, by row.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def import_readings(
         for name, value in answer.items():
             if not isinstance(value, list | dict):
                 console.print(f"  {name}: {value}", highlight=False)
-        for problem in answer.get("problems", [])[:10]:
-            console.print(f"  {problem}", highlight=False)
+        for error in answer.get("errors", [])[:10]:
+            place = f"line {error['line']}, column {error['column']}"
+            console.print(f"  {place}: {error['detail']}", highlight=False)
 
     show(answer, as_json, human)

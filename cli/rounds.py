@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,8 @@ from cli.context import (
     show,
 )
 from cli.words import print_report, result_lines
+from common.models.report import PrivacyReport
+from common.report import plain_words
 from tacit import Client, RoundNotReleased
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
@@ -85,6 +88,21 @@ def result(
     """The released result with its privacy report."""
     with plain_errors(), Target(home, url, token).coordinator() as client:
         _print_result(client, round_id, as_json)
+
+
+@app.command("report")
+def report(
+    round_id: RoundId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """The privacy report of a result, in plain words."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = client.get(f"/v1/rounds/{round_id}/report")
+        text = plain_words(PrivacyReport.model_validate_json(json.dumps(found)))
+    show(found, as_json, lambda: typer.echo(text, nl=False))
 
 
 @app.command("verify")

@@ -528,7 +528,8 @@ def plain_words(report: PrivacyReport) -> str:
     else:
         unit = _UNITS.get(report.privacy_unit, report.privacy_unit)
         page.append(f"  The unit is {report.privacy_unit}: {unit}.")
-    page.extend(f"  {line}" for line in report.not_protected)
+    if report.not_protected:
+        page += ["", "What is not protected", *(f"  - {line}" for line in report.not_protected)]
     page += ["", "What the source claims"]
     if report.claimed is None:
         page.append("  Nothing: the mechanism is not the source's.")

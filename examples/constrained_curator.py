@@ -1,11 +1,13 @@
 """A lone curator for a constrained device: one POST to each aggregator a round, no library of ours.
 
     python constrained_curator.py state.json enrol tctjoin_...
-    python constrained_curator.py state.json contribute 1.234      # this window's reading, in kWh
+    python constrained_curator.py state.json contribute 2025-11-03T18:00:00Z 1.234
 
-Needs Python 3.11 and `cryptography`. It takes part in rounds of `sum` with additive sharing whose
-noise the aggregators add (`distributed`, layer `aggregator`), within a lifetime budget of its own
-(EPSILON), and refuses all others. The wire is described in docs/reference/protocol.md.
+The second gives a reading of energy_import in kWh and its time, and takes part in every open round;
+run it again until all is delivered, it sends the same bytes. It needs Python 3.11 and
+`cryptography`. It takes part in rounds of `sum` with additive sharing whose noise the aggregators
+add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON), and refuses
+all others. The wire is described in docs/reference/protocol.md.
 """
 
 import base64
@@ -15,8 +17,10 @@ import os
 import sys
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 from fractions import Fraction
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,6 +28,16 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 EPSILON = Fraction(100)  # the most that this device will ever spend
+TAKEN = {  # what a query must say; a layer left out is the aggregators'
+    "function": "sum",
+    "register": "energy_import",
+    "unit": "kWh",
+    "stance": "sound",
+    "mechanism": "distributed",
+    "layer": "aggregator",
+    "sharing": "additive",
+    "delta": "0",
+}
 
 
 def b64(data):
@@ -51,13 +65,22 @@ def canonical(value):
 
 
 def check(label, signed, public_key):
+    """The statement, if this key signed it for this purpose."""
     message = label.encode() + b"\0" + canonical(signed["statement"])
-    Ed25519PublicKey.from_public_bytes(public_key).verify(unb64(signed["signature"]), message)
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(unb64(signed["signature"]), message)
+    except (InvalidSignature, ValueError):
+        demand(False, f"a bad signature of a {label}")
     return signed["statement"]
 
 
 def prefixed(*fields):
     return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+
+
+def anchored(public_key, grant):
+    """Whether a key is the one whose fingerprint came with the join token."""
+    return hashlib.sha256(unb64(public_key)).digest() == unb64(grant["fingerprint"])
 
 
 def ask(url, body=None, token=None):
@@ -77,23 +100,36 @@ def save(path, state):
     os.replace(path + ".new", path)
 
 
-def enrol(path, text):
-    token = json.loads(unb64(text.removeprefix("tctjoin_")))
-    identity, key = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
-    me = token["party"]
-    epoch_key = {"party": me, "epoch": 0, "public_key": b64(key.public_key().public_bytes_raw())}
-    state = {
-        "party": me,
-        "identity": b64(identity.private_bytes_raw()),
-        "key": b64(key.private_bytes_raw()),
+def load(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def new_state(token):
+    return {
+        "party": token["party"],
+        "identity": b64(Ed25519PrivateKey.generate().private_bytes_raw()),
+        "key": b64(X25519PrivateKey.generate().private_bytes_raw()),
         "coordinator": token["coordinator"],
         "aggregators": {grant["party"]: grant for grant in token["aggregators"]},
+        "first": None,
         "spent": "0",
         "rounds": {},
     }
+
+
+def enrol(path, text):
+    state = load(path) if os.path.exists(path) else new_state(json.loads(unb64(text[8:])))
     save(path, state)  # keys are durable before anybody hears of them
-    first = None
-    for grant in [token["coordinator"], *token["aggregators"]]:
+    identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
+    key, me = X25519PrivateKey.from_private_bytes(unb64(state["key"])), state["party"]
+    epoch_key = {"party": me, "epoch": 0, "public_key": b64(key.public_key().public_bytes_raw())}
+    for grant in [state["coordinator"], *state["aggregators"].values()]:
+        if "token" in grant:
+            continue  # done when this ran before
+        kind = "coordinator" if grant is state["coordinator"] else "aggregator"
+        shown = ask(f"{grant['url']}/.well-known/tacit-{kind}")["identity_key"]
+        demand(anchored(shown, grant), f"{grant['party']} has another key than the join token says")
         statement = {
             "service": grant["party"],
             "secret": grant["secret"],
@@ -105,31 +141,25 @@ def enrol(path, text):
                 identity.sign(b"tacit epoch key v1\0" + canonical(epoch_key))
             ),
             "curators": [me],
-            "first": first,
+            "first": state["first"],
         }
         signature = identity.sign(b"tacit enrolment v1\0" + canonical(statement))
         body = {"statement": statement, "signature": b64(signature)}
         answer = ask(grant["url"] + "/v1/enrolments", body)
-        grant["token"], first = answer["token"], answer["first"]
-    identity_document = ask(token["coordinator"]["url"] + "/.well-known/tacit-coordinator")
-    public_key = unb64(identity_document["identity_key"])
-    anchor = unb64(token["coordinator"]["fingerprint"])
-    demand(hashlib.sha256(public_key).digest() == anchor, "another coordinator answers")
-    state["coordinator"]["identity_key"] = b64(public_key)
-    save(path, state)
+        grant["identity_key"], grant["token"] = shown, answer["token"]
+        state["first"] = answer["first"]
+        save(path, state)
 
 
-def seal(state, descriptor, digest, index, word):
+def seal(state, descriptor, index, word):
     """One word for aggregator number `index`, readable by it alone, in this round alone."""
-    entry = descriptor["aggregators"][index]
-    anchor = unb64(state["aggregators"][entry["id"]]["fingerprint"])
-    identity = hashlib.sha256(unb64(entry["identity_key"])).digest()
-    demand(identity == anchor, "an aggregator's key was substituted")
+    entry, digest = descriptor["aggregators"][index], hashlib.sha256(canonical(descriptor)).digest()
+    grant = state["aggregators"].get(entry["id"])
+    demand(grant and anchored(entry["identity_key"], grant), "an aggregator's key was substituted")
     theirs = check("tacit epoch key v1", entry["epoch_key"], unb64(entry["identity_key"]))
-    own, peer = (
-        X25519PrivateKey.from_private_bytes(unb64(state["key"])),
-        unb64(theirs["public_key"]),
-    )
+    demand(theirs["party"] == entry["id"], "an epoch key of another party")
+    own = X25519PrivateKey.from_private_bytes(unb64(state["key"]))
+    peer = unb64(theirs["public_key"])
     me, them, epoch = state["party"].encode(), entry["id"].encode(), str(theirs["epoch"]).encode()
     ends = (b"1", me, them, own.public_key().public_bytes_raw(), peer, epoch)
     info = prefixed(*ends, b"curator>aggregator")
@@ -137,58 +167,65 @@ def seal(state, descriptor, digest, index, word):
     key = HKDF(SHA256(), 32, salt=b"tacit sealed piece v1", info=info).derive(secret)
     place = prefixed(b"tacit sealed piece v1", digest, me, them, str(index).encode(), b"1")
     nonce = os.urandom(12)
-    sealed = AESGCM(key).encrypt(nonce, (word % 2**64).to_bytes(8, "little"), place)
-    return {
-        "sender": state["party"],
-        "key_epoch": 0,
-        "nonce": b64(nonce),
-        "sealed": b64(sealed),
-    }
+    sealed = AESGCM(key).encrypt(nonce, word.to_bytes(8, "little"), place)
+    return {"sender": state["party"], "key_epoch": 0, "nonce": b64(nonce), "sealed": b64(sealed)}
 
 
-def prepare(state, signed, value):
-    """Check everything, debit, and make this round's pieces; None for a round we refuse."""
-    descriptor = check(
-        "tacit round descriptor v1", signed, unb64(state["coordinator"]["identity_key"])
-    )
-    query, digest = descriptor["query"], hashlib.sha256(canonical(descriptor)).digest()
-    fit = (query["function"], query["mechanism"], query.get("layer"), query["sharing"])
-    if fit != ("sum", "distributed", "aggregator", "additive") or query["stance"] != "sound":
+def prepare(state, signed, moment, value):
+    """Check everything, make this round's pieces, debit; None for a round that we refuse."""
+    key = unb64(state["coordinator"]["identity_key"])
+    descriptor = check("tacit round descriptor v1", signed, key)
+    query, entries = descriptor["query"], descriptor["aggregators"]
+    for name in ("id", "operator"):
+        demand(len({entry[name] for entry in entries}) == len(entries), "aggregators are not many")
+    demand(len(entries) == query["aggregators"] > 1, "aggregators are not many")
+    spent = Fraction(state["spent"]) + Fraction(query.get("epsilon") or 0)
+    fits = all((query.get(name) or wanted) == wanted for name, wanted in TAKEN.items())
+    late = datetime.fromisoformat(descriptor["deadline"]) <= datetime.now(UTC)
+    if not fits or late or spent > EPSILON:
         return None
-    spent = Fraction(state["spent"]) + Fraction(query["epsilon"])
-    if spent > EPSILON:
-        return None
-    unit = Fraction(query["resolution"])
+    unit, window = Fraction(query["resolution"]), descriptor["window"]
+    start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
     low, high = (round(Fraction(bound) / unit) for bound in query["bounds"])
     number = min(max(round(Fraction(value) / unit), low), high)
-    words = [int.from_bytes(os.urandom(8), "little") for _ in descriptor["aggregators"][1:]]
+    if not start <= datetime.fromisoformat(moment) < end:
+        number = 0  # no reading in this window; that we take part says nothing
+    words = [int.from_bytes(os.urandom(8), "little") for _ in entries[1:]]
     words.append((number - sum(words)) % 2**64)
-    pieces = [seal(state, descriptor, digest, i, word) for i, word in enumerate(words)]
+    pieces = [seal(state, descriptor, index, word) for index, word in enumerate(words)]
     state["spent"] = str(spent)
     return [
-        [entry["id"], entry["url"], piece]
-        for entry, piece in zip(descriptor["aggregators"], pieces, strict=True)
+        [entry["id"], entry["url"], piece] for entry, piece in zip(entries, pieces, strict=True)
     ]
 
 
-def contribute(path, value):
-    with open(path) as file:
-        state = json.load(file)
+def deliver(name, aggregator, url, piece):
+    """Whether a piece is stored; the same bytes again are answered as known."""
+    try:
+        ask(f"{url}/v1/rounds/{name}/pieces", piece, aggregator["token"])
+    except urllib.error.HTTPError as error:
+        print(f"{aggregator['party']}: {json.load(error)['type']}", file=sys.stderr)
+    except OSError as error:
+        print(f"{aggregator['party']}: {error}", file=sys.stderr)
+    else:
+        return True
+    return False
+
+
+def contribute(path, moment, value):
+    state = load(path)
     coordinator = state["coordinator"]
     listed = ask(coordinator["url"] + "/v1/rounds?state=open", token=coordinator["token"])
     for signed in listed["rounds"]:
         name = signed["statement"]["round"]
         if name not in state["rounds"]:
-            state["rounds"][name] = prepare(state, signed, value)
+            state["rounds"][name] = prepare(state, signed, moment, value)
             save(path, state)  # debit and pieces are durable before the first is sent
-        for aggregator, url, piece in state["rounds"][name] or ():
-            token = state["aggregators"][aggregator]["token"]
-            try:
-                ask(f"{url}/v1/rounds/{name}/pieces", piece, token)
-            except urllib.error.HTTPError as error:
-                print(f"{aggregator}: {json.load(error)['type']}", file=sys.stderr)
-        print(name, "contributed" if state["rounds"][name] else "refused")
+        pieces = state["rounds"][name]
+        stored = [deliver(name, state["aggregators"][to], *rest) for to, *rest in pieces or ()]
+        words = "contributed" if all(stored) else "not delivered to all"
+        print(name, "refused" if pieces is None else words)
 
 
 if __name__ == "__main__":
-    {"enrol": enrol, "contribute": contribute}[sys.argv[2]](sys.argv[1], sys.argv[3])
+    {"enrol": enrol, "contribute": contribute}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

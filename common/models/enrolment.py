@@ -9,6 +9,7 @@ own in their place (spec: aggregation, section 8).
 from __future__ import annotations
 
 import base64
+import hashlib
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -23,6 +24,9 @@ RosterNumber = Annotated[int, Field(ge=0, lt=2**32)]
 
 RUN_ALIGNMENT = 64
 """A host's run of roster numbers starts at a multiple of this."""
+
+GRANT_HEADER = "Tacit-Grant"
+"""Names the grant of an enrolment before its body is read: nobody else may send much."""
 
 _TOKEN_PREFIX = "tctjoin_"  # noqa: S105 - a marker, not a secret
 
@@ -79,6 +83,11 @@ class JoinToken(WireModel):
             return cls.model_validate_json(raw)
         except ValueError:  # nothing of the token, which holds secrets, goes into the message
             raise ValueError("not a join token") from None
+
+
+def grant_hash(secret: str) -> str:
+    """What a service keeps of a grant's secret, and what `GRANT_HEADER` says: SHA-256 in hex."""
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class GrantRequest(WireModel):

@@ -171,12 +171,14 @@ class Transcript(WireModel):
 
 
 class ItemAnswer(WireModel):
-    """The answer to one item of a bulk upload. `status` as if it had come alone."""
+    """The answer to one item of a bulk upload. `status` as if it had come alone; `included`, once
+    the round takes nothing more: whether this very piece is in."""
 
     index: int
     status: int
     problem: str | None = None
     detail: str | None = None
+    included: bool | None = None
 
 
 class BatchRefusal(WireModel):

@@ -60,6 +60,8 @@ _HTTP_NAMES: Final = {
     503: "unavailable",
 }
 _PLACES: Final = frozenset({"body", "query", "path", "header", "cookie"})
+_OUR_RULES: Final = frozenset({"bad_parameter", "exact", "binary", "instant"})
+"""Kinds raised by `common.models`, whose messages state a rule and never a value."""
 _TALKATIVE: Final = (
     "uuid_parsing",
     "union_tag_invalid",
@@ -363,7 +365,7 @@ def _rule(item: Mapping[str, Any]) -> str:
     message = str(item.get("msg", ""))
     if kind in _TALKATIVE or kind.startswith(("date", "time")) or not message:
         return f"This is not acceptable here ({kind})"
-    if _mentions(message, item.get("input")):
+    if kind not in _OUR_RULES and _mentions(message, item.get("input")):
         return f"This is not acceptable here ({kind})"
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import free_ports
+from cli.deployment import Deployment, Running, free_ports, pair
 from tests.docs.walkthrough import pattern_of, plain, steps_of, walk
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,6 +22,28 @@ def test_the_run_by_curl_is_true(tmp_path: Path) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1", "AGGREGATOR_2", "AGGREGATOR_3", "CURATOR")
     ports = zip(names, free_ports(len(names)), strict=True)
     walk(DOCS / "how-to" / "curl.md", tmp_path, {f"{name}_PORT": str(port) for name, port in ports})
+
+
+@pytest.mark.slow
+def test_a_service_by_itself(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    walk(DOCS / "how-to" / "run-services.md", tmp_path, {"AGGREGATOR_1_PORT": str(port)})
+
+
+@pytest.mark.slow
+def test_the_operators_pages_are_true(tmp_path: Path) -> None:
+    home = tmp_path / ".tacit"
+    home.mkdir()
+    deployment = Deployment.plan(home, 3)
+    deployment.save()
+    running = Running(deployment, {})
+    try:
+        running.start()
+        pair(deployment)
+        for name in ("enrol-curators", "import-readings", "policies-and-budgets"):
+            walk(DOCS / "how-to" / f"{name}.md", tmp_path, {"COLUMNS": "110"})
+    finally:
+        running.stop()
 
 
 def test_blocks_and_what_they_print() -> None:

@@ -1,0 +1,263 @@
+"""The reference client takes part in a round of real services, beside a host."""
+
+from __future__ import annotations
+
+import copy
+import json
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.deployment import Deployment, Running, join_token, pair
+from common.models.base import encode_binary
+from common.models.enrolment import PartyKind
+from common.signing import Identity
+from tacit import Client
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "constrained_curator.py"
+WINDOW = {"start": "2025-11-03T18:00:00Z", "end": "2025-11-03T19:00:00Z"}
+HOUSES = [f"house-{number}" for number in range(8)]
+QUERY: dict[str, Any] = {
+    "name": "with-a-device",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "5"],
+    "max_readings": 1,
+    "resolution": "0.001",
+    "mechanism": "distributed",
+    "epsilon": "40",
+    "sharing": "additive",
+    "aggregators": 3,
+    "collusion": {"curators": 0, "aggregators": 2},
+    "min_participants": 9,
+    "n_max": 100,
+    "deadline_s": 120,
+}
+SETTINGS = {
+    "coordinator": {"TACIT_POLL_S": "0.05"},
+    "aggregator": {},
+    "curator": {"TACIT_SEND_WINDOW_SHARE": "0", "TACIT_PREPARE_LEAD_S": "0"},
+}
+
+
+@dataclass
+class World:
+    """Services, a host of eight households, and the device's state file."""
+
+    deployment: Deployment
+    coordinator: Client
+    state: Path
+
+    def device(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the client as its user would."""
+        return subprocess.run(
+            [sys.executable, "-I", str(SCRIPT), str(self.state), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def contribute(self, value: str, at: str = "2025-11-03T18:30:00Z") -> Any:
+        """Run the client for one reading."""
+        return self.device("contribute", at, value)
+
+    def open(self, **changes: Any) -> str:
+        """A round of the query over the window."""
+        query = self.coordinator.create_query({**QUERY, **changes})
+        round_id: str = self.coordinator.open_round(query["id"], window=WINDOW)["id"]
+        for _ in range(200):  # it is listed once all aggregators have taken it
+            listed = self.coordinator.get("/v1/rounds", state="open")["rounds"]
+            if any(item["statement"]["round"] == round_id for item in listed):
+                return round_id
+            time.sleep(0.05)
+        raise AssertionError(self.coordinator.round(round_id))
+
+    def kept(self) -> Any:
+        """The device's state."""
+        return json.loads(self.state.read_text())
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("device")
+    deployment = Deployment.plan(directory, 3)
+    running = Running(deployment, SETTINGS)
+    try:
+        running.start()
+        pair(deployment)
+        with deployment.curator.client() as host, deployment.coordinator.client() as coordinator:
+            token = join_token(deployment, "street", PartyKind.HOST, len(HOUSES), 3600)
+            host.post("/v1/enrolments", {"token": token.to_text(), "curators": HOUSES})
+            policy = host.get("/v1/policy")
+            policy["curator"] = {"period": {"epsilon": "100000"}}
+            host.request("PUT", "/v1/policy", policy)
+            items = [
+                {"curator": name, "time": WINDOW["start"], "value": "1.5", "unit": "kWh"}
+                for name in HOUSES
+            ]
+            host.request("POST", "/v1/readings", items)
+            found = World(deployment, coordinator, directory / "state.json")
+            # One that never contributes keeps rounds open to their deadline.
+            for name, state in (("absent", directory / "absent.json"), ("device-7", found.state)):
+                lone = join_token(deployment, name, PartyKind.CURATOR, 1, 3600).to_text()
+                enrolled = replace(found, state=state).device("enrol", lone)
+                assert enrolled.returncode == 0, enrolled.stderr
+            yield found
+    finally:
+        running.stop()
+
+
+def stop(world: World, round_id: str) -> None:
+    """Leave no round open for the next test."""
+    world.coordinator.post(f"/v1/rounds/{round_id}/abort")
+
+
+def test_a_device_contributes_beside_a_host(world: World) -> None:
+    round_id = world.open(deadline_s=5)
+    ran = world.contribute("2.25")
+    assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
+    found = world.coordinator.wait_for(round_id, 60)
+    assert found["participants"] == len(HOUSES) + 1
+    # Three aggregators' noise of scale 5 kWh / 40: off by 4 kWh less than once in 10^12.
+    assert abs(float(found["result"]["sum"]) - (8 * 1.5 + 2.25)) < 4
+    assert world.coordinator.verify(round_id)["matches"]
+
+
+def test_a_retry_sends_the_same_bytes(world: World) -> None:
+    round_id = world.open(name="retried")
+    assert world.contribute("1").returncode == 0
+    before = world.kept()
+    ran = world.contribute("4")
+    assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
+    assert world.kept() == before
+    for aggregator, url, piece in before["rounds"][round_id]:
+        with Client(url, before["aggregators"][aggregator]["token"]) as client:
+            answer = client.request("POST", f"/v1/rounds/{round_id}/pieces", piece)
+        assert answer.status_code == 200, "the piece is known"
+    stop(world, round_id)
+
+
+def test_the_budget_ends_it(world: World) -> None:
+    spent = Fraction(world.kept()["spent"])
+    too_much = world.open(name="too-much", epsilon=str(100 - spent + Fraction(1, 2)))
+    assert world.contribute("1").stdout == f"{too_much} refused\n"
+    assert world.kept()["rounds"][too_much] is None
+    assert Fraction(world.kept()["spent"]) == spent
+    stop(world, too_much)
+    the_rest = world.open(name="the-rest", epsilon=str(100 - spent))
+    assert world.contribute("1").stdout == f"{the_rest} contributed\n"
+    assert world.kept()["spent"] == "100"
+    stop(world, the_rest)
+
+
+# --- what a dishonest coordinator might show, before anything is debited or sealed ---------------
+
+
+@dataclass
+class Shown:
+    """A genuine signed descriptor, the client's functions, and a state that may still spend."""
+
+    signed: Any
+    client: SimpleNamespace
+    state: Any
+
+    def prepare(self, signed: Any) -> Any:
+        """What the client makes of a descriptor; the state must stay as it is if it refuses."""
+        state = copy.deepcopy(self.state)
+        try:
+            return self.client.prepare(state, signed, "2025-11-03T18:30:00Z", "1")
+        except BaseException:
+            assert state == self.state
+            raise
+
+
+@pytest.fixture
+def shown(world: World) -> Iterator[Shown]:
+    round_id = world.open(name="shown", epsilon="1")
+    signed = world.coordinator.get(f"/v1/rounds/{round_id}/descriptor")
+    state = {**world.kept(), "spent": "0"}
+    yield Shown(signed, SimpleNamespace(**runpy.run_path(str(SCRIPT))), state)
+    stop(world, round_id)
+
+
+def test_the_genuine_descriptor_is_taken(shown: Shown) -> None:
+    assert len(shown.prepare(shown.signed)) == 3
+
+
+def test_a_changed_descriptor_is_refused(shown: Shown) -> None:
+    shown.signed["statement"]["query"]["epsilon"] = "0.5"
+    with pytest.raises(SystemExit, match="signature"):
+        shown.prepare(shown.signed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"function": "count"},
+        {"unit": "Wh"},
+        {"register": "energy_export"},
+        {"layer": "both"},
+        {"stance": "paper"},
+        {"delta": "0.001"},
+        {"epsilon": "100.5"},
+    ],
+    ids=str,
+)
+def test_other_queries_are_refused(shown: Shown, change: dict[str, str]) -> None:
+    shown.signed["statement"]["query"].update(change)
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) is None
+
+
+def test_a_round_that_is_over_is_refused(shown: Shown) -> None:
+    shown.signed["statement"]["deadline"] = "2025-11-04T00:00:00Z"
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) is None
+
+
+def _signed_by_a_coordinator_of_our_own(shown: Shown) -> Any:
+    """Sign the statement anew and make the state believe in that key: only anchors are left."""
+    identity = Identity.generate()
+    statement = shown.signed["statement"]
+    message = b"tacit round descriptor v1\0" + shown.client.canonical(statement)
+    shown.state["coordinator"]["identity_key"] = encode_binary(identity.public_key)
+    return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
+
+
+def _epoch_key(identity: Identity, statement: Any, client: SimpleNamespace) -> Any:
+    message = b"tacit epoch key v1\0" + client.canonical(statement)
+    return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
+
+
+def test_a_substituted_aggregator_is_refused(shown: Shown) -> None:
+    impostor = Identity.generate()
+    entry = shown.signed["statement"]["aggregators"][2]
+    entry["identity_key"] = encode_binary(impostor.public_key)
+    entry["epoch_key"] = _epoch_key(impostor, entry["epoch_key"]["statement"], shown.client)
+    with pytest.raises(SystemExit, match="substituted"):
+        shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
+
+
+def test_an_epoch_key_of_somebody_else_is_refused(shown: Shown) -> None:
+    entry = shown.signed["statement"]["aggregators"][0]
+    entry["epoch_key"] = _epoch_key(
+        Identity.generate(), entry["epoch_key"]["statement"], shown.client
+    )
+    with pytest.raises(SystemExit, match="signature"):
+        shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
+
+
+def test_one_aggregator_twice_is_refused(shown: Shown) -> None:
+    entries = shown.signed["statement"]["aggregators"]
+    entries[1] = copy.deepcopy(entries[0])
+    with pytest.raises(SystemExit, match="aggregators"):
+        shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
