@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 from starlette.routing import Route
 
-from aggregator import enrolment, examples, pieces, rounds, store
+from aggregator import enrolment, examples, memory, pieces, restoring, rounds, store
 from aggregator.context import Aggregator
 from aggregator.enrolment import CoordinatorRequest
 from aggregator.errors import (
@@ -38,7 +38,7 @@ from aggregator.settings import AggregatorSettings
 from aggregator.store import Party
 from common.errors import DomainError, UnsupportedForm
 from common.models.base import encode_binary
-from common.models.enrolment import Enrolment, EpochKey, GrantRequest
+from common.models.enrolment import GRANT_HEADER, Enrolment, EpochKey, GrantRequest
 from common.models.round import (
     AbortRequest,
     ItemAnswer,
@@ -60,6 +60,7 @@ from common.service.auth import (
     require,
 )
 from common.service.bodies import takes
+from common.service.body_limit import BodyTooLarge
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_database, reading
 from common.service.logs import describe, get_logger
@@ -74,6 +75,7 @@ from common.service.wire import (
     decode_cbor,
     encode,
     etag_response,
+    parse_cbor,
     parse_json,
     read_body,
 )
@@ -82,6 +84,10 @@ from common.signing import Signed, fingerprint
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
 OCTETS = "application/octet-stream"
+READ_S = 300.0
+"""How long an enrolment's body may take to arrive."""
+LARGE_BYTES = 1 << 20
+"""Enrolments that may be longer than this are read one at a time."""
 
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Coordinator = Annotated[Principal, Depends(require(Scope.COORDINATOR))]
@@ -104,6 +110,8 @@ class Service:
     directory: SenderDirectory
     warmer: KeyWarmer
     samplers_passed: bool
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a large enrolment is read and stored: there is memory for one."""
 
 
 class Meters:
@@ -197,6 +205,7 @@ async def _start(
     app.state.service = service
     install_authenticator(app, Authenticator(engine, store.tokens, clock))
     await intake.start()
+    await restoring.recover(aggregator, intake)
     await meters.count_rounds(aggregator)
 
     async def samplers() -> str | None:
@@ -360,7 +369,10 @@ def _refused(index: int, error: DomainError) -> dict[str, Any]:
     detail = error.detail
     if "included" in error.extra:
         detail = "This very piece is in" if error.extra["included"] else "This piece is not in"
-    return {"index": index, "status": status_of(error), "problem": error.name, "detail": detail}
+    shown = {"index": index, "status": status_of(error), "problem": error.name, "detail": detail}
+    if "included" in error.extra:
+        shown["included"] = error.extra["included"]
+    return shown
 
 
 # --- identity and pairing ------------------------------------------------------------------------
@@ -412,6 +424,43 @@ def _add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         return answer(request, answered)
 
 
+async def _enrol(request: Request, service: Service, limit: int) -> Response:
+    body = await _read_within(request, limit)
+    enrolled, new = await enrolment.enrol(service.aggregator, body)
+    if not new:  # the token of the answer that was lost is revoked
+        service.directory.forget()
+        request.app.state.authenticator.forget()
+    return answer(request, enrolled, status=201)
+
+
+async def _read_within(request: Request, limit: int) -> Signed[Enrolment]:
+    """The enrolment, if its body ends before the limit and arrives in time."""
+    form = content_type(request)
+    if form not in (JSON, CBOR):
+        raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
+    too_large = BodyTooLarge(
+        f"{GRANT_HEADER} names no grant that allows as many curators",
+        extra={"max_body_bytes": limit},
+    )
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit:
+        raise too_large
+    chunks, size = [], 0
+    try:
+        async with asyncio.timeout(READ_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise too_large
+                chunks.append(chunk)
+    except TimeoutError:
+        raise MalformedBody("the body did not arrive in time") from None
+    body = b"".join(chunks)
+    chunks.clear()
+    parse = parse_json if form == JSON else parse_cbor
+    return await asyncio.to_thread(parse, body, Signed[Enrolment])
+
+
 def _add_enrolment(app: FastAPI) -> None:
     @app.post(
         "/v1/grants",
@@ -433,9 +482,16 @@ def _add_enrolment(app: FastAPI) -> None:
         openapi_extra=takes(Signed[Enrolment]),
     )
     async def enrol(request: Request) -> Response:
-        body = await read_body(request, Signed[Enrolment])
-        enrolled = await enrolment.enrol(_service(request).aggregator, body)
-        return answer(request, enrolled, status=201)
+        service = _service(request)
+        named = request.headers.get(GRANT_HEADER)
+        limit = await enrolment.largest_body(service.aggregator, named)
+        if limit <= LARGE_BYTES:
+            return await _enrol(request, service, limit)
+        async with service.large:
+            try:
+                return await _enrol(request, service, limit)
+            finally:
+                await asyncio.to_thread(memory.give_back)
 
     @app.put(
         "/v1/parties/{party}/keys/{epoch}",

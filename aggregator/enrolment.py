@@ -5,6 +5,10 @@ aggregator's operator gave out of band, and proves that it holds the identity it
 coordinator alone can enrol nobody (spec: aggregation, section 8). Roster numbers are assigned by
 the coordinator, checked here to be free, and never reused; one identity has one active number, so
 a curator cannot come in by two doors. Secrets and tokens are stored as hashes only.
+
+An answer can be lost after the commit. So the very same enrolment (secret, identity, keys, numbers,
+curators) is answered again while its grant lasts: with a fresh token, the earlier one ends. That
+opens no door: it takes the secret and the identity's signature, and changes nothing on the roster.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import secrets
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,14 +51,18 @@ from common.models.enrolment import (
     GrantRequest,
     PartyKind,
     PublicKey,
+    grant_hash,
 )
 from common.models.query import Identifier
-from common.service.database import exclusive
+from common.service.database import exclusive, reading
 from common.service.tokens import Scope, insert_token, mint, revoke_subject
 from common.signing import SignatureBroken, Signed, fingerprint, verify
 
 _ROSTER = "aggregator roster"
 _END_OF_NUMBERS = 2**32
+_BYTES_PER_CURATOR = 136
+"""In JSON: an identifier of at most 128 characters, quotes, comma, a little space."""
+_HASHED = 1 << 14
 
 
 class CoordinatorRequest(WireModel):
@@ -104,7 +112,7 @@ async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAns
     expires = aggregator.clock.now() + timedelta(seconds=request.valid_s)
     row = GrantRow(request.party, request.kind, request.max_curators, expires, None)
     async with aggregator.engine.begin() as connection:
-        await store.add_grant(connection, _hash(secret), row)
+        await store.add_grant(connection, grant_hash(secret), row)
     grant = Grant(
         party=aggregator.id,
         url=aggregator.url,
@@ -114,23 +122,57 @@ async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAns
     return GrantAnswer(grant=grant, expires=expires)
 
 
-async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> EnrolmentAnswer:
-    """Put a party on the roster: check the grant, the proof of possession and the numbers."""
+async def largest_body(aggregator: Aggregator, named: str | None) -> int:
+    """How many bytes of an enrolment are read: few, unless a grant that is named (by the hash of
+    its secret) allows many curators. A used one may be repeated. Raises for one that is not good.
+    """
+    settings = aggregator.settings
+    if named is None:
+        return settings.enrolment_open_body_bytes
+    async with reading(aggregator.engine) as connection:
+        granted = await store.grant(connection, named)
+    if granted is None:
+        raise JoinTokenUnknown
+    if granted.expires <= aggregator.clock.now():
+        raise JoinTokenExpired if granted.used is None else JoinTokenUsed
+    allowed = settings.enrolment_open_body_bytes + _BYTES_PER_CURATOR * granted.max_curators
+    return min(settings.enrolment_max_body_bytes, allowed)
+
+
+async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[EnrolmentAnswer, bool]:
+    """Put a party on the roster: check the grant, the proof of possession and the numbers.
+
+    The answer, and whether it is new: the same enrolment again is answered with a fresh token.
+    """
     request = signed.statement
     await asyncio.to_thread(_check_proof, signed)
     if request.service != aggregator.id:
         raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
     hosted = await asyncio.to_thread(_hosted, request)
+    now = aggregator.clock.now()
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, _ROSTER)
-        first = await _check_grant(connection, aggregator, request)
-        await _check_free(connection, request, first, hosted)
-        if not await store.use_grant(connection, _hash(request.secret), aggregator.clock.now()):
-            raise JoinTokenUsed
-        token = await _add(connection, aggregator, request, first, hosted)
-    return EnrolmentAnswer(
+        granted = await store.grant(connection, grant_hash(request.secret))
+        if granted is None:
+            raise JoinTokenUnknown
+        first = request.first
+        if granted.used is not None:
+            await _check_same(connection, granted, request, hosted, now)
+            await revoke_subject(connection, store.tokens, request.party, now)
+        else:
+            first = _check_grant(granted, request, now)
+            await _check_free(connection, request, first, hosted)
+            await store.use_grant(connection, grant_hash(request.secret), now)
+            await _add(connection, request, first, hosted, now)
+        token, record = mint(
+            (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
+        )
+        await insert_token(connection, store.tokens, record)
+    assert first is not None
+    answer = EnrolmentAnswer(
         party=request.party, first=first, curators=len(request.curators), token=token
     )
+    return answer, granted.used is None
 
 
 async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochKey]) -> bool:
@@ -179,16 +221,38 @@ def _check_proof(signed: Signed[Enrolment]) -> None:
         raise EnrolmentRefused("the epoch key names another party", pointer="/epoch_key/party")
 
 
-async def _check_grant(
-    connection: AsyncConnection, aggregator: Aggregator, request: Enrolment
-) -> int:
-    """The first number, if the secret allows this enrolment."""
-    granted = await store.grant(connection, _hash(request.secret))
-    if granted is None:
-        raise JoinTokenUnknown
-    if granted.used is not None:
+async def _check_same(
+    connection: AsyncConnection,
+    granted: GrantRow,
+    request: Enrolment,
+    hosted: _Hosted | None,
+    now: datetime,
+) -> None:
+    """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
+    and the party has been on the roster ever since."""
+    known = await store.active_party(connection, request.party)
+    if known is None or granted.expires <= now:
         raise JoinTokenUsed
-    if granted.expires <= aggregator.clock.now():
+    asked = (request.kind, request.identity_key, request.first, len(request.curators))
+    stored = (known.kind, known.identity_key, known.first, known.curators)
+    epoch_key = request.epoch_key
+    same = (
+        asked == stored
+        and known.keys.get(epoch_key.epoch) == epoch_key.public_key
+        and await store.enrolled_at(connection, known.key) == granted.used
+    )
+    if same and hosted is not None:
+        ids = await store.hosted_ids(connection, known.key)
+        same = hosted.compressed == ids or _unpack(ids) == list(request.curators)
+    elif same:
+        same = request.curators == (request.party,)
+    if not same:
+        raise JoinTokenUsed
+
+
+def _check_grant(granted: GrantRow, request: Enrolment, now: datetime) -> int:
+    """The first number, if the unused secret allows this enrolment."""
+    if granted.expires <= now:
         raise JoinTokenExpired
     ids = request.curators
     if granted.party != request.party or granted.kind is not request.kind:
@@ -220,9 +284,12 @@ async def _check_free(
         raise CuratorEnrolled("roster numbers were given before", pointer="/first")
     ids = request.curators
     hashes = hosted.hashes if hosted is not None else _hashes(ids)
-    taken = set() if hosted is None else set(ids) & await store.lone_ids(connection)
+    taken: set[str] = set()
+    if hosted is not None:
+        lone = await store.lone_ids(connection)
+        taken.update(name for name in ids if name in lone)
     for party, theirs in await store.hosted_hashes(connection):
-        if np.isin(hashes, theirs, assume_unique=True).any():
+        if _meet(hashes, theirs):
             taken |= set(ids) & set(_unpack(await store.hosted_ids(connection, party)))
     if taken:
         raise CuratorEnrolled(
@@ -232,28 +299,21 @@ async def _check_free(
 
 async def _add(
     connection: AsyncConnection,
-    aggregator: Aggregator,
     request: Enrolment,
     first: int,
     hosted: _Hosted | None,
-) -> str:
-    """Store the party; its token."""
+    now: datetime,
+) -> None:
+    """Store the party."""
     party = Party(
         0, request.party, request.kind, request.identity_key, first, len(request.curators), None, {}
     )
     epoch_key = request.epoch_key
-    key = await store.add_party(
-        connection, party, epoch_key.epoch, epoch_key.public_key, aggregator.clock.now()
-    )
+    key = await store.add_party(connection, party, epoch_key.epoch, epoch_key.public_key, now)
     if hosted is not None:
         await store.add_hosted(
             connection, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
         )
-    token, record = mint(
-        (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
-    )
-    await insert_token(connection, store.tokens, record)
-    return token
 
 
 # --- many ids, compactly -------------------------------------------------------------------------
@@ -269,26 +329,34 @@ class _Hosted:
 
 def _hosted(request: Enrolment) -> _Hosted | None:
     ids = request.curators
-    if len(set(ids)) != len(ids):
+    hashes = np.unique(_hashes(ids))
+    if hashes.size != len(ids) and len(set(ids)) != len(ids):
         raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
     if request.kind is PartyKind.CURATOR:
         return None
-    return _Hosted(np.unique(_hashes(ids)), zlib.compress("\n".join(ids).encode(), 1))
+    return _Hosted(hashes, zlib.compress("\n".join(ids).encode(), 1))
 
 
 def _hashes(ids: Sequence[str]) -> NDArray[np.uint64]:
     # Only a filter: whoever meets is compared by the ids themselves.
-    digest = hashlib.blake2b
-    joined = b"".join(digest(name.encode(), digest_size=8).digest() for name in ids)
-    return np.frombuffer(joined, "<u8").astype(np.uint64)
+    hashes, digest = np.empty(len(ids), np.uint64), hashlib.blake2b
+    for start in range(0, len(ids), _HASHED):
+        names = ids[start : start + _HASHED]
+        joined = b"".join(digest(name.encode(), digest_size=8).digest() for name in names)
+        hashes[start : start + len(names)] = np.frombuffer(joined, "<u8")
+    return hashes
+
+
+def _meet(some: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
+    """Whether two sorted arrays have an element in common."""
+    if others.size == 0:
+        return False
+    place = np.minimum(np.searchsorted(others, some), others.size - 1)
+    return bool((others[place] == some).any())
 
 
 def _unpack(compressed: bytes) -> list[str]:
     return zlib.decompress(compressed).decode().split("\n")
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def public_party(item: dict[str, object]) -> dict[str, object]:

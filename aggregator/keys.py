@@ -136,6 +136,24 @@ class Keyring:
             self._derived.pop(place, None)
         return len(idle)
 
+    async def renew(self) -> None:
+        """Destroy every private key, and give the present epoch another one.
+
+        What was sealed for the old keys opens nowhere any more, and a descriptor that names one
+        of them is refused: no earlier round can be summed a second time.
+        """
+        epoch, now = self.epoch_now(), self._clock.now()
+        async with self._engine.begin() as connection:
+            await exclusive(connection, "epoch key")
+            for held in await store.held_epochs(connection):
+                await store.destroy_epoch_key(connection, held, now)
+            stored = self._new_key(epoch)
+            await store.replace_epoch_key(connection, epoch, *stored)
+        await store.empty_log(self._engine)
+        self._epochs.clear()
+        self._derived.clear()
+        self._remember(epoch, *stored)
+
     def _new_key(self, epoch: int) -> tuple[bytes, str]:
         private_key = X25519PrivateKey.generate()
         public_key = private_key.public_key().public_bytes_raw()

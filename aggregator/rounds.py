@@ -43,6 +43,8 @@ from aggregator.pieces import ROUNDS_LOCK, Intake, TransitionItem, check_words
 from aggregator.store import ContributionRow, RoundRow
 from aggregator.summing import opened_contribution, sum_of
 from common import sets
+from common.accounting.headroom import headroom_problem
+from common.accounting.scenarios import sound_refusal
 from common.agreement import (
     CommitmentRefused,
     DescriptorRefused,
@@ -128,6 +130,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
         raise DescriptorRefused("the round belongs to another deployment")
     own = await _own_entry(aggregator, descriptor)
     check_policy(aggregator, descriptor)
+    await asyncio.to_thread(check_promise, descriptor)
     async with aggregator.lock(descriptor.round):
         return await _open(aggregator, signed, digest, own)
 
@@ -193,6 +196,21 @@ def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
     for reason, refused in refusals.items():
         if refused:
             raise PolicyRefused(reason)
+
+
+def check_promise(descriptor: RoundDescriptor) -> None:
+    """Raise unless sums of the query cannot wrap and, if it is sound, its guarantee holds here.
+
+    The coordinator checked the same; this aggregator believes its own arithmetic, and the operators
+    of this very round. Verified figures are kept by `common.accounting`: about a millisecond.
+    """
+    query = descriptor.query
+    problem = headroom_problem(query)
+    if problem is not None:
+        raise DescriptorRefused(problem)
+    refusal = sound_refusal(query, tuple(entry.operator for entry in descriptor.aggregators))
+    if refusal is not None:
+        raise PolicyRefused(refusal)
 
 
 async def _open(

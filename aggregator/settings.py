@@ -1,4 +1,8 @@
-"""Settings of an aggregator."""
+"""Settings of an aggregator.
+
+Beside the settings there is one switch that is a file: `<data_dir>/restored` (see
+`aggregator.restoring`), put there by whoever restores a backup.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,13 @@ class AggregatorSettings(ServiceSettings):
     enrolment_max_body_bytes: int = Field(
         default=256 * 1024 * 1024,
         gt=0,
-        description="Largest enrolment, which lists a host's curators.",
+        description="Largest enrolment, which lists a host's curators. So much is read only for "
+        "as many curators as a grant allows that the header `Tacit-Grant` names, one at a time.",
+    )
+    enrolment_open_body_bytes: int = Field(
+        default=64 * 1024,
+        gt=0,
+        description="Largest enrolment that is read before its grant is known.",
     )
     queue_max_items: int = Field(
         default=10_000, ge=1, description="Most uploads that wait for the writer."

@@ -316,6 +316,22 @@ async def idle_epochs(connection: AsyncConnection, before: int) -> tuple[int, ..
     return tuple(int(epoch) for epoch in found.scalars())
 
 
+async def held_epochs(connection: AsyncConnection) -> tuple[int, ...]:
+    """All epochs that hold a private key."""
+    found = await connection.execute(
+        select(epoch_keys.c.epoch).where(epoch_keys.c.private_key.is_not(None))
+    )
+    return tuple(int(epoch) for epoch in found.scalars())
+
+
+async def replace_epoch_key(
+    connection: AsyncConnection, epoch: int, private_key: bytes, signed: str
+) -> None:
+    """Keep another key pair for an epoch, whose old one is destroyed."""
+    await connection.execute(delete(epoch_keys).where(epoch_keys.c.epoch == epoch))
+    await add_epoch_key(connection, epoch, private_key, signed)
+
+
 async def destroy_epoch_key(connection: AsyncConnection, epoch: int, now: datetime) -> None:
     """Forget the private key of an epoch. In SQLite the old page is overwritten too."""
     sqlite = connection.dialect.name == "sqlite"
@@ -502,6 +518,13 @@ async def active_party(connection: AsyncConnection, party: str) -> Party | None:
     """The party of this id that is on the roster."""
     found = await _parties(connection, (parties.c.id == party) & parties.c.left.is_(None))
     return found[0] if found else None
+
+
+async def enrolled_at(connection: AsyncConnection, key: int) -> datetime:
+    """When a party was put on the roster."""
+    found = await connection.execute(select(parties.c.enrolled).where(parties.c.key == key))
+    enrolled: datetime = found.scalar_one()
+    return enrolled
 
 
 async def parties_by_key(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, Party]:

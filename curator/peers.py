@@ -14,7 +14,13 @@ import httpx
 from pydantic import ValidationError
 
 from common.models.base import WireModel, parse_binary
-from common.models.enrolment import Enrolment, EnrolmentAnswer, EpochKey
+from common.models.enrolment import (
+    GRANT_HEADER,
+    Enrolment,
+    EnrolmentAnswer,
+    EpochKey,
+    grant_hash,
+)
 from common.service.client import service_client, with_retries
 from common.service.problems import ProblemReceived, raise_for_problem
 from common.service.wire import JSON
@@ -72,8 +78,9 @@ class Peers:
     async def enrol(self, url: str, signed: Signed[Enrolment]) -> EnrolmentAnswer:
         """Ask a service to enrol a party. Raises ProblemReceived if it refuses."""
         body = _encoded(signed)
+        headers = {**_JSON, GRANT_HEADER: grant_hash(signed.statement.secret)}
         response = await self._patiently(
-            url, lambda client: client.post("/v1/enrolments", content=body, headers=_JSON)
+            url, lambda client: client.post("/v1/enrolments", content=body, headers=headers)
         )
         try:
             return EnrolmentAnswer.model_validate_json(response.content)

@@ -25,9 +25,11 @@ from common.models.base import encode_binary, parse_binary
 from common.models.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
+    GRANT_HEADER,
     Enrolment,
     EpochKey,
     PartyKind,
+    grant_hash,
 )
 from common.models.query import Query, Window
 from common.models.round import (
@@ -166,7 +168,7 @@ class Federation:
         self.random = SecureRandom()
         self.next_number = 0
         self.now = now or datetime.now(UTC).replace(microsecond=0)
-        self._seal_keys: dict[tuple[str, int, int, bytes], bytes] = {}
+        self._seal_keys: dict[tuple[str, int, bytes, bytes], bytes] = {}
 
     async def pair(self) -> Federation:
         """Learn every aggregator's identity, and become its coordinator."""
@@ -233,9 +235,8 @@ class Federation:
         for peer in self.peers:
             secret = await self.grant(peer, sender)
             body = self.enrolment(peer, sender, secret)
-            answer = await peer.client.post(
-                "/v1/enrolments", content=_dump(body), headers={"Content-Type": "application/json"}
-            )
+            headers = {"Content-Type": "application/json", GRANT_HEADER: grant_hash(secret)}
+            answer = await peer.client.post("/v1/enrolments", content=_dump(body), headers=headers)
             assert answer.status_code == 201, answer.text
             sender.tokens.append(answer.json()["token"])
         return sender
@@ -305,7 +306,7 @@ class Federation:
 
     def seal_key(self, sender: Sender, index: int, key: EpochKey) -> bytes:
         """The key of a sender towards an aggregator in one of its epochs."""
-        place = (sender.id, index, key.epoch, sender.public_key)
+        place = (sender.id, index, key.public_key, sender.public_key)
         if place not in self._seal_keys:
             ends = Ends(
                 sender.id,

@@ -80,6 +80,8 @@ async def _killed_upload(
         await _send_all(current, known, probe, clients)
         lost += sum(seen[0] != 200 for seen in probe.statuses.values())
         assert len(probe.statuses) == len(known)
+        if lost:  # the verdict; nothing after it can be right
+            return upload, lost
     await _send_all(current, jobs, upload, clients)
     assert upload.acknowledged == {name for name, _, _ in jobs}
     return upload, lost

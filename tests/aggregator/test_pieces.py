@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from common import sets
-from common.models.round import Piece
+from common.models.round import ItemAnswer, Piece
 from common.service.problems import TYPE_PREFIX
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, query, vector
@@ -136,6 +136,31 @@ async def test_after_the_freeze_it_says_whether_the_piece_is_in(pair: Federation
     await closed("committed")
     await current.reveal(manifest, commitments)
     await closed("released")
+
+
+async def test_an_array_after_the_freeze_says_what_is_in(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        one, two = await federation.lone(2)
+        current = await federation.open(query())
+        mine = current.piece(one, 0, np.array([1], np.uint64))
+        other = current.piece(one, 0, np.array([2], np.uint64))
+        theirs = current.piece(two, 0, np.array([1], np.uint64))
+
+        async def post() -> list[ItemAnswer]:
+            answer = await federation.peers[0].ask(
+                "POST", current.path("pieces"), [mine, mine, other, theirs], one.tokens[0]
+            )
+            assert answer.status_code == 200
+            return [ItemAnswer.model_validate(item) for item in answer.json()]
+
+        before = await post()
+        assert [item.status for item in before] == [201, 200, 409, 403]
+        assert [item.included for item in before] == [None] * 4
+        await current.freeze()
+        after = await post()
+        assert [item.status for item in after] == [410, 410, 410, 403]
+        assert [item.included for item in after] == [True, True, False, None]
+        assert [item.index for item in after] == [0, 1, 2, 3]
 
 
 async def test_batches_by_the_table(pair: Federation) -> None:

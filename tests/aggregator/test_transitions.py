@@ -239,6 +239,24 @@ async def test_a_round_opens_once_and_by_its_coordinator(pair: Federation) -> No
         ({"n_max": 2_000_000}, {}, "policy_refused"),
         ({"min_participants": 1}, {}, "policy_refused"),
         ({"stance": "paper"}, {}, "policy_refused"),
+        # full of noise, a sum could wrap: the values alone leave 8.5 * 10^8 units, b is 2 * 10^7
+        (
+            {
+                **{"bounds": ["0", "2305843.009"], "max_readings": 4000},
+                **{"mechanism": "distributed", "epsilon": "116", "privacy_unit": "record"},
+            },
+            {},
+            "descriptor_refused",
+        ),
+        # a coin that leaves most rounds without noise promises nothing
+        (
+            {
+                "mechanism": "two-layer",
+                **{"epsilon_u": "7.5", "epsilon_s": "2.5", "pr_u": "0.0001", "pr_s": "0.01"},
+            },
+            {},
+            "policy_refused",
+        ),
     ],
 )
 async def test_own_policy(
@@ -255,6 +273,19 @@ async def test_own_policy(
         signed = await pair.descriptor(query(**{**EXACT, **asked}), **changes)
         answer = await pair.peers[0].coordinate("POST", "/v1/rounds", signed)
         assert problem(answer) == name, answer.text
+
+
+@pytest.mark.parametrize(("same", "status"), [({}, 201), ({"operator": "everyone"}, 403)])
+async def test_aggregators_of_one_operator_are_one(
+    alliance: Alliance, same: dict[str, Any], status: int
+) -> None:
+    """A query that stands one corrupt aggregator does not stand one operator who runs them all."""
+    asked = query(aggregators=2, mechanism="distributed", epsilon="1", collusion={"aggregators": 1})
+    async with alliance(2, **same) as pair:
+        await pair.lone(1)
+        signed = await pair.descriptor(asked)
+        answer = await pair.peers[0].coordinate("POST", "/v1/rounds", signed)
+        assert answer.status_code == status, answer.text
 
 
 async def test_exact_needs_the_insecure_switch(alliance: Alliance) -> None:
@@ -370,11 +401,3 @@ async def test_abandoned_rounds_are_aborted_and_old_ones_forgotten(
         refused(answer, 404, "unknown_round")
         replayed = await peer.coordinate("POST", "/v1/rounds", current.signed)
         refused(replayed, 422, "descriptor_refused")
-
-
-async def test_a_restored_aggregator_aborts_what_it_has_not_released(pair: Federation) -> None:
-    current, _ = await filled(pair)
-    service = pair.peers[0].client.app.state.service  # type: ignore[attr-defined]
-    assert await rounds.abort_unreleased(service.aggregator, service.intake, "restored") == 1
-    shown = (await pair.peers[0].coordinate("GET", current.path())).json()
-    assert (shown["state"], shown["reason"]) == ("aborted", "restored")
