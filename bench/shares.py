@@ -5,9 +5,8 @@
 Real processes with durable storage: a coordinator, five aggregators, one gateway that hosts all
 curators with one reading each; mechanism `two-layer` with both probabilities 1, d = 1, no TLS. Wall
 is from the request that opens the round to its release; CPU is that of all seven processes in the
-same time. Then the same number of values through MPyC's five parties (Shamir, threshold 2), twice:
-`values` opens one sum of values that the parties hold (our job), `vectors` opens COUNT sums of five
-inputs (our d = COUNT, n = 5).
+same time. A second job has five curators with a vector of 65,536 each. Beside each, MPyC's five
+parties (Shamir, threshold 2) do the same sum: of values that the parties hold, and of five vectors.
 
 What differs: MPyC is general and interactive, keeps nothing on disk and ran without encryption;
 Tacit seals, stores before it acknowledges, adds noise, checks budgets, and only sums.
@@ -32,7 +31,7 @@ from common.models.enrolment import PartyKind
 AGGREGATORS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 SETTINGS = {
-    "coordinator": {"TACIT_POLL_S": "0.02"},
+    "coordinator": {"TACIT_POLL_S": "0.1"},
     "aggregator": {},
     "curator": {
         "TACIT_SEND_WINDOW_SHARE": "0",
@@ -55,6 +54,20 @@ QUERY: dict[str, Any] = {
     "pr_s": "1",
     "aggregators": AGGREGATORS,
     "deadline_s": 60,
+}
+VECTOR_LENGTH = 65_536
+VECTORS: dict[str, Any] = {
+    **QUERY,
+    "function": "vector_sum",
+    "register": "vector",
+    "unit": "1",
+    "bounds": ["0", "1"],
+    "resolution": "1",
+    "dimension": VECTOR_LENGTH,
+    "coordinates": "values",
+    "l1_bound": str(VECTOR_LENGTH),
+    "n_max": 5,
+    "min_participants": 5,
 }
 SHARINGS: dict[str, dict[str, Any]] = {
     "additive": {"sharing": "additive"},
@@ -108,29 +121,48 @@ def prepare(deployment: Deployment, count: int) -> None:
         client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
 
 
-def rounds(count: int, repetitions: int) -> None:
-    """Measure rounds of `count` curators under both sharings."""
+def prepare_vectors(deployment: Deployment) -> None:
+    """Enrol a gateway of five curators, each with one vector."""
+    ids = [f"holder-{index}" for index in range(5)]
+    token = join_token(deployment, "gateway", PartyKind.HOST, 5, 3600)
+    with deployment.curator.client() as client:
+        client.post("/v1/enrolments", {"token": token.to_text(), "curators": ids})
+        for name in ids:
+            vector = {"curator": name, "register": "vector", "time": START, "unit": "1"}
+            body = {**vector, "kind": "delta", "values": ["1"] * VECTOR_LENGTH}
+            answer = client.post("/v1/readings", body)
+            assert answer["items"][0]["status"] == "accepted", answer
+        policy = client.get("/v1/policy")
+        client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
+
+
+def measure(
+    job: str, size: int, query: dict[str, Any], participants: int, repetitions: int
+) -> None:
+    """Measure rounds of one query under both sharings, in a deployment of their own."""
     with tempfile.TemporaryDirectory() as directory:
         deployment = Deployment.plan(Path(directory), AGGREGATORS)
         running = Running(deployment, SETTINGS)
         try:
             running.start()
             pair(deployment)
-            prepare(deployment, count)
+            if job == "values":
+                prepare(deployment, participants)
+            else:
+                prepare_vectors(deployment)
             for name, sharing in SHARINGS.items():
-                query = {**QUERY, **sharing, "n_max": count, "min_participants": count}
                 with deployment.coordinator.client() as client:
-                    created = client.create_query({**query, "name": f"bench-{count}"})
+                    created = client.create_query({**query, **sharing, "name": f"bench-{job}"})
                 measured = [
-                    one_round(deployment, running, created["id"], count)
+                    one_round(deployment, running, created["id"], participants)
                     for _ in range(repetitions + 1)
                 ][1:]  # the first warms keys and tables
-                print_rounds(name, count, measured, peak_mb(running))
+                print_rounds(job, name, size, measured, peak_mb(running))
         finally:
             running.stop()
 
 
-RESULTS: dict[tuple[str, int], float] = {}
+RESULTS: dict[tuple[str, str, int], float] = {}
 
 
 def one_round(
@@ -148,7 +180,7 @@ def one_round(
 
 
 def print_rounds(
-    name: str, count: int, measured: list[tuple[float, dict[str, float]]], peak: int
+    job: str, name: str, count: int, measured: list[tuple[float, dict[str, float]]], peak: int
 ) -> None:
     """The medians of some rounds."""
     wall = statistics.median(item[0] for item in measured)
@@ -157,9 +189,9 @@ def print_rounds(
         f"{role} {statistics.median(item[1][role] for item in measured):.2f}"
         for role in measured[0][1]
     )
-    RESULTS[name, count] = total
+    RESULTS[job, name, count] = total
     print(
-        f"tacit  {name:14} n = {count:>8,}: wall {wall:5.2f} s, CPU {total:5.2f} s ({roles}), "
+        f"tacit  {job:8} {name:14} {count:>8,}: wall {wall:5.2f} s, CPU {total:5.2f} s ({roles}), "
         f"peak {peak} MB a process",
         flush=True,
     )
@@ -190,21 +222,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-mpyc", action="store_true")
     arguments = parser.parse_args()
-    for count in map(int, arguments.curators.split(",")):
-        rounds(count, arguments.rounds)
+    jobs = [("values", count) for count in map(int, arguments.curators.split(","))]
+    for job, size in [*jobs, ("vectors", VECTOR_LENGTH)]:
+        if job == "values":
+            query = {**QUERY, "n_max": size, "min_participants": size}
+            measure(job, size, query, size, arguments.rounds)
+        else:
+            measure(job, size, VECTORS, 5, arguments.rounds)
         if arguments.no_mpyc:
             continue
-        for job in ("values", "vectors"):
-            found = mpyc(job, count)
-            if found is None:
-                print("MPyC is not installed: pip install mpyc")
-                break
-            print(f"mpyc   {job:14} n = {count:>8,}: wall {found['wall_s']:6.2f} s, ", end="")
-            print(f"CPU {found['cpu_s']:6.2f} s of five parties")
-            if job == "values":
-                for name in SHARINGS:
-                    ratio = found["cpu_s"] / RESULTS[name, count]
-                    print(f"       equal job: MPyC / Tacit {name} = {ratio:.1f} in CPU")
+        found = mpyc(job, size)
+        if found is None:
+            print("MPyC is not installed: pip install mpyc")
+            continue
+        print(
+            f"mpyc   {job:8} {'':14} {size:>8,}: wall {found['wall_s']:5.2f} s, "
+            f"CPU {found['cpu_s']:5.2f} s of five parties"
+        )
+        for name in SHARINGS:
+            ratio = found["cpu_s"] / RESULTS[job, name, size]
+            print(f"       equal job: MPyC / Tacit {name} = {ratio:.1f} in CPU")
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):

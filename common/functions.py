@@ -350,38 +350,59 @@ def decode(query: Query, total: Ints) -> dict[str, Any]:
     Amounts are exact decimal strings in the query's unit. A noisy count below 1 gives null with
     the reason, a negative variance 0.
     """
-    groups = {}
-    start = 0
-    for part in parts(query):
-        words = total[start : start + part.dimension]
-        groups[part.name] = [int(word) * part.value for word in words]
-        start += part.dimension
+    if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
+        return _vectors(query, total)
+    groups = {
+        part.name: int(word) * part.value for part, word in zip(parts(query), total, strict=True)
+    }
     centre = (query.bounds[0] + query.bounds[1]) / 2
     match query.function:
         case Function.SUM:
-            return {"sum": format_exact(groups["sum"][0])}
+            return {"sum": format_exact(groups["sum"])}
         case Function.COUNT:
-            return {"count": format_exact(groups["count"][0])}
+            return {"count": format_exact(groups["count"])}
         case Function.MEAN | Function.VARIANCE:
-            count = groups["count"][0]
+            count = groups["count"]
             if count < 1:
                 reason = "the noisy count is below 1"
                 empty = ("mean",) if query.function is Function.MEAN else ("mean", "variance")
                 return {"count": format_exact(count), **dict.fromkeys(empty), "reason": reason}
-            mean = groups["sum"][0] / count
+            mean = groups["sum"] / count
             answer: dict[str, Any] = {
                 "count": format_exact(count),
                 "mean": _rounded(centre + mean),
             }
             if query.function is Function.VARIANCE:
-                answer["variance"] = _rounded(
-                    max(Fraction(0), groups["squares"][0] / count - mean**2)
-                )
+                answer["variance"] = _rounded(max(Fraction(0), groups["squares"] / count - mean**2))
             return answer
-        case Function.HISTOGRAM:
-            return {"histogram": [format_exact(item) for item in groups["histogram"]]}
-        case Function.VECTOR_SUM:
-            return {name: [format_exact(item) for item in items] for name, items in groups.items()}
+    raise AssertionError("every function has its result")
+
+
+def _vectors(query: Query, total: Ints) -> dict[str, Any]:
+    """The parts of a vector, each as a list of exact texts."""
+    answer, start = {}, 0
+    for part in parts(query):
+        words = total[start : start + part.dimension].tolist()
+        answer[part.name] = _amounts(words, part.value)
+        start += part.dimension
+    return answer
+
+
+def _amounts(words: list[int], value: Fraction) -> list[str]:
+    """`format_exact(word * value)` of many words; a decimal value is scaled to an integer once."""
+    places = len(format_exact(value).partition(".")[2])
+    scaled = value * 10**places
+    if scaled.denominator != 1:
+        return [format_exact(word * value) for word in words]
+    factor = scaled.numerator
+    if places == 0:
+        return [str(word * factor) for word in words]
+    texts = []
+    for word in words:
+        digits = str(abs(word) * factor).rjust(places + 1, "0")
+        text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
+        texts.append(f"-{text}" if word < 0 else text)
+    return texts
 
 
 def _rounded(value: Fraction, places: int = 12) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from common.functions import (
     Encoded,
     Readings,
+    _amounts,
     decode,
     dimension,
     encode,
@@ -18,6 +19,7 @@ from common.functions import (
     reading_rule,
     vector_bound,
 )
+from common.models.base import format_exact
 from common.models.query import Function, Query
 from common.units import NANO
 from tests.common.examples import VARIANTS, query, readings
@@ -297,3 +299,9 @@ def test_many_readings_in_blocks_keep_their_order_and_sums():
     assert (alone.values[owner, 0] == q).all()
     shared = encode(query(max_readings=1000), Readings(500, owner % 500, quantity, offset))
     assert (shared.values[:, 0] == np.bincount(owner % 500, weights=q)).all()
+
+
+@pytest.mark.parametrize("value", [Fraction(1), Fraction(1, 1000), Fraction(5, 2), Fraction(1, 3)])
+def test_many_amounts_are_written_as_one_is(value: Fraction) -> None:
+    words = [0, 1, -1, 10, -2000, 123_456_789, -(2**62)]
+    assert _amounts(words, value) == [format_exact(word * value) for word in words]
