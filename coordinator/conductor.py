@@ -1,35 +1,58 @@
 """The conductor carries every unfinished round forward, also after a restart or a dead replica.
 
 Each round is one task that looks at the stored state, makes the one transition that is due, and
-looks again. A replica conducts the rounds whose lease it holds. Scheduled queries open their rounds
-here, one for each period that is over, however long the service was down.
+looks again. A replica conducts the rounds whose lease it holds, and it alone changes them: who
+wants a round closed or aborted stores the wish. Two that both believe to hold a lease do no harm:
+every transition names the state that it expects, and aggregators answer the same bytes again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from uuid import uuid4
 
-import structlog
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
-
+from common.agreement import CommitmentRefused, RevealRefused, TooFewParticipants
 from common.errors import DomainError
-from common.models.query import Window
+from common.models.query import Sharing
 from common.models.round import RoundState
 from common.service.database import reading
-from common.service.logs import describe
-from coordinator import rounds, store
-from coordinator.rounds import Conduct, OpenRequest, RoundAborted
-from coordinator.store import QueryRow, RoundRow
+from common.service.logs import describe, get_logger
+from coordinator import rounds
+from coordinator.background import Pauses, finish
+from coordinator.rounds import Conduct, RoundAborted
+from coordinator.store import rounds as store
+from coordinator.store.rounds import RoundRow
 
-log = structlog.get_logger("tacit.conductor")
+log = get_logger("tacit.conductor")
 
-RETRY_S = 0.5
-SCHEDULE_S = 1.0
+CLAIM_S = 1.0
+RETRY_S = 0.1
+SLOWEST_RETRY_S = 2.0
+ASK_LATE_S = 2.0
+SLOWEST_POLL_S = 5.0
+QUIET_SHARE = 1 / 200
+"""A round in which nothing happens is looked at after this share of its quiet time."""
+
+ENDINGS = (TooFewParticipants, CommitmentRefused, RevealRefused)
+"""Errors of the agreement that end a round: asking again would give the same answer."""
+
+
+@dataclass
+class Look:
+    """What a round's task remembers from one look to the next; nothing that must survive it."""
+
+    pauses: Pauses = field(default_factory=Pauses)
+    expected: int | None = None
+    accepted: int = -1
+    quiet_since: float = 0.0
+    all_heard: bool = False
+    asked_late: float = 0.0
+    failures: int = 0
+    problem: str = ""
 
 
 class Conductor:
@@ -39,12 +62,13 @@ class Conductor:
         self, conduct: Conduct, *, lease_s: float, poll_s: float, changed: Callable[[], None]
     ) -> None:
         self._conduct = conduct
-        self._lease_s = lease_s
+        self._lease = timedelta(seconds=lease_s)
         self._poll_s = poll_s
         self._changed = changed
         self._holder = uuid4().hex
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
+        self._looks: dict[str, Look] = {}
+        self._pauses = Pauses()
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -53,125 +77,154 @@ class Conductor:
 
     async def stop(self) -> None:
         """Stop where every round stands, and give the leases back."""
-        tasks = [*self._tasks.values(), *([self._loop] if self._loop else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pauses.end()
+        if self._loop is not None:
+            await finish([self._loop])
+        for look in self._looks.values():
+            look.pauses.end()
+        await finish(self._tasks.values())
         async with self._conduct.engine.begin() as connection:
-            now = self._conduct.clock.now()
-            await store.release_lease(connection, self._holder, now)
+            await store.give_back(connection, self._holder)
 
-    def wake(self) -> None:
-        """Look at once: a round was opened, or an operator wants one closed."""
-        self._wake.set()
+    def wake(self, round_id: str | None = None) -> None:
+        """Look at once: a round was opened, or there is a wish about this one."""
+        self._pauses.wake()
+        if round_id in self._looks:
+            self._looks[round_id].pauses.wake()
+
+    # --- leases ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
+        pause = min(CLAIM_S, self._lease.total_seconds() / 4)
+        while not self._pauses.ending:
+            self._pauses.begin()
             try:
-                await self._open_scheduled()
                 await self._claim()
             except Exception as error:
-                log.error("conductor_failed", **describe(error))
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(min(SCHEDULE_S, self._lease_s / 3)):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+                log.error("claim_failed", **describe(error))
+            await self._pauses.pause(pause)
 
     async def _claim(self) -> None:
-        now = self._conduct.clock.now()
-        async with self._conduct.engine.begin() as connection:
-            until = now + timedelta(seconds=self._lease_s)
-            held = await store.claim_rounds(connection, self._holder, now, until)
-        for round_id in held:
-            if round_id not in self._tasks:
-                task = asyncio.create_task(self._carry(round_id), name=f"round {round_id}")
-                self._tasks[round_id] = task
-                task.add_done_callback(partial(self._finished, round_id))
-        for round_id in set(self._tasks) - set(held):
-            self._tasks[round_id].cancel()
+        now, engine = self._conduct.clock.now(), self._conduct.engine
+        async with reading(engine) as connection:
+            some = await store.claimable(connection, self._holder, now, self._lease)
+        if some:
+            async with engine.begin() as connection:  # which may have waited for other writers
+                now = self._conduct.clock.now()
+                await store.claim(connection, self._holder, now, self._lease)
+        async with reading(engine) as connection:
+            held = await store.held(connection, self._holder, now)
+        for round_id in held - set(self._tasks):
+            look = self._looks[round_id] = Look(quiet_since=self._monotonic())
+            task = asyncio.create_task(self._carry(round_id, look), name=f"round {round_id}")
+            self._tasks[round_id] = task
+            task.add_done_callback(partial(self._finished, round_id))
+        for round_id in set(self._tasks) - held:
+            self._looks[round_id].pauses.end()
 
-    def _finished(self, round_id: str, _: asyncio.Task[None]) -> None:
-        self._tasks.pop(round_id, None)
+    def _finished(self, round_id: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[round_id], self._looks[round_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the next claim begins again
+            log.error("round_task_failed", round=round_id, **describe(error))
 
-    async def _carry(self, round_id: str) -> None:
-        while True:
+    # --- one round -------------------------------------------------------------------------------
+
+    async def _carry(self, round_id: str, look: Look) -> None:
+        while not look.pauses.ending:
+            look.pauses.begin()
             async with reading(self._conduct.engine) as connection:
-                row = await rounds.find(connection, round_id)
-            if row.state in (RoundState.RELEASED, RoundState.ABORTED):
+                row = await store.find(connection, round_id)
+            if row is None or row.state in (RoundState.RELEASED, RoundState.ABORTED):
                 return
-            pause = await self._step(row)
-            self._changed()
+            pause = await self._step(row, look)
             if pause:
-                await asyncio.sleep(pause)
+                await look.pauses.pause(pause)
+            else:
+                self._changed()
 
-    async def _step(self, row: RoundRow) -> float:
+    async def _step(self, row: RoundRow, look: Look) -> float:
         """Make the transition that is due; seconds to wait before the next look."""
         try:
-            return await self._advance(row)
-        except RoundAborted as reason:
-            await rounds.abort(self._conduct, row, str(reason))
-        except rounds.ENDINGS as ending:
-            await rounds.abort(self._conduct, row, ending.title)
-        except DomainError as error:
-            if self._out_of_patience(row):
-                await rounds.abort(self._conduct, row, error.detail)
-                return 0
-            log.warning("round_waits", round=row.id, state=row.state.value, problem=error.name)
-            return RETRY_S
+            pause = await self._advance(row, look)
+        except RoundAborted as error:
+            reason = str(error)
+        except ENDINGS as error:
+            reason = f"{error.title}: {error.detail}"
         except Exception as error:
-            log.error("round_failed", round=row.id, state=row.state.value, **describe(error))
-            return RETRY_S * 4
+            if self._conduct.clock.now() <= self._end_of_patience(row):
+                return self._wait(row, look, error)
+            reason = error.detail if isinstance(error, DomainError) else "an internal error"
+        else:
+            look.failures, look.problem = 0, ""
+            return pause
+        await rounds.abort(self._conduct, row, reason)
         return 0
 
-    async def _advance(self, row: RoundRow) -> float:
-        match row.state:
-            case RoundState.OPEN if not row.announced:
-                await rounds.announce(self._conduct, row)
-            case RoundState.OPEN:
-                left = (row.deadline - self._conduct.clock.now()).total_seconds()
-                due = left <= 0 or row.closing
-                if not due and not await rounds.all_delivered(self._conduct, row):
-                    return min(self._poll_s, max(left, 0.01))
-                await rounds.freeze(self._conduct, row)
-            case RoundState.FROZEN:
-                await rounds.commit(self._conduct, row)
-            case RoundState.COMMITTED:
-                await rounds.release(self._conduct, row)
-            case _:
-                pass
+    async def _advance(self, row: RoundRow, look: Look) -> float:
+        conduct = self._conduct
+        if row.ending is not None:
+            await rounds.abort(conduct, row, row.ending)
+        elif row.state is RoundState.FROZEN:
+            await rounds.commit(conduct, row)
+        elif row.state is RoundState.COMMITTED:
+            await rounds.release(conduct, row)
+        elif not row.announced:
+            look.all_heard = await rounds.announce(conduct, row)
+        elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
+            await rounds.freeze(conduct, row)
+        else:
+            await self._tell_late(row, look)
+            return self._pause(row, look)
         return 0
 
-    def _out_of_patience(self, row: RoundRow) -> bool:
-        waited = self._conduct.clock.now() - row.deadline
-        return waited.total_seconds() > self._conduct.patience_s
+    async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
+        if look.expected is None:
+            look.expected = await rounds.expected_curators(self._conduct, row)
+        whole, accepted = await rounds.delivered(self._conduct, row, look.expected)
+        if accepted != look.accepted:
+            look.accepted, look.quiet_since = accepted, self._monotonic()
+        return whole
 
-    async def _open_scheduled(self) -> None:
-        async with reading(self._conduct.engine) as connection:
-            due = [
-                (query, slot)
-                for query in await store.scheduled_queries(connection)
-                if (slot := await self._slot_due(connection, query)) is not None
-            ]
-        for query, slot in due:
-            assert query.query.schedule is not None
-            period = timedelta(seconds=query.query.schedule.period_s)
-            start = query.query.schedule.first_start + slot * period
-            request = OpenRequest(query_id=query.id, window=Window(start=start, end=start + period))
-            try:
-                await rounds.open_round(self._conduct, query, request, slot)
-            except IntegrityError:
-                continue  # another replica opened it
-            except DomainError as error:
-                log.warning("schedule_waits", query=query.id, problem=error.name)
+    async def _tell_late(self, row: RoundRow, look: Look) -> None:
+        """Tell a Shamir round's aggregators that were away when it was announced."""
+        descriptor = rounds.signed_descriptor(row).statement
+        now = self._monotonic()
+        if look.all_heard or now - look.asked_late < ASK_LATE_S:
+            return
+        look.asked_late = now
+        if descriptor.query.sharing is not Sharing.SHAMIR:
+            look.all_heard = True
+            return
+        try:
+            look.all_heard = await rounds.announce(self._conduct, row)
+        except (DomainError, RoundAborted):
+            return  # those that know of it go on
 
-    async def _slot_due(self, connection: AsyncConnection, query: QueryRow) -> int | None:
-        """The next period of a schedule whose window is over and that has no round yet."""
-        schedule = query.query.schedule
-        assert schedule is not None
-        since = (self._conduct.clock.now() - schedule.first_start).total_seconds()
-        over = int(since // schedule.period_s) - 1
-        newest = await store.newest_slot(connection, query.id)
-        following = 0 if newest is None else newest + 1
-        return following if following <= over else None
+    def _pause(self, row: RoundRow, look: Look) -> float:
+        """Open rounds share their looks; a quiet one is looked at less often."""
+        quiet = (self._monotonic() - look.quiet_since) * QUIET_SHARE
+        pause = min(max(self._poll_s * len(self._tasks), quiet), SLOWEST_POLL_S)
+        left = (row.due - self._conduct.clock.now()).total_seconds()
+        return max(0.001, min(pause, left))
+
+    def _wait(self, row: RoundRow, look: Look, error: Exception) -> float:
+        known = isinstance(error, DomainError)
+        problem = error.name if isinstance(error, DomainError) else type(error).__name__
+        if problem != look.problem:  # once, not at every try
+            say = log.warning if known else log.error
+            more = {"problem": problem} if known else describe(error)
+            say("round_waits", round=row.id, state=row.state.value, **more)
+        look.failures, look.problem = look.failures + 1, problem
+        return float(min(SLOWEST_RETRY_S, RETRY_S * 2 ** min(look.failures - 1, 10)))
+
+    def _end_of_patience(self, row: RoundRow) -> datetime:
+        """A round that nobody was told of ends early: it costs nobody anything."""
+        patience = timedelta(seconds=self._conduct.patience_s)
+        if row.state is RoundState.OPEN and not row.announced:
+            return min(row.opened + patience, row.deadline)
+        return row.deadline + patience
+
+    @staticmethod
+    def _monotonic() -> float:
+        return asyncio.get_running_loop().time()

@@ -58,6 +58,16 @@ class WindowMissing(Invalid):
     title = "The round needs a window of readings"
 
 
+class WindowFixed(Invalid):
+    name = "window_fixed"
+    title = "The query fixes another window"
+
+
+class RosterTooLarge(Conflict):
+    name = "roster_too_large"
+    title = "More curators are enrolled than the query's n_max: the sum could wrap"
+
+
 class NotEnoughAggregators(Conflict):
     name = "not_enough_aggregators"
     title = "Fewer aggregators than the query asks for"
@@ -66,6 +76,21 @@ class NotEnoughAggregators(Conflict):
 class AggregatorUnreachable(Unavailable):
     name = "aggregator_unreachable"
     title = "An aggregator does not answer"
+
+
+class NotAnAggregator(Invalid):
+    name = "not_an_aggregator"
+    title = "What answers at this address is no aggregator"
+
+
+class AggregatorConflict(Conflict):
+    name = "aggregator_conflict"
+    title = "The id or the identity belongs to another paired aggregator"
+
+
+class AggregatorTokenRefused(Conflict):
+    name = "aggregator_token_refused"
+    title = "The aggregator refuses the token: it was not issued to this coordinator"
 
 
 class FingerprintMismatch(Conflict):

@@ -34,3 +34,8 @@ GRANT: dict[str, Any] = {
     "valid_s": 86400,
 }
 TOKEN: dict[str, Any] = {"scope": "analyst", "label": "grid planning"}
+AGGREGATOR: dict[str, Any] = {
+    "url": "https://aggregator-1.example",
+    "token": "tct_coordinator_the-token-that-the-aggregator-issued",
+    "fingerprint": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Annotated, TypeVar
+from uuid import UUID
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from common.models.base import WireModel
-from common.models.enrolment import EpochKey
+from common.models.enrolment import EpochKey, PublicKey
+from common.models.query import Identifier
 from common.models.round import (
     AbortRequest,
     AbortStatement,
@@ -24,12 +26,13 @@ from common.models.round import (
     RoundDescriptor,
 )
 from common.service.client import service_client
-from common.service.problems import raise_for_problem
+from common.service.problems import ProblemReceived, raise_for_problem
 from common.signing import Signed
-from coordinator.errors import AggregatorUnreachable
-from coordinator.store import AggregatorRow
+from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
+from coordinator.store.registry import AggregatorRow
 
 Model = TypeVar("Model", bound=BaseModel)
+Answer = TypeVar("Answer")
 
 
 class Opening(WireModel):
@@ -47,12 +50,19 @@ class RelayedPiece(WireModel):
     piece: Piece
 
 
-class Progress(WireModel):
-    """What an aggregator tells of a round: its state, and how many curators it accepted."""
+class Progress(BaseModel):
+    """What an aggregator tells of a round: among others, how many curators it accepted."""
 
-    round: str
     state: str
-    accepted: int
+    accepted: Annotated[int, Field(ge=0)] = 0
+
+
+class WellKnown(BaseModel):
+    """What an aggregator says of itself, as far as a coordinator needs it."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+    identity_key: PublicKey
 
 
 class Peer:
@@ -78,11 +88,17 @@ class Peer:
 
     async def progress(self, round_id: str) -> Progress:
         """Where the aggregator stands."""
-        answer = await self._send("GET", f"/v1/rounds/{round_id}")
-        body = answer.json()
-        return Progress(
-            round=round_id, state=str(body["state"]), accepted=int(body.get("accepted", 0))
-        )
+        return await self._ask("GET", f"/v1/rounds/{round_id}", Progress)
+
+    async def check_token(self) -> None:
+        """Raise unless the aggregator takes this coordinator's token."""
+        try:
+            await self._send("GET", f"/v1/rounds/{UUID(int=0)}")
+        except ProblemReceived as error:
+            if error.status in (401, 403):
+                raise AggregatorTokenRefused(pointer="/token") from None
+            if error.status != 404:
+                raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
 
     async def freeze(self, round_id: str) -> Signed[AcceptedSet]:
         """Close the round to pieces; the signed set of what is in."""
@@ -99,8 +115,8 @@ class Peer:
 
     async def abort(self, round_id: str, reason: str) -> Signed[AbortStatement]:
         """The aggregator's signed word that the round is over without a sum."""
-        path = f"/v1/rounds/{round_id}/abort"
-        return await self._ask("POST", path, Signed[AbortStatement], AbortRequest(reason=reason))
+        path, request = f"/v1/rounds/{round_id}/abort", AbortRequest(reason=reason)
+        return await self._ask("POST", path, Signed[AbortStatement], request)
 
     async def _ask(
         self, method: str, path: str, model: type[Model], body: BaseModel | None = None
@@ -116,7 +132,7 @@ class Peer:
         headers = {"Content-Type": "application/json"} if content is not None else None
         try:
             answer = await self._client.request(method, path, content=content, headers=headers)
-        except httpx.TransportError:
+        except httpx.HTTPError:
             raise AggregatorUnreachable(f"{self.id} does not answer") from None
         raise_for_problem(answer)
         return answer
@@ -144,18 +160,70 @@ class Peers:
             )
         return Peer(row, self._clients[key])
 
-    async def identity(self, url: str) -> dict[str, Any]:
+    async def identity(self, url: str) -> WellKnown:
         """What an aggregator says of itself at its well-known address."""
-        transport = self._transports.get(url)
-        async with service_client(url, timeout_s=self._timeout_s, transport=transport) as client:
-            try:
+        try:
+            async with service_client(
+                url, timeout_s=self._timeout_s, transport=self._transports.get(url)
+            ) as client:
                 answer = await client.get("/.well-known/tacit-aggregator")
-            except httpx.TransportError:
-                raise AggregatorUnreachable(f"nothing answers at {url}") from None
-            raise_for_problem(answer)
-            document: dict[str, Any] = answer.json()
-            return document
+        except httpx.InvalidURL:
+            raise NotAnAggregator("this is no address", pointer="/url") from None
+        except httpx.HTTPError:
+            raise AggregatorUnreachable(f"nothing answers at {url}") from None
+        if answer.status_code >= 500:
+            raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
+        try:
+            return WellKnown.model_validate_json(answer.content)
+        except ValidationError:
+            raise NotAnAggregator(pointer="/url") from None
 
     async def aclose(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
+
+
+# --- asking all ----------------------------------------------------------------------------------
+
+
+async def gather(calls: Iterable[Awaitable[Answer]]) -> list[Answer | Exception]:
+    """All answers in order; where an aggregator refused or did not answer, the exception."""
+
+    async def one(call: Awaitable[Answer]) -> Answer | Exception:
+        try:
+            return await call
+        except (AggregatorUnreachable, ProblemReceived) as error:
+            return error
+
+    return list(await asyncio.gather(*(one(call) for call in calls)))
+
+
+def answered(answers: Iterable[Answer | Exception]) -> list[Answer]:
+    """The answers that are none of the exceptions."""
+    return [item for item in answers if not isinstance(item, Exception)]
+
+
+def refuses(answer: object) -> bool:
+    """Whether an answer is a refusal for good: asking again would give the same one."""
+    return (
+        isinstance(answer, ProblemReceived)
+        and answer.status < 500
+        and not answer.retryable
+        and answer.status not in (401, 404, 429)  # a token or a store that is being put right
+    )
+
+
+def refusal(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> str | None:
+    """Who refuses a step for good, and why; nobody if it is only a matter of time."""
+    for peer, item in zip(peers, answers, strict=True):
+        if isinstance(item, ProblemReceived) and refuses(item):
+            return f"{peer.id} refuses {step}: {item.name}"
+    return None
+
+
+def silence(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> AggregatorUnreachable:
+    """Who did not answer a step."""
+    names = [
+        peer.id for peer, item in zip(peers, answers, strict=True) if isinstance(item, Exception)
+    ]
+    return AggregatorUnreachable(f"{', '.join(names)}: no answer to {step}")

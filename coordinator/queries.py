@@ -6,21 +6,24 @@ stance, or (sound stance) when what is verified is weaker than what it declares.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common.accounting.headroom import headroom_problem
 from common.accounting.scenarios import sound_refusal
-from common.models.report import PrivacyReport, Subject
-from common.report import query_report
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from common.errors import FieldError
 from common.models.query import Mechanism, Query, Stance
+from common.models.report import PrivacyReport, Subject
+from common.report import query_report
 from common.service.clock import Clock, uuid7
-from coordinator import store
+from common.service.database import reading
 from coordinator.errors import ExactRefused, PaperRefused, QueryRefused, UnknownQuery
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import AggregatorRow, QueryRow
+from coordinator.store import queries as store
+from coordinator.store.queries import QueryRow
+from coordinator.store.registry import AggregatorRow, list_aggregators
 
 
 def check_query(query: Query, settings: CoordinatorSettings, operators: Sequence[str]) -> None:
@@ -44,32 +47,38 @@ def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...
 
 
 async def preview(
-    connection: AsyncConnection, query: Query, settings: CoordinatorSettings, query_id: str = ""
+    engine: AsyncEngine, query: Query, settings: CoordinatorSettings, query_id: str = ""
 ) -> PrivacyReport:
     """The report that a result of this query would carry, and the error to expect."""
-    operators = operators_for(query, await store.list_aggregators(connection))
-    check_query(query, settings, operators)
+    async with reading(engine) as connection:
+        operators = operators_for(query, await list_aggregators(connection))
     subject = Subject(kind="query", id=query_id or query.digest().hex())
-    return query_report(query, subject=subject, operators=operators or None)
+
+    def work() -> PrivacyReport:
+        check_query(query, settings, operators)
+        return query_report(query, subject=subject, operators=operators or None)
+
+    return await asyncio.to_thread(work)
 
 
-async def create(
-    connection: AsyncConnection, query: Query, settings: CoordinatorSettings, clock: Clock
-) -> tuple[QueryRow, bool]:
-    """The stored query and whether it is new; the same content is the same query."""
-    known = await store.query_by_hash(connection, query.digest())
-    if known is not None:
-        return known, False
+async def known(connection: AsyncConnection, query: Query) -> QueryRow | None:
+    """The stored query of the same content."""
+    return await store.find_by_hash(connection, query.digest())
+
+
+async def prepare(
+    engine: AsyncEngine, query: Query, settings: CoordinatorSettings, clock: Clock
+) -> QueryRow:
+    """A query that this deployment may run, with its preview, ready to be stored."""
     query_id = str(uuid7(clock))
-    report = await preview(connection, query, settings, query_id)
-    now = clock.now()
-    await store.add_query(connection, query_id, query, report.model_dump_json(), now)
-    return QueryRow(query_id, query, report.model_dump_json(), now), True
+    report = await preview(engine, query, settings, query_id)
+    body = query.canonical().decode()
+    return QueryRow(query_id, query.digest(), body, report.model_dump_json(), clock.now())
 
 
 async def find(connection: AsyncConnection, query_id: str) -> QueryRow:
     """The query of this id. Raises UnknownQuery."""
-    row = await store.query(connection, query_id)
+    row = await store.find(connection, query_id)
     if row is None:
         raise UnknownQuery
     return row

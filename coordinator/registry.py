@@ -8,13 +8,17 @@ keeps a roster of its own (spec: aggregation, section 8).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from common.models.base import Binary, WireModel
 from common.models.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -26,18 +30,37 @@ from common.models.enrolment import (
     PartyKind,
 )
 from common.service.clock import Clock
-from common.service.tokens import Scope, insert_token, mint
-from common.signing import Identity, SignatureBroken, Signed, verify
-from coordinator import store
+from common.service.database import exclusive, reading
+from common.service.tokens import Scope, insert_token, mint, revoke_subject
+from common.signing import Identity, SignatureBroken, Signed, fingerprint, verify
 from coordinator.errors import (
+    AggregatorConflict,
     CuratorEnrolled,
     EnrolmentRefused,
+    FingerprintMismatch,
     JoinTokenExpired,
     JoinTokenUnknown,
     JoinTokenUsed,
+    UnknownParty,
 )
+from coordinator.peers import Peers
+from coordinator.store import registry as store
+from coordinator.store import tables
+from coordinator.store.registry import AggregatorRow, GrantRow
 
 IDENTITY = "identity"
+ROSTER = "roster"
+BYTES_PER_CURATOR = 136
+"""In JSON: an identifier of at most 128 characters, quotes, comma, a little space."""
+
+
+class AggregatorRequest(WireModel):
+    """Pair an aggregator: its address, the token that it issued for this coordinator, and the
+    fingerprint of its identity as its operator gave it."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
+    token: Annotated[str, Field(min_length=32, max_length=512)]
+    fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
 
 
 @dataclass(frozen=True)
@@ -50,14 +73,40 @@ class Registry:
     clock: Clock
 
 
-async def load_identity(connection: AsyncConnection) -> Identity:
-    """The coordinator's signing identity, made at the first start."""
-    stored = await store.secret(connection, IDENTITY)
-    if stored is not None:
-        return Identity.from_bytes(stored)
-    identity = Identity.generate()
-    await store.add_secret(connection, IDENTITY, identity.to_bytes())
-    return identity
+async def load_identity(engine: AsyncEngine) -> Identity:
+    """The coordinator's signing identity, made at the first start; one for all replicas."""
+    async with engine.begin() as connection:
+        await exclusive(connection, IDENTITY)
+        stored = await store.secret(connection, IDENTITY)
+        if stored is not None:
+            return Identity.from_bytes(stored)
+        identity = Identity.generate()
+        await store.add_secret(connection, IDENTITY, identity.to_bytes())
+        return identity
+
+
+async def pair(
+    engine: AsyncEngine, registry: Registry, peers: Peers, request: AggregatorRequest
+) -> AggregatorRow:
+    """Pair an aggregator whose identity and token are what its operator said, or renew them."""
+    found = await peers.identity(request.url.rstrip("/"))
+    if fingerprint(found.identity_key) != request.fingerprint:
+        raise FingerprintMismatch
+    row = AggregatorRow(
+        id=found.id,
+        url=request.url.rstrip("/"),
+        operator=found.operator,
+        identity_key=found.identity_key,
+        token=request.token,
+    )
+    await peers.of(row).check_token()
+    async with engine.begin() as connection:
+        await exclusive(connection, "aggregators")
+        for known in await store.aggregators_like(connection, row):
+            if (known.id, known.identity_key) != (row.id, row.identity_key):
+                raise AggregatorConflict(extra={"aggregator": known.id})
+        await store.put_aggregator(connection, row, registry.clock.now())
+    return row
 
 
 async def issue_grant(
@@ -82,28 +131,83 @@ async def issue_grant(
     )
 
 
+async def largest_body(
+    engine: AsyncEngine, registry: Registry, named: str | None, open_to_all: int, most: int
+) -> int:
+    """How many bytes of an enrolment are read: few, unless a grant that is named (by the hash of
+    its secret) allows many curators. A used one may be repeated. Raises for one that is not good.
+    """
+    if named is None:
+        return open_to_all
+    async with reading(engine) as connection:
+        granted = await store.grant(connection, named)
+    if granted is None:
+        raise JoinTokenUnknown
+    if granted.expires <= registry.clock.now():
+        raise JoinTokenExpired if granted.used is None else JoinTokenUsed
+    return min(most, open_to_all + BYTES_PER_CURATOR * granted.max_curators)
+
+
 async def enrol(
-    connection: AsyncConnection, registry: Registry, signed: Signed[Enrolment]
+    engine: AsyncEngine, registry: Registry, signed: Signed[Enrolment]
 ) -> EnrolmentAnswer:
-    """Enrol a party: check the grant and the proof of possession, assign its numbers."""
+    """Enrol a party: check the grant and the proof of possession, assign its numbers.
+
+    The same party with the same identity and curators may ask again with its secret, as long as
+    that is valid: an answer that was lost on the way would leave it with numbers and no token.
+    """
     request = signed.statement
-    _check_proof(signed)
+    await asyncio.to_thread(_check_proof, signed)
     if request.service != registry.deployment:
         raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
     now = registry.clock.now()
+    async with engine.begin() as connection:
+        await exclusive(connection, ROSTER)
+        granted = await _check_grant(connection, registry, request)
+        if granted.used is not None:
+            first, version = await _enrolled_before(connection, registry, granted, request)
+        else:
+            await _check_free(connection, request)
+            await store.use_grant(connection, _hash(request.secret), now)
+            first, version = await store.add_party(
+                connection, request.party, request.kind, request.identity_key, request.curators, now
+            )
+        token, record = mint(
+            (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
+        )
+        await insert_token(connection, tables.tokens, record)
+    return EnrolmentAnswer(
+        party=request.party,
+        first=first,
+        curators=len(request.curators),
+        roster_version=version,
+        token=token,
+    )
+
+
+async def leave(engine: AsyncEngine, registry: Registry, party: str) -> None:
+    """A party leaves; its tokens end, its numbers are never given again. Raises UnknownParty."""
+    now = registry.clock.now()
+    async with engine.begin() as connection:
+        if not await store.leave(connection, party, now):
+            raise UnknownParty
+        await revoke_subject(connection, tables.tokens, party, now)
+
+
+async def _check_grant(
+    connection: AsyncConnection, registry: Registry, request: Enrolment
+) -> GrantRow:
     granted = await store.grant(connection, _hash(request.secret))
     if granted is None:
         raise JoinTokenUnknown
-    if granted.used is not None:
-        raise JoinTokenUsed
-    if granted.expires <= now:
-        raise JoinTokenExpired
+    if granted.expires <= registry.clock.now():
+        raise JoinTokenUsed if granted.used is not None else JoinTokenExpired
     ids = request.curators
     if granted.party != request.party or granted.kind is not request.kind:
         raise EnrolmentRefused("the join token is bound to another party", pointer="/party")
     if not 1 <= len(ids) <= granted.max_curators:
         raise EnrolmentRefused(
-            "more curators than the join token allows",
+            "not a number of curators that the join token allows",
             pointer="/curators",
             extra={"max_curators": granted.max_curators},
         )
@@ -111,21 +215,31 @@ async def enrol(
         raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
     if request.kind is PartyKind.CURATOR and ids != (request.party,):
         raise EnrolmentRefused("a lone curator speaks for itself", pointer="/curators")
-    taken = await store.enrolled_ids(connection, ids)
-    if taken or await store.party_exists(connection, request.party):
-        raise CuratorEnrolled(extra={"curators": sorted(taken)[:10]})
-    if not await store.use_grant(connection, _hash(request.secret), now):
+    return granted
+
+
+async def _enrolled_before(
+    connection: AsyncConnection, registry: Registry, granted: GrantRow, request: Enrolment
+) -> tuple[int, int]:
+    """(first number, roster version) of the same enrolment, whose tokens so far end."""
+    known = await store.party(connection, request.party)
+    if (
+        known is None
+        or known.left is not None
+        or known.enrolled != granted.used  # it came by another grant since
+        or known.identity_key != request.identity_key
+        or await store.curators_of(connection, request.party) != request.curators
+    ):
         raise JoinTokenUsed
-    first, version = await store.add_party(
-        connection, request.party, request.kind, request.identity_key, ids, now
-    )
-    token, record = mint(
-        (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
-    )
-    await insert_token(connection, store.tokens, record)
-    return EnrolmentAnswer(
-        party=request.party, first=first, curators=len(ids), roster_version=version, token=token
-    )
+    await revoke_subject(connection, tables.tokens, request.party, registry.clock.now())
+    version, _ = await store.roster_state(connection)
+    return known.first, version
+
+
+async def _check_free(connection: AsyncConnection, request: Enrolment) -> None:
+    taken = await store.enrolled_ids(connection, request.curators)
+    if taken or await store.party(connection, request.party) is not None:
+        raise CuratorEnrolled(extra={"curators": sorted(taken)[:10]})
 
 
 def _check_proof(signed: Signed[Enrolment]) -> None:
@@ -138,6 +252,8 @@ def _check_proof(signed: Signed[Enrolment]) -> None:
         raise EnrolmentRefused(str(error), pointer="/signature") from None
     if request.epoch_key.party != request.party:
         raise EnrolmentRefused("the epoch key names another party", pointer="/epoch_key/party")
+    if request.first is not None:
+        raise EnrolmentRefused("numbers are assigned here", pointer="/first")
 
 
 def _hash(secret: str) -> str:

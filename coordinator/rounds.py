@@ -1,49 +1,37 @@
-"""Rounds: opening one, and the state machine of one round (spec: aggregation, section 6).
+"""The state machine of one round (spec: aggregation, section 6).
 
     open -> frozen -> committed -> released
        \\_______\\________\\________-> aborted(reason)
 
 One function per transition, each durable before the next begins and each safe to repeat: every
-aggregator answers a repeated request with the same bytes. The coordinator holds no share; it
-forwards signed sets, commitments and partial sums, and checks them as any other party would.
+aggregator answers a repeated request with the same bytes. Only the conductor calls them. The
+coordinator holds no share; it forwards signed sets, commitments and partial sums, and checks them
+as any other party would.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
 
-import structlog
-from common.models.report import Subject
-from common.report import query_report
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from common.agreement import (
-    CommitmentRefused,
-    RevealRefused,
-    TooFewParticipants,
-    check_commitments,
-    check_descriptor,
-    manifest_of,
-    open_sum,
-)
-from common.errors import DomainError
-from common.functions import decode, dimension
+from common.agreement import ManifestRefused, check_commitments, open_sum
+from common.functions import decode
 from common.mechanisms import noisy_aggregators, shares_its_noise
-from common.models.base import WireModel
-from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
-from common.models.query import Identifier, Sharing, Window
+from common.models.query import Sharing
+from common.models.report import Subject
 from common.models.round import (
     ABORT_LABEL,
-    DESCRIPTOR_LABEL,
+    ACCEPTED_LABEL,
     AbortStatement,
     AcceptedSet,
-    AggregatorEntry,
     Commitment,
     Contribution,
     Manifest,
@@ -54,37 +42,32 @@ from common.models.round import (
     RoundState,
     Transcript,
 )
-from common.sealing import segment_size
-from common.service.clock import Clock, uuid7
+from common.report import query_report
+from common.service.clock import Clock
 from common.service.database import reading
-from common.service.problems import ProblemReceived
+from common.service.logs import get_logger
 from common.signing import Identity, SignatureBroken, Signed, verify
-from coordinator import store
-from coordinator.errors import (
-    AggregatorUnreachable,
-    NotEnoughAggregators,
-    UnknownAggregator,
-    UnknownRound,
-    WindowMissing,
+from coordinator import quorum
+from coordinator.errors import AggregatorUnreachable, UnknownRound
+from coordinator.peers import (
+    Peer,
+    Peers,
+    RelayedPiece,
+    answered,
+    gather,
+    refusal,
+    refuses,
+    silence,
 )
-from coordinator.peers import Peer, Peers, RelayedPiece
-from coordinator.store import AggregatorRow, QueryRow, RoundRow
+from coordinator.store import registry
+from coordinator.store import rounds as store
+from coordinator.store.rounds import RoundHead, RoundRow
 
-log = structlog.get_logger("tacit.rounds")
-Answer = TypeVar("Answer")
+REASON_CHARACTERS = 256
+log = get_logger("tacit.rounds")
 
 _ACCEPTED = TypeAdapter(list[Signed[AcceptedSet]])
 _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
-_ABORTS = TypeAdapter(list[Signed[AbortStatement]])
-
-
-class OpenRequest(WireModel):
-    """Open a round of a query, now. `aggregators`: which ones (default: the first by id)."""
-
-    query_id: Identifier
-    window: Window | None = None
-    deadline_s: int | None = None
-    aggregators: tuple[Identifier, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,188 +86,162 @@ class RoundAborted(Exception):
     """The round cannot go on; the reason is public."""
 
 
-async def open_round(
-    conduct: Conduct, query_row: QueryRow, request: OpenRequest, slot: int | None = None
-) -> RoundRow:
-    """Make, sign and store a round's descriptor; the conductor announces it afterwards."""
-    query = query_row.query
-    window = query.window or request.window
-    if window is None or (query.window is not None and request.window not in (None, window)):
-        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
-    async with reading(conduct.engine) as connection:
-        rows = _chosen(query.aggregators, request, await store.list_aggregators(connection))
-        version, size = await store.roster_state(connection)
-    entries = await asyncio.gather(*(_entry(conduct.peers.of(row)) for row in rows))
-    now = conduct.clock.now()
-    opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
-    descriptor = RoundDescriptor(
-        deployment=conduct.deployment,
-        round=str(uuid7(conduct.clock)),
-        query_id=query_row.id,
-        query=query,
-        window=window,
-        opened=opened,
-        deadline=opened + timedelta(seconds=request.deadline_s or query.deadline_s),
-        aggregators=tuple(entries),
-        roster_version=version,
-        roster_size=size,
-        segment_size=segment_size(dimension(query)),
-    )
-    signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
-    check_descriptor(signed, conduct.identity.public_key)
-    async with conduct.engine.begin() as connection:
-        await store.add_round(
-            connection,
-            descriptor.round,
-            query_row.id,
-            descriptor.opened,
-            descriptor.deadline,
-            signed.model_dump_json(),
-            slot,
-        )
-        return await find(connection, descriptor.round)
-
-
-def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> list[AggregatorRow]:
-    if request.aggregators is None:
-        chosen = list(rows[:count])
-    else:
-        by_id = {row.id: row for row in rows}
-        missing = [name for name in request.aggregators if name not in by_id]
-        if missing:
-            raise UnknownAggregator(f"unknown aggregator {missing[0]}", pointer="/aggregators")
-        chosen = [by_id[name] for name in request.aggregators]
-    if len(chosen) != count or len({row.id for row in chosen}) != count:
-        raise NotEnoughAggregators(extra={"needed": count, "registered": len(rows)})
-    return chosen
-
-
-async def _entry(peer: Peer) -> AggregatorEntry:
-    key: Signed[EpochKey] = await peer.epoch_key()
-    try:
-        verify(EPOCH_KEY_LABEL, key, peer.row.identity_key)
-    except SignatureBroken:
-        raise AggregatorUnreachable(f"{peer.id} shows a key of another identity") from None
-    return AggregatorEntry(
-        id=peer.id,
-        operator=peer.row.operator,
-        url=peer.row.url,
-        identity_key=peer.row.identity_key,
-        epoch_key=key,
-    )
-
-
-async def find(connection: AsyncConnection, round_id: str) -> RoundRow:
-    """The round of this id. Raises UnknownRound."""
-    row = await store.round_row(connection, round_id)
+async def find(connection: AsyncConnection, round_id: str) -> RoundHead:
+    """What is shown of a round. Raises UnknownRound."""
+    row = await store.head(connection, round_id)
     if row is None:
         raise UnknownRound
     return row
 
 
-# --- transitions ---------------------------------------------------------------------------------
+# --- open ----------------------------------------------------------------------------------------
 
 
-async def announce(conduct: Conduct, row: RoundRow) -> None:
-    """Show the descriptor to every aggregator and relay their noise contributions.
+async def announce(conduct: Conduct, row: RoundRow) -> bool:
+    """Show the descriptor to every aggregator and relay their noise contributions; whether all
+    have heard (or refuse).
 
     Additive sharing needs all of them; a Shamir quorum may start without some, as long as those
-    whose noise must be in the sum are there.
+    whose noise must be in the sum are there. The others may still come while the round is open.
     """
-    signed, descriptor = descriptor_of(row)
-    query = descriptor.query
-    peers = await _peers(conduct, descriptor)
-    answers = await _gather(peer.open(signed) for peer in peers)
-    opened = [item for item in answers if not isinstance(item, Exception)]
-    needed = query.threshold if query.sharing is Sharing.SHAMIR else query.aggregators
-    if len(opened) < (needed or 1):
+    signed = signed_descriptor(row)
+    query, peers = signed.statement.query, await _peers(conduct, signed.statement)
+    answers = await gather(peer.open(signed) for peer in peers)
+    needed = quorum.quorum_size(query)
+    opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
+    if len(opened) < needed:
         raise _failure("the descriptor", peers, answers)
-    contributions = [item.contribution for item in opened if item.contribution is not None]
+    heard = sum(index in opened or refuses(item) for index, item in enumerate(answers))
     if shares_its_noise(query):
+        contributions = [
+            item.contribution for item in answered(answers) if item.contribution is not None
+        ]
         if len(contributions) < noisy_aggregators(query):
             raise RoundAborted("fewer aggregators contribute noise than c_noise")
-        await _relay(descriptor, peers, contributions)
-    async with conduct.engine.begin() as connection:
-        await store.change_round(connection, row.id, RoundState.OPEN, announced=True)
+        told = [peers[index] for index in opened]
+        relays = await gather(
+            peer.relay(row.id, _for_peer(index, peer.id, contributions))
+            for index, peer in zip(opened, told, strict=True)
+        )
+        reached = len(answered(relays))
+        if reached < needed:
+            raise _failure("the noise contributions", told, relays)
+        heard = min(heard, len(peers) - len(opened) + reached)
+    if not row.announced:
+        async with conduct.engine.begin() as connection:
+            await store.change(connection, row.id, RoundState.OPEN, announced=True)
+    return heard == len(peers)
 
 
-async def _relay(
-    descriptor: RoundDescriptor, peers: list[Peer], contributions: list[Contribution]
-) -> None:
-    def for_peer(index: int) -> list[RelayedPiece]:
-        return [
-            RelayedPiece(aggregator=item.aggregator, piece=item.pieces[index])
-            for item in contributions
-            if item.aggregator != descriptor.aggregators[index].id
-        ]
-
-    answers = await _gather(
-        peer.relay(descriptor.round, for_peer(index)) for index, peer in enumerate(peers)
-    )
-    reached = sum(not isinstance(item, Exception) for item in answers)
-    if reached < (descriptor.query.threshold or len(peers)):
-        raise _failure("the noise contributions", peers, answers)
+def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> list[RelayedPiece]:
+    return [
+        RelayedPiece(aggregator=item.aggregator, piece=item.pieces[index])
+        for item in contributions
+        if item.aggregator != name
+    ]
 
 
-async def all_delivered(conduct: Conduct, row: RoundRow) -> bool:
-    """Whether every aggregator holds a piece of every enrolled curator."""
-    _, descriptor = descriptor_of(row)
+async def expected_curators(conduct: Conduct, row: RoundRow) -> int:
+    """How many curators the round waits for: those on its roster that had not left when it opened.
+    Who enrolled later is in no round that was open before."""
+    size = signed_descriptor(row).statement.roster_size
     async with reading(conduct.engine) as connection:
-        enrolled = await store.active_curators(connection)
-    answers = await _gather(peer.progress(row.id) for peer in await _peers(conduct, descriptor))
-    return enrolled > 0 and all(
-        not isinstance(item, Exception) and item.accepted >= enrolled for item in answers
-    )
+        return await registry.active_curators(connection, size, row.opened)
+
+
+async def delivered(conduct: Conduct, row: RoundRow, expected: int) -> tuple[bool, int]:
+    """Whether every aggregator holds a piece of every curator, and how many the first one holds.
+
+    The first is asked alone, and the others only when it holds all.
+    """
+    first, *others = await _peers(conduct, signed_descriptor(row).statement)
+    held = await gather([first.progress(row.id)])
+    counts = [item.accepted for item in answered(held)]
+    if not counts or expected == 0 or counts[0] < expected:
+        return False, counts[0] if counts else 0
+    rest = await gather(peer.progress(row.id) for peer in others)
+    whole = all(item.accepted >= expected for item in answered(rest))
+    return whole and len(answered(rest)) == len(others), counts[0]
+
+
+# --- transitions ---------------------------------------------------------------------------------
 
 
 async def freeze(conduct: Conduct, row: RoundRow) -> None:
     """open -> frozen: signed accepted sets, and the manifest that they give."""
-    _, descriptor = descriptor_of(row)
+    descriptor = signed_descriptor(row).statement
     peers = await _peers(conduct, descriptor)
-    answers = await _gather(peer.freeze(row.id) for peer in peers)
-    accepted = [item for item in answers if not isinstance(item, Exception)]
-    waited = conduct.clock.now() - row.deadline
-    if len(accepted) < len(peers) and not _goes_on_without(conduct, descriptor, accepted, waited):
+    answers = await gather(_accepted_set(peer, descriptor) for peer in peers)
+    accepted = answered(answers)
+    if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
+        await _note_due(conduct, row)
         raise _failure("the freeze", peers, answers)
-    manifest = manifest_of(descriptor, accepted)
+    try:
+        manifest, chosen = await asyncio.to_thread(quorum.agree, descriptor, accepted)
+    except ManifestRefused as error:
+        raise RoundAborted(f"{error.title}: {error.detail}") from None
     async with conduct.engine.begin() as connection:
-        await store.change_round(
+        await store.change(
             connection,
             row.id,
             RoundState.OPEN,
             state=RoundState.FROZEN,
-            accepted=_ACCEPTED.dump_json(accepted).decode(),
+            accepted=_ACCEPTED.dump_json(chosen).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
         )
 
 
+async def _note_due(conduct: Conduct, row: RoundRow) -> None:
+    """A freeze before the deadline that some miss: there is no way back, and their time begins."""
+    if conduct.clock.now() < row.due:
+        async with conduct.engine.begin() as connection:
+            await store.change(connection, row.id, RoundState.OPEN, due=conduct.clock.now())
+
+
+async def _accepted_set(peer: Peer, descriptor: RoundDescriptor) -> Signed[AcceptedSet]:
+    """An aggregator's set, if it is its own and of this round: a bad one must not spoil others'."""
+    signed = await peer.freeze(descriptor.round)
+    item, place = signed.statement, descriptor.index_of(peer.id)
+    try:
+        verify(ACCEPTED_LABEL, signed, descriptor.aggregators[place].identity_key)
+    except SignatureBroken:
+        raise AggregatorUnreachable(f"{peer.id} signs with another identity") from None
+    if item.aggregator != peer.id or item.descriptor_hash != descriptor.digest():
+        raise AggregatorUnreachable(f"{peer.id} signs another round's set")
+    return signed
+
+
 def _goes_on_without(
-    conduct: Conduct, descriptor: RoundDescriptor, accepted: Sequence[Any], waited: timedelta
+    conduct: Conduct, row: RoundRow, descriptor: RoundDescriptor, answers: Sequence[object]
 ) -> bool:
+    """Whether a Shamir quorum is there, and the others refuse or have had their time."""
     query = descriptor.query
-    return (
-        query.sharing is Sharing.SHAMIR
-        and query.threshold is not None
-        and len(accepted) >= query.threshold
-        and waited.total_seconds() >= min(5.0, conduct.patience_s / 4)
-    )
+    missing = [item for item in answers if isinstance(item, Exception)]
+    if query.sharing is not Sharing.SHAMIR:
+        return False
+    if len(answers) - len(missing) < quorum.quorum_size(query):
+        return False
+    waited = conduct.clock.now() - min(row.due, conduct.clock.now())
+    grace = timedelta(seconds=min(5.0, conduct.patience_s / 4))
+    return waited >= grace or all(refuses(item) for item in missing)
 
 
 async def commit(conduct: Conduct, row: RoundRow) -> None:
     """frozen -> committed: one signed commitment from each aggregator of the quorum."""
-    _, descriptor = descriptor_of(row)
-    manifest = manifest_in(row)
+    descriptor = signed_descriptor(row).statement
+    manifest = _manifest(row)
     request = ManifestRequest(
         manifest=manifest, accepted=tuple(_ACCEPTED.validate_json(row.accepted or "[]"))
     )
-    peers = await _peers(conduct, descriptor)
-    quorum = [peers[index] for index in manifest.quorum]
-    answers = await _gather(peer.commit(row.id, request) for peer in quorum)
-    commitments = _whole("the commitment", quorum, answers)
+    peers = await _quorum(conduct, descriptor, manifest)
+    answers = await gather(peer.commit(row.id, request) for peer in peers)
+    commitments = answered(answers)
+    if len(commitments) < len(peers):
+        raise _failure("the commitment", peers, answers)
     check_commitments(descriptor, manifest.digest(), manifest.quorum, commitments)
     async with conduct.engine.begin() as connection:
-        await store.change_round(
+        await store.change(
             connection,
             row.id,
             RoundState.FROZEN,
@@ -294,23 +251,27 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
 
 
 async def release(conduct: Conduct, row: RoundRow) -> None:
-    """committed -> released: reveal, recombine, report."""
-    signed, descriptor = descriptor_of(row)
-    manifest = manifest_in(row)
+    """committed -> released: report, reveal, recombine. What can fail here fails before the sum is
+    opened."""
+    signed = signed_descriptor(row)
+    descriptor, manifest = signed.statement, _manifest(row)
+    query, digest = descriptor.query, manifest.digest()
     commitments = _COMMITMENTS.validate_json(row.commitments or "[]")
-    peers = await _peers(conduct, descriptor)
-    quorum = [peers[index] for index in manifest.quorum]
-    request = RevealRequest(commitments=tuple(commitments))
-    answers = await _gather(peer.reveal(row.id, request) for peer in quorum)
-    reveals: list[Reveal] = _whole("the reveal", quorum, answers)
-    digest = manifest.digest()
-    total = open_sum(descriptor, digest, manifest.quorum, commitments, reveals)
-    query = descriptor.query
-    report = query_report(
+    report = await asyncio.to_thread(
+        query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=tuple(entry.operator for entry in descriptor.aggregators),
+    )
+    peers = await _quorum(conduct, descriptor, manifest)
+    request = RevealRequest(commitments=tuple(commitments))
+    answers = await gather(peer.reveal(row.id, request) for peer in peers)
+    reveals: list[Reveal] = answered(answers)
+    if len(reveals) < len(peers):
+        raise _failure("the reveal", peers, answers)
+    total = await asyncio.to_thread(
+        open_sum, descriptor, digest, manifest.quorum, commitments, reveals
     )
     transcript = Transcript(
         descriptor=signed,
@@ -322,7 +283,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         reveals=tuple(reveals),
     )
     async with conduct.engine.begin() as connection:
-        await store.change_round(
+        await store.change(
             connection,
             row.id,
             RoundState.COMMITTED,
@@ -336,95 +297,70 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
     """Any state -> aborted, for good; the aggregators' signed statements are kept as they come."""
-    _, descriptor = descriptor_of(row)
+    descriptor, reason = signed_descriptor(row).statement, reason[:REASON_CHARACTERS]
     peers = await _peers(conduct, descriptor)
-    answers = await _gather(peer.abort(row.id, reason) for peer in peers)
-    statements = []
-    for peer, item in zip(peers, answers, strict=True):
+    answers = await gather(peer.abort(row.id, reason) for peer in peers)
+    statements: list[dict[str, Any]] = []
+    for peer, entry, item in zip(peers, descriptor.aggregators, answers, strict=True):
         if isinstance(item, Exception):
             continue
         try:
-            verify(ABORT_LABEL, item, peer.row.identity_key)
-            statements.append(item)
+            verify(ABORT_LABEL, item, entry.identity_key)
+            statements.append(_shown(item))
         except SignatureBroken:
             log.warning("abort_statement_broken", round=row.id, aggregator=peer.id)
     async with conduct.engine.begin() as connection:
-        await store.change_round(
+        await store.change(
             connection,
             row.id,
             row.state,
             state=RoundState.ABORTED,
-            reason=reason[:256],
-            aborts=_ABORTS.dump_json(statements).decode(),
+            reason=reason,
+            aborts=json.dumps(statements),
             finished=conduct.clock.now(),
         )
     log.info("round_aborted", round=row.id, reason=reason, statements=len(statements))
 
 
+def _shown(statement: Signed[AbortStatement]) -> dict[str, Any]:
+    shown: dict[str, Any] = statement.model_dump(mode="json")
+    return shown
+
+
 # --- reading a row -------------------------------------------------------------------------------
 
 
-def descriptor_of(row: RoundRow) -> tuple[Signed[RoundDescriptor], RoundDescriptor]:
-    """The signed descriptor of a stored round, and the descriptor."""
-    signed = Signed[RoundDescriptor].model_validate_json(row.descriptor)
-    return signed, signed.statement
+@lru_cache(maxsize=128)
+def _signed(text: str) -> Signed[RoundDescriptor]:
+    return Signed[RoundDescriptor].model_validate_json(text)
 
 
-def manifest_in(row: RoundRow) -> Manifest:
-    """The manifest of a frozen round."""
+def signed_descriptor(row: RoundRow) -> Signed[RoundDescriptor]:
+    """The signed descriptor of a stored round."""
+    return _signed(row.descriptor)
+
+
+def _manifest(row: RoundRow) -> Manifest:
     assert row.manifest is not None
     return Manifest.model_validate_json(row.manifest)
 
 
-def aborts_of(row: RoundRow) -> list[Signed[AbortStatement]]:
-    """The abort statements of an aborted round."""
-    return _ABORTS.validate_json(row.aborts or "[]")
-
-
-# --- asking all ----------------------------------------------------------------------------------
+# --- the aggregators of a round ------------------------------------------------------------------
 
 
 async def _peers(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
     async with reading(conduct.engine) as connection:
-        rows = await store.list_aggregators(connection, also_removed=True)
+        rows = await registry.list_aggregators(connection, also_removed=True)
     by_id = {row.id: row for row in rows}
     return [conduct.peers.of(by_id[entry.id]) for entry in descriptor.aggregators]
 
 
-async def _gather(calls: Any) -> list[Any]:
-    """All answers in order; what failed with a problem or without an answer is the exception."""
-
-    async def one(call: Awaitable[Answer]) -> Answer | Exception:
-        try:
-            return await call
-        except (AggregatorUnreachable, ProblemReceived) as error:
-            return error
-
-    return list(await asyncio.gather(*(one(call) for call in calls)))
+async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manifest) -> list[Peer]:
+    peers = await _peers(conduct, descriptor)
+    return [peers[index] for index in manifest.quorum]
 
 
-def _whole(step: str, peers: list[Peer], answers: list[Any]) -> list[Any]:
-    if any(isinstance(item, Exception) for item in answers):
-        raise _failure(step, peers, answers)
-    return answers
-
-
-def _failure(step: str, peers: list[Peer], answers: list[Any]) -> Exception:
+def _failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
     """RoundAborted if an aggregator refuses for good, else AggregatorUnreachable (try again)."""
-    for peer, item in zip(peers, answers, strict=True):
-        if isinstance(item, ProblemReceived) and item.status < 500 and not item.retryable:
-            if item.status in (401, 404, 429):
-                continue
-            return RoundAborted(f"{peer.id} refuses {step}: {item.name}")
-    missing = [
-        peer.id for peer, item in zip(peers, answers, strict=True) if isinstance(item, Exception)
-    ]
-    return AggregatorUnreachable(f"{', '.join(missing)}: no answer to {step}")
-
-
-ENDINGS: tuple[type[DomainError], ...] = (
-    TooFewParticipants,
-    CommitmentRefused,
-    RevealRefused,
-)
-"""Errors of the agreement that end a round: asking again would give the same answer."""
+    reason = refusal(step, peers, answers)
+    return silence(step, peers, answers) if reason is None else RoundAborted(reason)

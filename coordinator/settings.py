@@ -37,16 +37,26 @@ class CoordinatorSettings(ServiceSettings):
         default=60.0,
         gt=0,
         description="How long after its deadline a round waits for aggregators that do not answer "
-        "before it aborts (a Shamir quorum goes on without the missing ones after a quarter).",
+        "before it aborts, and after its opening until all have heard of it. A Shamir quorum goes "
+        "on without the missing ones after a quarter of it, at most 5 seconds.",
     )
     lease_s: float = Field(
         default=15.0, gt=1, description="How long a replica holds a round without renewing it."
     )
     poll_s: float = Field(
-        default=0.25, gt=0, description="Pause between looks at the aggregators of an open round."
+        default=0.05,
+        gt=0,
+        description="Pause between looks at an aggregator of an open round. Several open rounds "
+        "share the looks, and a round in which nothing arrives is looked at less often.",
     )
     enrolment_max_body_bytes: int = Field(
         default=256 * 1024 * 1024,
         gt=0,
-        description="Largest enrolment, which lists a host's curators.",
+        description="Largest enrolment, which lists a host's curators. So much is read only for "
+        "as many curators as a grant allows that the header `Tacit-Grant` names, one at a time.",
+    )
+    enrolment_open_body_bytes: int = Field(
+        default=64 * 1024,
+        gt=0,
+        description="Largest enrolment that is read before its grant is known.",
     )

@@ -12,11 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from aggregator.app import create_app as create_aggregator
-from coordinator.app import create_app
+from common.service.clock import Clock
 from coordinator.settings import CoordinatorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
-from tests.coordinator.double import OPERATOR_TOKEN, House
+from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
 
@@ -27,37 +27,36 @@ def house(tmp_path: Path) -> Houses:
 
     @asynccontextmanager
     async def run(
-        aggregators: int = 3, url: str | None = None, **changes: Any
+        aggregators: int = 3,
+        url: str | None = None,
+        clock: Clock | None = None,
+        paired: bool = True,
+        **changes: Any,
     ) -> AsyncIterator[House]:
         async with AsyncExitStack() as stack:
-            clients, transports = [], {}
+            wires, clients = {}, []
             for index in range(aggregators):
-                app = create_aggregator(aggregator_settings(index, tmp_path))
+                app = create_aggregator(aggregator_settings(index, tmp_path), clock=clock)
                 await stack.enter_async_context(app.router.lifespan_context(app))
                 address = f"http://aggregator-{index}.test"
-                transports[address] = httpx.ASGITransport(app=app)
-                clients.append(
-                    await stack.enter_async_context(
-                        httpx.AsyncClient(transport=transports[address], base_url=address)
-                    )
-                )
+                wires[address] = Wire(app)
+                direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
+                clients.append(await stack.enter_async_context(direct))
             values: dict[str, Any] = {
                 "data_dir": tmp_path / "coordinator",
                 "database_url": None if url is None else SecretStr(url),
                 "operator_token": SecretStr(OPERATOR_TOKEN),
                 "insecure_allow_exact": True,
-                "poll_s": 0.02,
+                "poll_s": 0.01,
                 "patience_s": 2.0,
+                "lease_s": 1.2,
             }
-            coordinator = create_app(
-                CoordinatorSettings(**{**values, **changes}), transports=transports
-            )
-            await stack.enter_async_context(coordinator.router.lifespan_context(coordinator))
-            client = await stack.enter_async_context(
-                httpx.AsyncClient(
-                    transport=httpx.ASGITransport(app=coordinator), base_url="http://house.test"
-                )
-            )
-            yield await House(client, Federation(*clients)).pair()
+            settings = CoordinatorSettings(**{**values, **changes})
+            it = House(settings, Federation(*clients), list(wires.values()), wires, clock)
+            await it.start()
+            try:
+                yield await it.pair() if paired else it
+            finally:
+                await it.stop()
 
     return run

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
 import numpy as np
+from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from common.models.base import encode_binary
 from common.models.enrolment import ENROLMENT_LABEL, Enrolment
 from common.models.round import RoundDescriptor
+from common.service.clock import Clock
 from common.signing import Signed
+from coordinator.app import create_app
+from coordinator.settings import CoordinatorSettings
 from tests.aggregator.double import Federation, Round, Sender
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
@@ -37,12 +45,92 @@ def query(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
+class Wire(httpx.ASGITransport):
+    """Reaches one aggregator, unless it is down; `fault(method, path)` may cut a request off
+    ("request": it never arrives; "answer": it does, and the answer is lost), `lie(path, answer)`
+    changes what it answers."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(app=app)
+        self.down = False
+        self.fault: Callable[[str, str], str | None] = lambda _method, _path: None
+        self.lie: Callable[[str, Any], Any] | None = None
+        self.seen: list[tuple[str, str]] = []
+        self.spans: list[tuple[str, float, float]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        began = time.perf_counter()
+        try:
+            return await self._handle(request)
+        finally:
+            self.spans.append((request.url.path, began, time.perf_counter()))
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        method, path = request.method, request.url.path
+        self.seen.append((method, path))
+        fault = self.fault(method, path)
+        if self.down or fault == "request":
+            raise httpx.ConnectError("down")
+        answer = await super().handle_async_request(request)
+        if fault == "answer":
+            raise httpx.ReadError("lost")
+        if self.lie is not None and answer.status_code < 300:
+            told = self.lie(path, json.loads(await answer.aread()))
+            return httpx.Response(answer.status_code, json=told)
+        return answer
+
+    def count(self, ending: str) -> int:
+        """How many POSTs to paths with this ending were seen."""
+        return sum(method == "POST" and path.endswith(ending) for method, path in self.seen)
+
+
 class House:
     """One coordinator with its aggregators, and what people and parties do with it."""
 
-    def __init__(self, client: httpx.AsyncClient, federation: Federation) -> None:
-        self.client = client
-        self.federation = federation
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        federation: Federation,
+        wires: list[Wire],
+        transports: Mapping[str, httpx.AsyncBaseTransport],
+        clock: Clock | None,
+    ) -> None:
+        self.settings, self.federation, self.wires = settings, federation, wires
+        self.transports, self.clock = transports, clock
+        self.app: FastAPI
+        self.client: httpx.AsyncClient
+        self._stack: AsyncExitStack | None = None
+
+    async def start(self, **changes: Any) -> None:
+        """Start the coordinator on its database."""
+        self._stack = AsyncExitStack()
+        settings = self.settings.model_copy(update=changes)
+        self.app, self.client = await self._stack.enter_async_context(self.replica(settings))
+
+    async def stop(self) -> None:
+        """Stop the coordinator where it stands."""
+        if self._stack is not None:
+            await self._stack.aclose()
+        self._stack = None
+
+    async def restart(self, **changes: Any) -> None:
+        """Drop the coordinator, and start another on the same database."""
+        await self.stop()
+        await self.start(**changes)
+
+    @asynccontextmanager
+    async def replica(
+        self, settings: CoordinatorSettings | None = None
+    ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+        """A further coordinator process on the same database."""
+        app = create_app(settings or self.settings, clock=self.clock, transports=self.transports)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app=app), base_url="http://house.test"
+            ) as client,
+        ):
+            yield app, client
 
     async def ask(
         self, method: str, path: str, body: Any = None, token: str = OPERATOR_TOKEN, **more: Any
@@ -77,17 +165,8 @@ class House:
 
     async def enrol(self, sender: Sender) -> Sender:
         """Enrol a party at the coordinator, which gives its number, and at every aggregator."""
-        grant = {
-            "party": sender.id,
-            "kind": sender.kind.value,
-            "max_curators": len(sender.curators),
-        }
-        secret = (await self.ask("POST", "/v1/grants", grant)).json()["grant"]["secret"]
-        answer = await self.client.post(
-            "/v1/enrolments",
-            content=self.enrolment(sender, secret).model_dump_json().encode(),
-            headers={"Content-Type": "application/json"},
-        )
+        secret = await self.grant(sender)
+        answer = await self.send_enrolment(self.enrolment(sender, secret))
         assert answer.status_code == 201, answer.text
         sender.first = answer.json()["first"]
         return await self.federation.enrol(sender)
@@ -107,25 +186,75 @@ class House:
         }
         return sender.identity.sign(ENROLMENT_LABEL, Enrolment(**{**values, **changes}))
 
+    async def wires_heard(self, index: int, ending: str) -> None:
+        """Wait until a further request of this kind reached an aggregator, and was answered."""
+        wire = self.wires[index]
+        before = wire.count(ending)
+        async with asyncio.timeout(10):
+            while wire.count(ending) == before:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+
+    async def grant(self, sender: Sender, **changes: Any) -> str:
+        """A one-time secret of the coordinator."""
+        body = {
+            "party": sender.id,
+            "kind": sender.kind.value,
+            "max_curators": len(sender.curators),
+            **changes,
+        }
+        answer = await self.ask("POST", "/v1/grants", body)
+        assert answer.status_code == 201, answer.text
+        secret: str = answer.json()["grant"]["secret"]
+        return secret
+
+    async def send_enrolment(self, signed: Signed[Enrolment]) -> httpx.Response:
+        """Ask the coordinator to enrol."""
+        return await self.client.post(
+            "/v1/enrolments",
+            content=signed.model_dump_json().encode(),
+            headers={"Content-Type": "application/json"},
+        )
+
+    async def token(self, scope: str) -> str:
+        """A new token of a scope."""
+        answer = await self.ask("POST", "/v1/tokens", {"scope": scope})
+        assert answer.status_code == 201, answer.text
+        token: str = answer.json()["token"]
+        return token
+
     async def host(self, name: str, count: int) -> Sender:
         """An enrolled host."""
         return await self.enrol(
             self.federation.sender(name, [f"{name}.{index}" for index in range(count)])
         )
 
-    async def open(self, asked: dict[str, Any]) -> Round:
-        """Create a query, open a round of it, and wait until curators can see it."""
+    async def ask_for(self, asked: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """Create a query and open a round of it; what the coordinator says of the round."""
         created = await self.ask("POST", "/v1/queries", asked)
         assert created.status_code in (200, 201), created.text
-        body = {"query_id": created.json()["id"], "window": WINDOW}
+        body = {"query_id": created.json()["id"], "window": WINDOW, **more}
         answer = await self.ask("POST", "/v1/rounds", body)
         assert answer.status_code == 201, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def round_of(self, round_id: str) -> Round:
+        """A stored round as the double knows it, announced or not."""
+        answer = await self.ask("GET", f"/v1/rounds/{round_id}/descriptor")
+        return Round(self.federation, Signed[RoundDescriptor].model_validate_json(answer.content))
+
+    async def open(self, asked: dict[str, Any], **more: Any) -> Round:
+        """Create a query, open a round of it, and wait until curators can see it."""
+        opened = (await self.ask_for(asked, **more))["id"]
         listed: list[dict[str, Any]] = []
-        while not any(item["statement"]["round"] == answer.json()["id"] for item in listed):
+        while not any(item["statement"]["round"] == opened for item in listed):
+            shown = (await self.ask("GET", f"/v1/rounds/{opened}")).json()
+            assert shown["state"] == "open", shown
             found = await self.ask("GET", "/v1/rounds?state=open&wait_s=5")
             assert found.status_code == 200, found.text
             listed = found.json()["rounds"]
-        (shown,) = [item for item in listed if item["statement"]["round"] == answer.json()["id"]]
+        (shown,) = [item for item in listed if item["statement"]["round"] == opened]
         signed = Signed[RoundDescriptor].model_validate_json(json.dumps(shown))
         return Round(self.federation, signed)
 
@@ -149,6 +278,16 @@ class House:
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    """The status of an answer, and the name of its problem."""
+    return answer.status_code, answer.json()["type"].removeprefix("urn:tacit:problem:")
+
+
+def pointers(answer: httpx.Response) -> list[str]:
+    """Which fields a problem blames."""
+    return [item["pointer"] for item in answer.json()["errors"]]
 
 
 def integers(count: int, largest: int = 20_000) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-
+    """Make all tables; the roster starts empty."""
     op.create_table(
         "aggregator",
         sa.Column("id", sa.String(length=128), nullable=False),
@@ -113,12 +113,14 @@ def upgrade() -> None:
         sa.Column("query_id", sa.String(length=36), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("announced", sa.Boolean(), nullable=False),
-        sa.Column("closing", sa.Boolean(), nullable=False),
+        sa.Column("due", Instant(), nullable=False),
+        sa.Column("ending", sa.String(length=256), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("opened", Instant(), nullable=False),
         sa.Column("deadline", Instant(), nullable=False),
         sa.Column("slot", sa.Integer(), nullable=True),
         sa.Column("descriptor", sa.Text(), nullable=False),
+        sa.Column("summary", sa.Text(), nullable=False),
         sa.Column("accepted", sa.Text(), nullable=True),
         sa.Column("manifest", sa.Text(), nullable=True),
         sa.Column("commitments", sa.Text(), nullable=True),

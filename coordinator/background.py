@@ -1,0 +1,52 @@
+"""Background tasks end at a pause of their own, not in the middle of a transaction.
+
+A task that is cancelled while SQLite begins a transaction leaves it open, and the database locked
+for every other writer: so a task is asked to end, and cancelled only if it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+GRACE_S = 3.0
+
+
+class Pauses:
+    """The pauses of a task: something may wake it, or wish that it ends."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        self._event = asyncio.Event()
+
+    def end(self) -> None:
+        """End at the next pause; one that is under way ends now."""
+        self.ending = True
+        self._event.set()
+
+    def wake(self) -> None:
+        """End the pause that is under way, or the next one."""
+        self._event.set()
+
+    def begin(self) -> None:
+        """Forget what woke so far: what happens from now on ends the next pause."""
+        if not self.ending:
+            self._event.clear()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, until woken."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return
+
+
+async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for tasks that were asked to end; cancel those that hang on somebody's answer."""
+    pending = set(tasks)
+    if pending:
+        _, late = await asyncio.wait(pending, timeout=GRACE_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)

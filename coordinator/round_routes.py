@@ -1,0 +1,255 @@
+"""Routes of rounds: opening, following, ending, and what was released."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.responses import JSONResponse
+
+from common.models.round import RoundState
+from common.service import idempotency
+from common.service.bodies import takes
+from common.service.database import reading
+from common.service.paging import Page, PageQuery, next_link
+from common.service.wire import etag_response, read_body
+from coordinator import examples, opening, queries, rounds
+from coordinator.errors import NotReleased, RoundClosed
+from coordinator.opening import OpenRequest
+from coordinator.store import rounds as store
+from coordinator.store.rounds import Filter, RoundHead
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import Analyst, Operator, Reader, Service, Wait, encode, service_of, time_text
+
+ABORT_WAIT_S = 5.0
+OPERATOR_ABORTS = "an operator aborted the round"
+
+
+def add_rounds(app: FastAPI) -> None:
+    """Add them to the app."""
+    _add_opening(app)
+    _add_following(app)
+    _add_released(app)
+    _add_ending(app)
+
+
+def _add_opening(app: FastAPI) -> None:
+    @app.post(
+        "/v1/rounds",
+        tags=["rounds"],
+        status_code=201,
+        summary="Open a round of a query",
+        openapi_extra=takes(OpenRequest, examples.ROUND),
+    )
+    async def open_round(request: Request, caller: Operator) -> Response:
+        service, body = service_of(app), await read_body(request, OpenRequest)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with reading(service.engine) as connection:
+            if stored := await idempotency.recall(connection, idempotency_keys, key):
+                return stored.response()
+            query = await queries.find(connection, body.query_id)
+        signed = await opening.prepare(service.conduct, query, body)
+        # The round and the answer are stored together: there is no key without a round.
+        async with service.engine.begin() as connection:
+            if stored := await idempotency.recall(connection, idempotency_keys, key):
+                return stored.response()
+            await opening.add(connection, signed)
+            row = await rounds.find(connection, signed.statement.round)
+            answer = idempotency.StoredAnswer(
+                201, encode(_shown(row)), location=f"/v1/rounds/{row.id}"
+            )
+            now = service.clock.now()
+            await idempotency.remember(connection, idempotency_keys, key, answer, now)
+        service.conductor.wake()
+        return answer.response(replayed=False)
+
+
+def _add_following(app: FastAPI) -> None:
+    @app.get(
+        "/v1/rounds",
+        tags=["rounds"],
+        summary="Rounds; `state=open` gives the signed descriptors, for curators",
+    )
+    async def listing(
+        request: Request,
+        page: PageQuery,
+        _: Reader,
+        state: RoundState | None = None,
+        query_id: str | None = None,
+        wait_s: Wait = 0,
+    ) -> Response:
+        service, which = service_of(app), Filter(state, query_id)
+        first_look = request.headers.get("if-none-match") is None
+
+        async def look() -> tuple[Response, bool]:
+            ids, shown, newest = await _page(service, which, page)
+            body = b'{"rounds":[' + b",".join(shown) + b"]"
+            # A change behind a full page changes its tag too.
+            body += b"}" if newest is None else b',"newest":' + encode(newest) + b"}"
+            headers = next_link(request, ids[-1]) if newest is not None else {}
+            answer = etag_response(request, body, headers=headers)
+            return answer, answer.status_code == 304 or (first_look and not ids)
+
+        return await _long_poll(service, wait_s, look)
+
+    @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
+    async def one(request: Request, round_id: str, _: Reader, wait_s: Wait = 0) -> Response:
+        service = service_of(app)
+
+        async def look() -> tuple[Response, bool]:
+            row = await _find(service, round_id)
+            answer = etag_response(request, encode(_shown(row)))
+            return answer, answer.status_code == 304
+
+        return await _long_poll(service, wait_s, look)
+
+    @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
+    async def descriptor(request: Request, round_id: str, _: Reader) -> Response:
+        return etag_response(request, await _document(service_of(app), round_id, "descriptor"))
+
+
+def _add_released(app: FastAPI) -> None:
+    @app.get("/v1/rounds/{round_id}/result", tags=["rounds"], summary="The released result")
+    async def result(request: Request, round_id: str, _: Analyst) -> Response:
+        service = service_of(app)
+        found = await _document(service, round_id, "result")
+        report = await _document(service, round_id, "report")
+        row = await _find(service, round_id)
+        summary = json.loads(row.summary)
+        document = {
+            "format": "tacit.round-result/1",
+            "round": row.id,
+            "query_id": row.query_id,
+            "function": summary["function"],
+            "unit": summary["unit"],
+            "window": summary["window"],
+            "participants": row.participants,
+            "result": json.loads(found),
+            "report": json.loads(report),
+        }
+        return etag_response(request, encode(document))
+
+    @app.get("/v1/rounds/{round_id}/report", tags=["rounds"], summary="The privacy report")
+    async def report(request: Request, round_id: str, _: Analyst) -> Response:
+        return etag_response(request, await _document(service_of(app), round_id, "report"))
+
+    @app.get(
+        "/v1/rounds/{round_id}/transcript",
+        tags=["rounds"],
+        summary="What anyone needs to check the sum",
+    )
+    async def transcript(request: Request, round_id: str, _: Reader) -> Response:
+        return etag_response(request, await _document(service_of(app), round_id, "transcript"))
+
+
+def _add_ending(app: FastAPI) -> None:
+    @app.post(
+        "/v1/rounds/{round_id}/close",
+        tags=["rounds"],
+        status_code=202,
+        summary="Freeze before the deadline",
+    )
+    async def close(round_id: str, _: Operator) -> Response:
+        service = service_of(app)
+        async with service.engine.begin() as connection:
+            row = await rounds.find(connection, round_id)
+            now = service.clock.now()
+            if row.state is not RoundState.OPEN or row.ending is not None:
+                raise RoundClosed(extra={"state": row.state.value})
+            if now < row.due:
+                await store.change(connection, round_id, RoundState.OPEN, due=now)
+        service.conductor.wake(round_id)
+        return JSONResponse(_shown(await _find(service, round_id)), 202)
+
+    @app.post(
+        "/v1/rounds/{round_id}/abort",
+        tags=["rounds"],
+        summary="End a round without a sum; 202 while that is under way",
+    )
+    async def abort(round_id: str, _: Operator) -> Response:
+        service = service_of(app)
+        async with service.engine.begin() as connection:
+            row = await rounds.find(connection, round_id)
+            if row.state is RoundState.RELEASED:
+                raise RoundClosed(extra={"state": row.state.value})
+            await store.wish_end(connection, round_id, OPERATOR_ABORTS)
+        service.conductor.wake(round_id)
+
+        async def look() -> tuple[Response, bool]:
+            row = await _find(service, round_id)
+            if row.state is RoundState.RELEASED:  # the last partial sum was on its way
+                raise RoundClosed(extra={"state": row.state.value})
+            done = row.state is RoundState.ABORTED
+            return JSONResponse(_shown(row), 200 if done else 202), not done
+
+        return await _long_poll(service, ABORT_WAIT_S, look)
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+async def _long_poll(
+    service: Service, wait_s: float, look: Callable[[], Awaitable[tuple[Response, bool]]]
+) -> Response:
+    """Look until there is something to tell, or the time is over. `look` says (answer, wait?)."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + wait_s
+    while True:
+        ticket = service.changes.ticket()
+        answer, unchanged = await look()
+        left = end - loop.time()
+        if not unchanged or left <= 0:
+            return answer
+        await service.changes.wait(ticket, left)
+
+
+async def _page(
+    service: Service, which: Filter, page: Page
+) -> tuple[list[str], list[bytes], str | None]:
+    """(ids, items as JSON, the newest id of all if this page is full)."""
+    after, limit = page.after_text(), page.limit
+    async with reading(service.engine) as connection:
+        if which.state is RoundState.OPEN:
+            stored = await store.descriptors(connection, which, after, limit)
+            ids, shown = [item[0] for item in stored], [item[1].encode() for item in stored]
+        else:
+            found = await store.heads(connection, which, after, limit)
+            ids, shown = [row.id for row in found], [encode(_shown(row)) for row in found]
+        newest = await store.newest(connection, which) if len(ids) == limit else None
+    return ids, shown, newest
+
+
+async def _find(service: Service, round_id: str) -> RoundHead:
+    async with reading(service.engine) as connection:
+        return await rounds.find(connection, round_id)
+
+
+async def _document(service: Service, round_id: str, name: str) -> bytes:
+    async with reading(service.engine) as connection:
+        row = await rounds.find(connection, round_id)
+        text = await store.document(connection, round_id, name)
+    if text is None:
+        raise NotReleased(extra={"state": row.state.value, "reason": row.reason})
+    return text.encode()
+
+
+def _shown(row: RoundHead) -> dict[str, Any]:
+    summary = json.loads(row.summary)
+    return {
+        "id": row.id,
+        "query_id": row.query_id,
+        "query": summary["query"],
+        "state": row.state.value,
+        "reason": row.reason,
+        "opened": time_text(row.opened),
+        "deadline": time_text(row.deadline),
+        "window": summary["window"],
+        "descriptor_hash": summary["descriptor_hash"],
+        "participants": row.participants if row.state is RoundState.RELEASED else None,
+        "aggregators": summary["aggregators"],
+        "finished": time_text(row.finished),
+        "aborts": json.loads(row.aborts or "[]"),
+    }

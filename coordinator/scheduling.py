@@ -1,0 +1,128 @@
+"""Scheduled queries open their rounds here: one for each period that is over, however long the
+service was down, and in order. Also the housekeeping that nobody asks for.
+
+A slot is opened once: the store refuses a second round of the same query and slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from sqlalchemy.exc import IntegrityError
+
+from common.errors import DomainError
+from common.models.query import Window
+from common.service.database import reading
+from common.service.idempotency import forget_before
+from common.service.logs import describe, get_logger
+from coordinator import opening
+from coordinator.background import Pauses, finish
+from coordinator.opening import OpenRequest
+from coordinator.rounds import Conduct
+from coordinator.store import queries, registry
+from coordinator.store import rounds as store
+from coordinator.store.queries import QueryRow
+from coordinator.store.tables import idempotency_keys
+
+log = get_logger("tacit.schedule")
+
+LOOK_S = 1.0
+TIDY_S = 600.0
+KEPT = timedelta(days=2)
+MAX_UNFINISHED = 8
+"""Rounds of one scheduled query at a time: what was missed is caught up in this stride."""
+
+
+class Scheduler:
+    """Runs in the background of every coordinator process."""
+
+    def __init__(self, conduct: Conduct, opened: Callable[[], None]) -> None:
+        self._conduct = conduct
+        self._opened = opened
+        self._pauses = Pauses()
+        self._problems: dict[str, str] = {}
+        self._tidied: float | None = None
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to open rounds."""
+        self._loop = asyncio.create_task(self._run(), name="schedule")
+
+    async def stop(self) -> None:
+        """Stop; the next start goes on with the first period that has no round."""
+        self._pauses.end()
+        if self._loop is not None:
+            await finish([self._loop])
+
+    def wake(self) -> None:
+        """Look at once: there is a new query."""
+        self._pauses.wake()
+
+    async def _run(self) -> None:
+        while not self._pauses.ending:
+            self._pauses.begin()
+            try:
+                await self.open_due()
+                await self._tidy()
+            except Exception as error:
+                log.error("schedule_failed", **describe(error))
+            await self._pauses.pause(LOOK_S)
+
+    async def open_due(self) -> None:
+        """Open every round that is due."""
+        async with reading(self._conduct.engine) as connection:
+            found = await queries.scheduled(connection)
+        for query in found:
+            try:
+                while not self._pauses.ending:
+                    slot = await self._slot_due(query)
+                    if slot is None:
+                        break
+                    await self._open(query, slot)
+                self._problems.pop(query.id, None)
+            except DomainError as error:
+                if self._problems.get(query.id) != error.name:  # once, not every second
+                    log.warning("schedule_waits", query=query.id, problem=error.name)
+                self._problems[query.id] = error.name
+
+    async def _slot_due(self, row: QueryRow) -> int | None:
+        """The next period of a schedule whose window is over and that has no round yet."""
+        schedule = row.query.schedule
+        assert schedule is not None
+        since = (self._conduct.clock.now() - schedule.first_start).total_seconds()
+        over = int(since // schedule.period_s) - 1
+        if over < 0:
+            return None
+        async with reading(self._conduct.engine) as connection:
+            newest = await store.newest_slot(connection, row.id)
+            following = 0 if newest is None else newest + 1
+            if following > over:
+                return None
+            unfinished = await store.count_active(connection, row.id)
+        return following if unfinished < MAX_UNFINISHED else None
+
+    async def _open(self, row: QueryRow, slot: int) -> None:
+        schedule = row.query.schedule
+        assert schedule is not None
+        period = timedelta(seconds=schedule.period_s)
+        start = schedule.first_start + slot * period
+        request = OpenRequest(query_id=row.id, window=Window(start=start, end=start + period))
+        signed = await opening.prepare(self._conduct, row, request)
+        try:
+            async with self._conduct.engine.begin() as connection:
+                await opening.add(connection, signed, slot)
+        except IntegrityError:
+            return  # another replica opened it
+        self._opened()
+
+    async def _tidy(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._tidied is not None and now - self._tidied < TIDY_S:
+            return
+        self._tidied = now
+        before = self._conduct.clock.now() - KEPT
+        async with self._conduct.engine.begin() as connection:
+            await forget_before(connection, idempotency_keys, before)
+            await registry.forget_grants(connection, before)

@@ -1,0 +1,74 @@
+"""Queries: content that never changes, known by its hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.query import Query
+from coordinator.store.tables import queries
+
+
+@lru_cache(maxsize=256)
+def _parsed(body: str) -> Query:
+    return Query.model_validate_json(body)
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """A query as stored: its canonical form, and the JSON of its privacy preview."""
+
+    id: str
+    hash: bytes
+    body: str
+    preview: str
+    created: datetime
+
+    @property
+    def query(self) -> Query:
+        """The query itself; parsed only where it is needed."""
+        return _parsed(self.body)
+
+
+async def add(connection: AsyncConnection, row: QueryRow, *, scheduled: bool) -> None:
+    await connection.execute(
+        insert(queries).values(
+            id=row.id,
+            hash=row.hash,
+            body=row.body,
+            preview=row.preview,
+            scheduled=scheduled,
+            created=row.created,
+        )
+    )
+
+
+def _row(row: Any) -> QueryRow:
+    return QueryRow(row.id, row.hash, row.body, row.preview, row.created)
+
+
+async def find(connection: AsyncConnection, query_id: str) -> QueryRow | None:
+    row = (await connection.execute(select(queries).where(queries.c.id == query_id))).first()
+    return None if row is None else _row(row)
+
+
+async def find_by_hash(connection: AsyncConnection, digest: bytes) -> QueryRow | None:
+    row = (await connection.execute(select(queries).where(queries.c.hash == digest))).first()
+    return None if row is None else _row(row)
+
+
+async def page(connection: AsyncConnection, after: str | None, limit: int) -> list[QueryRow]:
+    chosen = select(queries).order_by(queries.c.id).limit(limit)
+    if after is not None:
+        chosen = chosen.where(queries.c.id > after)
+    return [_row(row) for row in await connection.execute(chosen)]
+
+
+async def scheduled(connection: AsyncConnection) -> list[QueryRow]:
+    chosen = select(queries).where(queries.c.scheduled.is_(True)).order_by(queries.c.id)
+    return [_row(row) for row in await connection.execute(chosen)]

@@ -1,0 +1,264 @@
+"""Identity, aggregators, grants, parties and their roster numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.enrolment import RUN_ALIGNMENT, PartyKind
+from coordinator.store.tables import aggregators, curators, grants, parties, roster, secrets
+
+
+@dataclass(frozen=True)
+class AggregatorRow:
+    id: str
+    url: str
+    operator: str
+    identity_key: bytes
+    token: str
+
+
+@dataclass(frozen=True)
+class PartyRow:
+    """A lone curator or a host; its curators have the numbers `first`, `first + 1`, ..."""
+
+    id: str
+    kind: PartyKind
+    identity_key: bytes
+    first: int
+    curators: int
+    enrolled: datetime
+    left: datetime | None
+
+
+@dataclass(frozen=True)
+class GrantRow:
+    party: str
+    kind: PartyKind
+    max_curators: int
+    expires: datetime
+    used: datetime | None
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+
+async def secret(connection: AsyncConnection, name: str) -> bytes | None:
+    found = await connection.execute(select(secrets.c.value).where(secrets.c.name == name))
+    value: bytes | None = found.scalar_one_or_none()
+    return value
+
+
+async def add_secret(connection: AsyncConnection, name: str, value: bytes) -> None:
+    await connection.execute(insert(secrets).values(name=name, value=value))
+
+
+# --- aggregators ---------------------------------------------------------------------------------
+
+
+async def put_aggregator(connection: AsyncConnection, row: AggregatorRow, now: datetime) -> None:
+    """Add an aggregator, or renew the address and token of a known one."""
+    values = {
+        "url": row.url,
+        "operator": row.operator,
+        "identity_key": row.identity_key,
+        "token": row.token,
+        "removed": None,
+    }
+    done = await connection.execute(
+        update(aggregators).where(aggregators.c.id == row.id).values(**values)
+    )
+    if done.rowcount == 0:
+        await connection.execute(insert(aggregators).values(id=row.id, added=now, **values))
+
+
+async def remove_aggregator(connection: AsyncConnection, aggregator: str, now: datetime) -> bool:
+    done = await connection.execute(
+        update(aggregators)
+        .where(aggregators.c.id == aggregator, aggregators.c.removed.is_(None))
+        .values(removed=now)
+    )
+    return done.rowcount == 1
+
+
+async def aggregators_like(connection: AsyncConnection, row: AggregatorRow) -> list[AggregatorRow]:
+    """Paired aggregators of the same id or the same identity."""
+    found = await list_aggregators(connection)
+    return [item for item in found if item.id == row.id or item.identity_key == row.identity_key]
+
+
+async def list_aggregators(
+    connection: AsyncConnection, *, also_removed: bool = False
+) -> tuple[AggregatorRow, ...]:
+    query = select(aggregators).order_by(aggregators.c.id)
+    if not also_removed:
+        query = query.where(aggregators.c.removed.is_(None))
+    return tuple(
+        AggregatorRow(row.id, row.url, row.operator, row.identity_key, row.token)
+        for row in await connection.execute(query)
+    )
+
+
+# --- enrolment -----------------------------------------------------------------------------------
+
+
+async def add_grant(
+    connection: AsyncConnection,
+    secret_hash: str,
+    party: str,
+    kind: PartyKind,
+    max_curators: int,
+    expires: datetime,
+) -> None:
+    await connection.execute(
+        insert(grants).values(
+            secret_hash=secret_hash,
+            party=party,
+            kind=kind.value,
+            max_curators=max_curators,
+            expires=expires,
+        )
+    )
+
+
+async def grant(connection: AsyncConnection, secret_hash: str) -> GrantRow | None:
+    found = await connection.execute(select(grants).where(grants.c.secret_hash == secret_hash))
+    row = found.first()
+    if row is None:
+        return None
+    return GrantRow(row.party, PartyKind(row.kind), row.max_curators, row.expires, row.used)
+
+
+async def use_grant(connection: AsyncConnection, secret_hash: str, now: datetime) -> bool:
+    """Mark a grant as used; whether it was still unused."""
+    done = await connection.execute(
+        update(grants)
+        .where(grants.c.secret_hash == secret_hash, grants.c.used.is_(None))
+        .values(used=now)
+    )
+    return done.rowcount == 1
+
+
+async def forget_grants(connection: AsyncConnection, before: datetime) -> None:
+    """Drop grants that expired before an instant."""
+    await connection.execute(delete(grants).where(grants.c.expires < before))
+
+
+async def party(connection: AsyncConnection, party_id: str) -> PartyRow | None:
+    found = await connection.execute(select(parties).where(parties.c.id == party_id))
+    row = found.first()
+    return None if row is None else _party(row)
+
+
+def _party(row: Any) -> PartyRow:
+    return PartyRow(
+        row.id,
+        PartyKind(row.kind),
+        row.identity_key,
+        row.first,
+        row.curators,
+        row.enrolled,
+        row.left,
+    )
+
+
+async def curators_of(connection: AsyncConnection, party_id: str) -> tuple[str, ...]:
+    """The curators of a party, by number."""
+    found = await connection.execute(
+        select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.number)
+    )
+    return tuple(row.id for row in found)
+
+
+async def enrolled_ids(connection: AsyncConnection, ids: Sequence[str]) -> set[str]:
+    """Which of these curator ids have a number, whoever speaks for them."""
+    found: set[str] = set()
+    for start in range(0, len(ids), 10_000):
+        chunk = ids[start : start + 10_000]
+        rows = await connection.execute(select(curators.c.id).where(curators.c.id.in_(chunk)))
+        found.update(row.id for row in rows)
+    return found
+
+
+async def add_party(
+    connection: AsyncConnection,
+    party: str,
+    kind: PartyKind,
+    identity_key: bytes,
+    ids: Sequence[str],
+    now: datetime,
+) -> tuple[int, int]:
+    """Give a party its run of numbers; (first number, new roster version).
+
+    Numbers are never reused; a host's run starts at a multiple of 64.
+    """
+    row = (await connection.execute(select(roster).with_for_update())).one()
+    first: int = row.next_number
+    if kind is PartyKind.HOST:
+        first = -(-first // RUN_ALIGNMENT) * RUN_ALIGNMENT
+    version: int = row.version + 1
+    await connection.execute(update(roster).values(version=version, next_number=first + len(ids)))
+    await connection.execute(
+        insert(parties).values(
+            id=party,
+            kind=kind.value,
+            identity_key=identity_key,
+            first=first,
+            curators=len(ids),
+            enrolled=now,
+        )
+    )
+    rows = [
+        {"number": first + offset, "id": curator, "party": party}
+        for offset, curator in enumerate(ids)
+    ]
+    await connection.execute(insert(curators), rows)
+    return first, version
+
+
+async def roster_state(connection: AsyncConnection) -> tuple[int, int]:
+    """(version, next number): every number below the latter may be in use."""
+    row = (await connection.execute(select(roster))).one()
+    return row.version, row.next_number
+
+
+async def active_curators(connection: AsyncConnection, roster_size: int, since: datetime) -> int:
+    """How many curators with a number below `roster_size` had not left at `since`."""
+    total = await connection.execute(
+        select(func.coalesce(func.sum(parties.c.curators), 0)).where(
+            parties.c.first < roster_size,
+            parties.c.left.is_(None) | (parties.c.left > since),
+        )
+    )
+    return int(total.scalar_one())
+
+
+async def list_parties(
+    connection: AsyncConnection, after: str | None, limit: int
+) -> list[PartyRow]:
+    query = select(parties).order_by(parties.c.id).limit(limit)
+    if after is not None:
+        query = query.where(parties.c.id > after)
+    return [_party(row) for row in await connection.execute(query)]
+
+
+async def list_curators(
+    connection: AsyncConnection, after: int | None, limit: int
+) -> list[dict[str, Any]]:
+    query = select(curators).order_by(curators.c.number).limit(limit)
+    if after is not None:
+        query = query.where(curators.c.number > after)
+    rows = await connection.execute(query)
+    return [{"number": row.number, "id": row.id, "party": row.party} for row in rows]
+
+
+async def leave(connection: AsyncConnection, party: str, now: datetime) -> bool:
+    done = await connection.execute(
+        update(parties).where(parties.c.id == party, parties.c.left.is_(None)).values(left=now)
+    )
+    return done.rowcount == 1

@@ -1,0 +1,250 @@
+"""Rounds, and who conducts them. A change names the state it expects: it happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Select, and_, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.round import RoundState
+from coordinator.store.tables import rounds
+
+ACTIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
+
+
+@dataclass(frozen=True)
+class RoundHead:
+    """What a list shows of a round. `summary` is the JSON of what its descriptor says, `due` when
+    it freezes at the latest, `ending` why somebody wants it aborted."""
+
+    id: str
+    query_id: str
+    state: RoundState
+    announced: bool
+    due: datetime
+    ending: str | None
+    version: int
+    opened: datetime
+    deadline: datetime
+    slot: int | None
+    summary: str
+    aborts: str | None
+    reason: str | None
+    participants: int | None
+    finished: datetime | None
+
+
+@dataclass(frozen=True)
+class RoundRow(RoundHead):
+    """With what its transitions need: JSON of the models of `common.models.round`."""
+
+    descriptor: str
+    accepted: str | None
+    manifest: str | None
+    commitments: str | None
+
+
+_HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
+_ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
+
+
+def _values(row: Any) -> dict[str, Any]:
+    values = dict(row._mapping)
+    values["state"] = RoundState(values["state"])
+    return values
+
+
+async def add(
+    connection: AsyncConnection,
+    round_id: str,
+    query_id: str,
+    opened: datetime,
+    deadline: datetime,
+    descriptor: str,
+    summary: str,
+    slot: int | None,
+) -> None:
+    await connection.execute(
+        insert(rounds).values(
+            id=round_id,
+            query_id=query_id,
+            state=RoundState.OPEN.value,
+            announced=False,
+            due=deadline,
+            version=1,
+            opened=opened,
+            deadline=deadline,
+            slot=slot,
+            descriptor=descriptor,
+            summary=summary,
+        )
+    )
+
+
+async def head(connection: AsyncConnection, round_id: str) -> RoundHead | None:
+    row = (await connection.execute(select(*_HEAD).where(rounds.c.id == round_id))).first()
+    return None if row is None else RoundHead(**_values(row))
+
+
+async def find(connection: AsyncConnection, round_id: str) -> RoundRow | None:
+    row = (await connection.execute(select(*_ROW).where(rounds.c.id == round_id))).first()
+    return None if row is None else RoundRow(**_values(row))
+
+
+async def document(connection: AsyncConnection, round_id: str, name: str) -> str | None:
+    """One stored JSON text: `descriptor`, `result`, `report` or `transcript`."""
+    found = await connection.execute(select(rounds.c[name]).where(rounds.c.id == round_id))
+    text: str | None = found.scalar_one_or_none()
+    return text
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which rounds a list is about."""
+
+    state: RoundState | None = None
+    query_id: str | None = None
+
+    def apply(self, chosen: Select[Any]) -> Select[Any]:
+        """Nobody is shown an open round that too few aggregators know."""
+        if self.state is not None:
+            chosen = chosen.where(rounds.c.state == self.state.value)
+        if self.state is RoundState.OPEN:
+            chosen = chosen.where(rounds.c.announced.is_(True))
+        if self.query_id is not None:
+            chosen = chosen.where(rounds.c.query_id == self.query_id)
+        return chosen
+
+
+def _page(chosen: Select[Any], after: str | None, limit: int) -> Select[Any]:
+    chosen = chosen.order_by(rounds.c.id).limit(limit)
+    return chosen if after is None else chosen.where(rounds.c.id > after)
+
+
+async def heads(
+    connection: AsyncConnection, which: Filter, after: str | None, limit: int
+) -> list[RoundHead]:
+    found = await connection.execute(_page(which.apply(select(*_HEAD)), after, limit))
+    return [RoundHead(**_values(row)) for row in found]
+
+
+async def descriptors(
+    connection: AsyncConnection, which: Filter, after: str | None, limit: int
+) -> list[tuple[str, str]]:
+    """(id, signed descriptor as stored)."""
+    chosen = which.apply(select(rounds.c.id, rounds.c.descriptor))
+    return [
+        (row.id, row.descriptor) for row in await connection.execute(_page(chosen, after, limit))
+    ]
+
+
+async def newest(connection: AsyncConnection, which: Filter) -> str | None:
+    """The last id of a whole list, whatever the page."""
+    found = await connection.execute(which.apply(select(func.max(rounds.c.id))))
+    newest_id: str | None = found.scalar_one_or_none()
+    return newest_id
+
+
+async def newest_slot(connection: AsyncConnection, query_id: str) -> int | None:
+    found = await connection.execute(
+        select(func.max(rounds.c.slot)).where(rounds.c.query_id == query_id)
+    )
+    slot: int | None = found.scalar_one_or_none()
+    return slot
+
+
+async def count_active(connection: AsyncConnection, query_id: str) -> int:
+    found = await connection.execute(
+        select(func.count()).where(rounds.c.query_id == query_id, rounds.c.state.in_(ACTIVE))
+    )
+    return int(found.scalar_one())
+
+
+async def pulse(connection: AsyncConnection) -> tuple[Any, ...]:
+    """Differs after any round was opened, changed or finished, in whatever process."""
+    alive = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
+    last = select(func.max(rounds.c.id))
+    return (*(await connection.execute(alive)).one(), (await connection.execute(last)).scalar_one())
+
+
+async def change(
+    connection: AsyncConnection, round_id: str, expected: RoundState, **values: Any
+) -> bool:
+    """Change a round that is in the expected state; whether it was."""
+    if isinstance(values.get("state"), RoundState):
+        values["state"] = values["state"].value
+    done = await connection.execute(
+        update(rounds)
+        .where(rounds.c.id == round_id, rounds.c.state == expected.value)
+        .values(version=rounds.c.version + 1, **values)
+    )
+    return done.rowcount == 1
+
+
+async def wish_end(connection: AsyncConnection, round_id: str, reason: str) -> bool:
+    """Have an unfinished round aborted by whoever conducts it; whether it was unfinished."""
+    done = await connection.execute(
+        update(rounds)
+        .where(rounds.c.id == round_id, rounds.c.state.in_(ACTIVE))
+        .values(version=rounds.c.version + 1, ending=func.coalesce(rounds.c.ending, reason))
+    )
+    return done.rowcount == 1
+
+
+# --- leases --------------------------------------------------------------------------------------
+
+
+async def held(connection: AsyncConnection, holder: str, now: datetime) -> set[str]:
+    """The unfinished rounds whose lease this holder has."""
+    found = await connection.execute(
+        select(rounds.c.id).where(
+            rounds.c.state.in_(ACTIVE),
+            rounds.c.lease_holder == holder,
+            rounds.c.lease_until >= now,
+        )
+    )
+    return {row.id for row in found}
+
+
+async def claimable(
+    connection: AsyncConnection, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
+) -> list[str]:
+    """Unfinished rounds that nobody holds, and own ones whose lease is half over."""
+    chosen = select(rounds.c.id).where(
+        rounds.c.state.in_(ACTIVE),
+        or_(
+            rounds.c.lease_until.is_(None),
+            rounds.c.lease_until < now,
+            and_(rounds.c.lease_holder == holder, rounds.c.lease_until < now + lease / 2),
+        ),
+    )
+    if lock:
+        chosen = chosen.with_for_update(skip_locked=True)
+    return [row.id for row in await connection.execute(chosen.order_by(rounds.c.id))]
+
+
+async def claim(
+    connection: AsyncConnection, holder: str, now: datetime, lease: timedelta
+) -> Sequence[str]:
+    """Take or renew the leases that can be had."""
+    ids = await claimable(connection, holder, now, lease, lock=True)
+    for start in range(0, len(ids), 1000):
+        await connection.execute(
+            update(rounds)
+            .where(rounds.c.id.in_(ids[start : start + 1000]))
+            .values(lease_holder=holder, lease_until=now + lease)
+        )
+    return ids
+
+
+async def give_back(connection: AsyncConnection, holder: str) -> None:
+    """End all leases of a holder."""
+    await connection.execute(
+        update(rounds)
+        .where(rounds.c.lease_holder == holder)
+        .values(lease_holder=None, lease_until=None)
+    )

@@ -1,0 +1,126 @@
+"""The tables of the coordinator; its revisions are held equal to them by a test."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from common.service.columns import Instant
+from common.service.idempotency import idempotency_table
+from common.service.tokens import token_table
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+tokens = token_table(metadata)
+idempotency_keys = idempotency_table(metadata)
+
+secrets = Table(
+    "secret",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+roster = Table(
+    "roster",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("next_number", BigInteger, nullable=False),
+)
+parties = Table(
+    "party",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("identity_key", LargeBinary, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("curators", Integer, nullable=False),
+    Column("enrolled", Instant, nullable=False),
+    Column("left", Instant, nullable=True),
+)
+curators = Table(
+    "curator",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", String(128), nullable=False, unique=True),
+    Column("party", String(128), ForeignKey("party.id"), nullable=False, index=True),
+)
+grants = Table(
+    "join_grant",
+    metadata,
+    Column("secret_hash", String(64), primary_key=True),
+    Column("party", String(128), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("max_curators", Integer, nullable=False),
+    Column("expires", Instant, nullable=False),
+    Column("used", Instant, nullable=True),
+)
+aggregators = Table(
+    "aggregator",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("url", String(500), nullable=False),
+    Column("operator", String(128), nullable=False),
+    Column("identity_key", LargeBinary, nullable=False),
+    Column("token", String(512), nullable=False),
+    Column("added", Instant, nullable=False),
+    Column("removed", Instant, nullable=True),
+)
+queries = Table(
+    "query",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+    Column("preview", Text, nullable=False),
+    Column("scheduled", Boolean, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+rounds = Table(
+    "round",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("query_id", String(36), ForeignKey("query.id"), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
+    Column("announced", Boolean, nullable=False),
+    Column("due", Instant, nullable=False),
+    Column("ending", String(256), nullable=True),
+    Column("version", Integer, nullable=False),
+    Column("opened", Instant, nullable=False),
+    Column("deadline", Instant, nullable=False),
+    Column("slot", Integer, nullable=True),
+    Column("descriptor", Text, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("accepted", Text, nullable=True),
+    Column("manifest", Text, nullable=True),
+    Column("commitments", Text, nullable=True),
+    Column("aborts", Text, nullable=True),
+    Column("reason", String(256), nullable=True),
+    Column("participants", Integer, nullable=True),
+    Column("result", Text, nullable=True),
+    Column("report", Text, nullable=True),
+    Column("transcript", Text, nullable=True),
+    Column("finished", Instant, nullable=True),
+    Column("lease_holder", String(64), nullable=True),
+    Column("lease_until", Instant, nullable=True),
+    UniqueConstraint("query_id", "slot", name="uq_round_query_slot"),
+    Index("ix_round_state", "state"),
+)

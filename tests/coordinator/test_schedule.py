@@ -1,0 +1,86 @@
+"""Scheduled queries open one round for each period that is over, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.service.clock import ManualClock
+from coordinator import scheduling
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import House, query
+
+SCHEDULED = query(schedule={"period_s": 3600, "first_start": "2026-01-01T00:00:00Z"})
+HOUR = timedelta(hours=1)
+
+
+async def starts(it: House, count: int) -> list[str]:
+    """The starts of all windows, once there are so many rounds."""
+    found: list[Any] = []
+    async with asyncio.timeout(10):
+        while len(found) < count:
+            it.app.state.service.scheduler.wake()
+            await asyncio.sleep(0.02)
+            found = (await it.ask("GET", "/v1/rounds")).json()["rounds"]
+    return sorted(item["window"]["start"][11:16] for item in found)
+
+
+async def test_a_round_for_each_period_that_is_over(house: Houses, database_url: str) -> None:
+    clock = ManualClock()
+    async with house(3, database_url, clock=clock) as it:
+        await it.host("gateway", 3)
+        created = await it.ask("POST", "/v1/queries", SCHEDULED)
+        assert created.status_code == 201
+        clock.advance(HOUR - timedelta(seconds=1))
+        await asyncio.sleep(0.1)
+        assert await starts(it, 0) == []
+        clock.advance(timedelta(seconds=1))
+        assert await starts(it, 1) == ["00:00"]
+        clock.advance(HOUR)
+        assert await starts(it, 2) == ["00:00", "01:00"]
+        # Down for three hours: every period still gets its round, in order, and none gets two.
+        await it.stop()
+        clock.advance(3 * HOUR)
+        await it.start()
+        assert await starts(it, 5) == ["00:00", "01:00", "02:00", "03:00", "04:00"]
+        async with it.replica():
+            await asyncio.sleep(0.2)
+            assert len(await starts(it, 5)) == 5
+
+
+async def test_what_was_missed_is_caught_up_in_strides(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "MAX_UNFINISHED", 2)
+    clock = ManualClock()
+    clock.advance(timedelta(hours=5))
+    async with house(3, clock=clock) as it:
+        await it.host("gateway", 3)
+        await it.ask("POST", "/v1/queries", SCHEDULED)
+        assert await starts(it, 2) == ["00:00", "01:00"]
+        await asyncio.sleep(0.1)
+        assert len(await starts(it, 2)) == 2
+        first = (await it.ask("GET", "/v1/rounds")).json()["rounds"][0]["id"]
+        await it.ask("POST", f"/v1/rounds/{first}/abort")
+        assert await starts(it, 3) == ["00:00", "01:00", "02:00"]
+
+
+async def test_an_aggregator_that_is_away_delays_a_schedule_and_nothing_else(
+    house: Houses,
+) -> None:
+    clock = ManualClock()
+    clock.advance(HOUR)
+    async with house(3, clock=clock) as it:
+        host = await it.host("gateway", 3)
+        it.wires[2].down = True
+        await it.ask("POST", "/v1/queries", SCHEDULED)
+        await asyncio.sleep(0.1)
+        assert await starts(it, 0) == []
+        opened = await it.open(query(aggregators=2, name="other"))
+        assert host.curators
+        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        it.wires[2].down = False
+        assert len(await starts(it, 2)) == 2

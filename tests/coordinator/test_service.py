@@ -1,0 +1,146 @@
+"""The service around the rounds: revisions, identity, documents, examples, silence of the logs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from common.service.clock import ManualClock
+from common.service.database import migrate
+from common.service.idempotency import RequestKey, recall, reserve
+from common.service.migration import drift
+from coordinator import examples, scheduling
+from coordinator.app import MIGRATIONS
+from coordinator.store.tables import idempotency_keys, metadata
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import WINDOW, integers, query
+
+
+async def test_revisions_make_the_tables(engine: AsyncEngine) -> None:
+    await migrate(engine, MIGRATIONS)
+    assert await drift(engine, metadata) == []
+
+
+async def test_there_is_no_table_for_a_share_or_a_reading() -> None:
+    names = {
+        f"{table.name}.{column.name}" for table in metadata.tables.values() for column in table.c
+    }
+    for word in ("reading", "share", "piece", "value", "noise"):
+        assert not [name for name in names if word in name and name != "secret.value"]
+
+
+async def test_the_identity_survives_a_restart(house: Houses, database_url: str) -> None:
+    async with house(0, database_url) as it:
+        path = "/.well-known/tacit-coordinator"
+        before = (await it.client.get(path)).json()
+        await it.restart()
+        assert (await it.client.get(path)).json() == before
+        async with it.replica() as (_, other):
+            assert (await other.get(path)).json() == before
+        assert before["deployment"] == "tacit"
+        ready = await it.client.get("/readyz")
+        assert ready.json()["checks"] == {"database": "ok"}
+
+
+def check_document(document: dict[str, Any]) -> None:
+    """Every reference leads somewhere, and every operation tells its errors."""
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if isinstance(node.get("$ref"), str):
+                here: Any = document
+                for part in node["$ref"].removeprefix("#/").split("/"):
+                    here = here[part]
+            for item in node.values():
+                walk(item)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(document)
+    assert document["openapi"].startswith("3.1")
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"], (method, path)
+            assert "503" in operation["responses"], (method, path)
+
+
+async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses) -> None:
+    async with house(3) as it:
+        document = (await it.client.get("/openapi.json")).json()
+        check_document(document)
+        await it.host("gateway", 3)
+        created = await it.ask("POST", "/v1/queries", examples.QUERY)
+        assert created.status_code == 201, created.text
+        sent: dict[str, Any] = {
+            "/v1/queries": examples.QUERY,
+            "/v1/queries/preview": examples.QUERY,
+            "/v1/rounds": {**examples.ROUND, "query_id": created.json()["id"]},
+            "/v1/grants": examples.GRANT,
+            "/v1/tokens": examples.TOKEN,
+        }
+        for path, body in sent.items():
+            answer = await it.ask("POST", path, body)
+            assert answer.status_code in (200, 201), (path, answer.text)
+        answer = await it.ask("POST", "/v1/aggregators", examples.AGGREGATOR)
+        assert answer.json()["type"].endswith("aggregator_unreachable")
+        shown = {
+            path
+            for path, operations in document["paths"].items()
+            if "example"
+            in operations.get("post", {})
+            .get("requestBody", {})
+            .get("content", {})
+            .get("application/json", {})
+        }
+        assert shown == {*sent, "/v1/aggregators"}
+
+
+async def test_logs_and_metrics_hold_no_secret(
+    house: Houses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with house(3, log_format="json") as it:
+        host = await it.host("gateway-of-somebody", 4)
+        sender = it.federation.sender("somebody")
+        secret = await it.grant(sender)
+        token = (await it.send_enrolment(it.enrolment(sender, secret))).json()["token"]
+        opened = await it.open(query())
+        values = integers(4)
+        await opened.contribute(host, values)
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        await it.finish(opened)
+        total = (await it.result(opened))["result"]["sum"]
+        metrics = (await it.client.get("/metrics")).text
+    written = capfd.readouterr()
+    text = written.out + written.err + metrics
+    for private in (secret, token, str(total), "somebody"):
+        assert private not in text
+
+
+async def test_old_keys_and_grants_are_forgotten(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "TIDY_S", 0.0)
+    clock = ManualClock()
+    async with house(0, clock=clock) as it:
+        engine = it.app.state.service.engine
+        key = RequestKey("a" * 64, "b" * 64)
+        async with engine.begin() as connection:
+            await reserve(connection, idempotency_keys, key, clock.now())
+        clock.advance(timedelta(days=3))
+        await it.app.state.service.scheduler._tidy()
+        async with engine.begin() as connection:
+            assert await recall(connection, idempotency_keys, key) is None
+
+
+async def test_it_runs_without_a_clock_of_its_own(house: Houses) -> None:
+    """Under a clock that stands still nothing times out and everything works."""
+    async with house(3, clock=ManualClock()) as it:
+        host = await it.host("gateway", 3)
+        opened = await it.open(query())
+        await opened.contribute(host, integers(3))
+        assert (await it.finish(opened))["state"] == "released"
+        assert opened.descriptor.window.model_dump(mode="json") == WINDOW
