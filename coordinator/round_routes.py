@@ -10,7 +10,9 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.models.report import PrivacyReport
 from common.models.round import RoundState
+from common.report import plain_words
 from common.service import idempotency
 from common.service.bodies import takes
 from common.service.database import reading
@@ -132,9 +134,22 @@ def _add_released(app: FastAPI) -> None:
         }
         return etag_response(request, encode(document))
 
-    @app.get("/v1/rounds/{round_id}/report", tags=["rounds"], summary="The privacy report")
+    @app.get(
+        "/v1/rounds/{round_id}/report",
+        tags=["rounds"],
+        summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
+    )
     async def report(request: Request, round_id: str, _: Analyst) -> Response:
-        return etag_response(request, await _document(service_of(app), round_id, "report"))
+        document = await _document(service_of(app), round_id, "report")
+        if not request.headers.get("accept", "").startswith("text/plain"):
+            return etag_response(request, document, headers={"Vary": "Accept"})
+        words = plain_words(PrivacyReport.model_validate_json(document))
+        return etag_response(
+            request,
+            words.encode(),
+            media_type="text/plain; charset=utf-8",
+            headers={"Vary": "Accept"},
+        )
 
     @app.get(
         "/v1/rounds/{round_id}/transcript",

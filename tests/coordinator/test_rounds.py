@@ -86,6 +86,11 @@ async def test_a_distributed_round_is_close_and_not_exact(house: Houses) -> None
         # Three discrete Laplaces of scale 20 kWh: above 900 kWh with probability 10^-18.
         assert 0 < error < 900
         assert found["report"]["mechanism"] == "distributed"
+        path = f"/v1/rounds/{opened.id}/report"
+        words = await it.ask("GET", path, headers={"Accept": "text/plain"})
+        assert words.headers["content-type"].startswith("text/plain")
+        assert "What is not protected" in words.text
+        assert (await it.ask("GET", path)).json() == found["report"]
 
 
 async def test_a_round_needs_a_window_of_its_query(house: Houses) -> None:
