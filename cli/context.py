@@ -111,7 +111,12 @@ def show(value: object, as_json: bool, human: Any) -> None:
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     """A rich table of texts."""
-    result = Table(title=title, title_justify="left", header_style="bold")
+    result = Table(
+        title=title or None,
+        title_justify="left",
+        header_style="bold",
+        show_header=any(columns),
+    )
     for column in columns:
         result.add_column(column)
     for row in rows:

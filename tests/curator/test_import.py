@@ -12,7 +12,7 @@ import pytest
 from tests.curator.conftest import OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
-DATA = Path("/work/shared/data/swiss_meters_15min_400.csv.xz")
+DATA = Path(__file__).parents[3] / "shared" / "data" / "swiss_meters_15min_400.csv.xz"
 WIDE = "layout=wide&unit=kWh&start=2025-12-31T12:00:00Z&step_s=900"
 LONG = "layout=long&unit=kWh&curator_column=house&device_column=meter&time_column=at"
 TABLE = (
