@@ -25,7 +25,8 @@ format: $(SETUP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(SETUP)  ## Every benchmark, with its ratios
+bench: $(SETUP)  ## Every benchmark, with its ratios; installs the peers (OpenDP, MPyC)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	$(BIN)/python -m bench
 
 docs: $(SETUP)  ## Rewrite the generated reference pages
@@ -38,6 +39,9 @@ lock:  ## Refresh the lock files (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --all-extras --group dev \
 	  pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --group bench \
+	  --constraint requirements.lock pyproject.toml -o requirements-bench.lock
 
 $(SETUP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
