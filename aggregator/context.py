@@ -10,12 +10,13 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aggregator import store
 from aggregator.errors import UnknownRound
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.settings import AggregatorSettings
+from aggregator.store import rounds as store
 from common.functions import dimension
 from common.models.query import Sharing
 from common.models.round import RoundDescriptor
@@ -127,3 +128,8 @@ async def stored_round(connection: AsyncConnection, round_id: str) -> store.Roun
     if row is None:
         raise UnknownRound
     return row
+
+
+def wire_json(model: BaseModel) -> str:
+    """A model as it is stored and answered."""
+    return model.model_dump_json(exclude_none=True)

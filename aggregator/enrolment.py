@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator import store
 from aggregator.context import Aggregator
 from aggregator.errors import (
     AlreadyPaired,
@@ -37,7 +36,10 @@ from aggregator.errors import (
     JoinTokenUsed,
     UnknownParty,
 )
-from aggregator.store import CoordinatorRow, GrantRow, Party
+from aggregator.store import admission, roster
+from aggregator.store.admission import CoordinatorRow, GrantRow
+from aggregator.store.roster import Party
+from aggregator.store.tables import tokens
 from common.models.base import WireModel, encode_binary
 from common.models.enrolment import (
     ENROLMENT_LABEL,
@@ -88,15 +90,15 @@ async def pair(
     wanted = CoordinatorRow(request.deployment, request.identity_key)
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, _ROSTER)
-        known = await store.coordinator(connection)
+        known = await admission.coordinator(connection)
         if known is not None and known != wanted and not replace:
             raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
-        await store.put_coordinator(connection, wanted, now)
-        await store.revoke_scope(connection, Scope.COORDINATOR, now)
+        await admission.put_coordinator(connection, wanted, now)
+        await admission.revoke_scope(connection, Scope.COORDINATOR, now)
         token, record = mint(
             (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
         )
-        await insert_token(connection, store.tokens, record)
+        await insert_token(connection, tokens, record)
     return CoordinatorAnswer(
         deployment=wanted.deployment,
         fingerprint=fingerprint(wanted.identity_key).hex(),
@@ -112,7 +114,7 @@ async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAns
     expires = aggregator.clock.now() + timedelta(seconds=request.valid_s)
     row = GrantRow(request.party, request.kind, request.max_curators, expires, None)
     async with aggregator.engine.begin() as connection:
-        await store.add_grant(connection, grant_hash(secret), row)
+        await admission.add_grant(connection, grant_hash(secret), row)
     grant = Grant(
         party=aggregator.id,
         url=aggregator.url,
@@ -130,7 +132,7 @@ async def largest_body(aggregator: Aggregator, named: str | None) -> int:
     if named is None:
         return settings.enrolment_open_body_bytes
     async with reading(aggregator.engine) as connection:
-        granted = await store.grant(connection, named)
+        granted = await admission.grant(connection, named)
     if granted is None:
         raise JoinTokenUnknown
     if granted.expires <= aggregator.clock.now():
@@ -152,22 +154,22 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
     now = aggregator.clock.now()
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, _ROSTER)
-        granted = await store.grant(connection, grant_hash(request.secret))
+        granted = await admission.grant(connection, grant_hash(request.secret))
         if granted is None:
             raise JoinTokenUnknown
         first = request.first
         if granted.used is not None:
             await _check_same(connection, granted, request, hosted, now)
-            await revoke_subject(connection, store.tokens, request.party, now)
+            await revoke_subject(connection, tokens, request.party, now)
         else:
             first = _check_grant(granted, request, now)
             await _check_free(connection, request, first, hosted)
-            await store.use_grant(connection, grant_hash(request.secret), now)
+            await admission.use_grant(connection, grant_hash(request.secret), now)
             await _add(connection, request, first, hosted, now)
         token, record = mint(
             (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
         )
-        await insert_token(connection, store.tokens, record)
+        await insert_token(connection, tokens, record)
     assert first is not None
     answer = EnrolmentAnswer(
         party=request.party, first=first, curators=len(request.curators), token=token
@@ -179,7 +181,7 @@ async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochK
     """Keep a party's key of a new epoch; whether it is new. Raises EpochKeyConflict."""
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, _ROSTER)
-        known = await store.active_party(connection, party)
+        known = await roster.active_party(connection, party)
         if known is None:
             raise UnknownParty
         try:
@@ -192,7 +194,7 @@ async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochK
         if held is not None and held != key.public_key:
             raise EpochKeyConflict
         if held is None:
-            await store.add_party_key(connection, known.key, key.epoch, key.public_key)
+            await roster.add_party_key(connection, known.key, key.epoch, key.public_key)
         return held is None
 
 
@@ -201,9 +203,9 @@ async def revoke(aggregator: Aggregator, party: str) -> None:
     now = aggregator.clock.now()
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, _ROSTER)
-        if not await store.leave(connection, party, now):
+        if not await roster.leave(connection, party, now):
             raise UnknownParty
-        await revoke_subject(connection, store.tokens, party, now)
+        await revoke_subject(connection, tokens, party, now)
 
 
 # --- the checks of an enrolment ------------------------------------------------------------------
@@ -230,7 +232,7 @@ async def _check_same(
 ) -> None:
     """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
     and the party has been on the roster ever since."""
-    known = await store.active_party(connection, request.party)
+    known = await roster.active_party(connection, request.party)
     if known is None or granted.expires <= now:
         raise JoinTokenUsed
     asked = (request.kind, request.identity_key, request.first, len(request.curators))
@@ -239,10 +241,10 @@ async def _check_same(
     same = (
         asked == stored
         and known.keys.get(epoch_key.epoch) == epoch_key.public_key
-        and await store.enrolled_at(connection, known.key) == granted.used
+        and await roster.enrolled_at(connection, known.key) == granted.used
     )
     if same and hosted is not None:
-        ids = await store.hosted_ids(connection, known.key)
+        ids = await roster.hosted_ids(connection, known.key)
         same = hosted.compressed == ids or _unpack(ids) == list(request.curators)
     elif same:
         same = request.curators == (request.party,)
@@ -278,19 +280,19 @@ def _check_grant(granted: GrantRow, request: Enrolment, now: datetime) -> int:
 async def _check_free(
     connection: AsyncConnection, request: Enrolment, first: int, hosted: _Hosted | None
 ) -> None:
-    if await store.is_active(connection, request.party, request.identity_key):
+    if await roster.is_active(connection, request.party, request.identity_key):
         raise CuratorEnrolled("the party or its identity is enrolled")
-    if await store.numbers_taken(connection, first, len(request.curators)):
+    if await roster.numbers_taken(connection, first, len(request.curators)):
         raise CuratorEnrolled("roster numbers were given before", pointer="/first")
     ids = request.curators
     hashes = hosted.hashes if hosted is not None else _hashes(ids)
     taken: set[str] = set()
     if hosted is not None:
-        lone = await store.lone_ids(connection)
+        lone = await roster.lone_ids(connection)
         taken.update(name for name in ids if name in lone)
-    for party, theirs in await store.hosted_hashes(connection):
+    for party, theirs in await roster.hosted_hashes(connection):
         if _meet(hashes, theirs):
-            taken |= set(ids) & set(_unpack(await store.hosted_ids(connection, party)))
+            taken |= set(ids) & set(_unpack(await roster.hosted_ids(connection, party)))
     if taken:
         raise CuratorEnrolled(
             pointer="/curators", extra={"count": len(taken), "curators": sorted(taken)[:10]}
@@ -309,9 +311,9 @@ async def _add(
         0, request.party, request.kind, request.identity_key, first, len(request.curators), None, {}
     )
     epoch_key = request.epoch_key
-    key = await store.add_party(connection, party, epoch_key.epoch, epoch_key.public_key, now)
+    key = await roster.add_party(connection, party, epoch_key.epoch, epoch_key.public_key, now)
     if hosted is not None:
-        await store.add_hosted(
+        await roster.add_hosted(
             connection, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
         )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from aggregator import store
+from aggregator.store import keys as store
 from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
 from common.sealing import Direction, Ends, agree_key
 from common.service.clock import Clock

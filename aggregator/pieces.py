@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator import store
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import (
     BatchOverlaps,
@@ -38,7 +37,10 @@ from aggregator.errors import (
     WrongLength,
     WrongRound,
 )
-from aggregator.store import BatchRow, Party
+from aggregator.store import pieces as piece_store
+from aggregator.store import rounds as round_store
+from aggregator.store.pieces import BatchRow
+from aggregator.store.roster import Party
 from common import sets
 from common.errors import DomainError
 from common.models.base import encode_binary
@@ -312,7 +314,7 @@ class Intake:
         await exclusive(connection, ROUNDS_LOCK)
         self._staged = []
         contexts = {item.context.key: item.context for item in items}
-        states = await store.states(connection, list(contexts))
+        states = await round_store.states(connection, list(contexts))
         open_rounds: dict[int, _Round] = {}
         answers: list[Any | Exception] = []
         for item in items:
@@ -340,7 +342,7 @@ class Intake:
             return await item.run(connection)
         finally:
             key = item.context.key
-            state.state = (await store.states(connection, [key])).get(key)
+            state.state = (await round_store.states(connection, [key])).get(key)
 
     def _committed(self, items: int, seconds: float) -> None:
         # Called after the commit and before any sender runs on.
@@ -359,7 +361,7 @@ class Intake:
                 self._held.popitem(last=False)
         self._held.move_to_end(key)
         if isinstance(item, PiecesItem):
-            for row, numbers in await store.piece_numbers(connection, key, held.last):
+            for row, numbers in await piece_store.piece_numbers(connection, key, held.last):
                 held.add(row, np.frombuffer(numbers, "<u4"))
         return held
 
@@ -367,7 +369,7 @@ class Intake:
         """Write the lone pieces of a round as one row."""
         if state.lone:
             numbers = np.fromiter(state.lone, np.uint32, len(state.lone))
-            row = await store.add_pieces(
+            row = await piece_store.add_pieces(
                 connection,
                 state.context.key,
                 numbers.astype("<u4").tobytes(),
@@ -376,7 +378,7 @@ class Intake:
             )
             self._staged.append((state.held, row, numbers))
         if state.lone or state.hosted:
-            await store.count_received(
+            await round_store.count_received(
                 connection, state.context.key, len(state.lone) + state.hosted
             )
         state.lone, state.hosted = {}, 0
@@ -409,7 +411,7 @@ class Intake:
             if not staged:
                 return None
             row_id = staged[0]
-        row = await store.piece_row(connection, row_id)
+        row = await piece_store.piece_row(connection, row_id)
         place = int(np.flatnonzero(np.frombuffer(row.numbers, "<u4") == number)[0])
         length = len(piece.body)
         return LonePiece(
@@ -429,7 +431,7 @@ class Intake:
 
     async def _batch(self, connection: AsyncConnection, state: _Round, item: BatchItem) -> Outcome:
         header, key = item.header, item.context.key
-        parts = await store.batch_parts(connection, key, header.span.segment, item.sender.key)
+        parts = await piece_store.batch_parts(connection, key, header.span.segment, item.sender.key)
         same = next((part for part in parts if part.part == header.part), None)
         if state.state is not RoundState.OPEN:
             raise _closed(state, same is not None and same.tag == item.tag)
@@ -447,7 +449,7 @@ class Intake:
             item.tag,
             header.presence,
         )
-        await store.add_batch(connection, key, row, item.body)
+        await piece_store.add_batch(connection, key, row, item.body)
         state.hosted += header.count
         return Outcome.STORED
 
@@ -455,7 +457,7 @@ class Intake:
         self, connection: AsyncConnection, item: BatchItem, held: BatchRow
     ) -> bool:
         """Whether a batch is the held one, byte for byte or freshly sealed."""
-        body = await store.batch_body(connection, held.id)
+        body = await piece_store.batch_body(connection, held.id)
         if body == item.body:
             return True
         if held.presence != item.header.presence:

@@ -15,10 +15,10 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from aggregator import store
 from aggregator.context import Aggregator, RoundContext
 from aggregator.keys import EpochSecret
-from aggregator.store import Party
+from aggregator.store import roster as store
+from aggregator.store.roster import Party
 from common.sealing import Direction, SealBroken
 from common.service.auth import TokenExpired
 from common.service.clock import Clock

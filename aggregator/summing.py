@@ -13,11 +13,15 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator import store
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import SealBrokenHere
 from aggregator.pieces import batch_words, words_of
-from aggregator.store import ContributionRow, Party, PieceRow
+from aggregator.store import pieces as piece_store
+from aggregator.store import roster
+from aggregator.store import rounds as round_store
+from aggregator.store.pieces import PieceRow
+from aggregator.store.roster import Party
+from aggregator.store.rounds import ContributionRow
 from common import sets
 from common.models.round import Manifest
 from common.sealing import (
@@ -50,10 +54,10 @@ async def _add_batches(
 ) -> tuple[Words, int]:
     count = 0
     async with reading(aggregator.engine) as connection:
-        rows = await store.round_batches(connection, context.key)
-        hosts = await store.parties_by_key(connection, sorted({row.host for row in rows}))
+        rows = await piece_store.round_batches(connection, context.key)
+        hosts = await roster.parties_by_key(connection, sorted({row.host for row in rows}))
         for row in rows:
-            body = await store.batch_body(connection, row.id)
+            body = await piece_store.batch_body(connection, row.id)
             total, added = await asyncio.to_thread(
                 _add_batch, aggregator, context, hosts[row.host], body, listed, total
             )
@@ -87,11 +91,11 @@ async def _add_lone(
 ) -> tuple[Words, int]:
     count, after = 0, 0
     async with reading(aggregator.engine) as connection:
-        while rows := await store.piece_rows(connection, context.key, after, _ROWS):
+        while rows := await piece_store.piece_rows(connection, context.key, after, _ROWS):
             after = rows[-1].id
             numbers = np.concatenate([np.frombuffer(row.numbers, "<u4") for row in rows])
             wanted = numbers[listed[numbers]].tolist()
-            senders = await store.lone_by_number(connection, wanted)
+            senders = await roster.lone_by_number(connection, wanted)
             total = await asyncio.to_thread(
                 _add_rows, aggregator, context, rows, senders, listed, total
             )
@@ -130,7 +134,7 @@ async def _add_contributions(
     if not places:
         return total
     async with reading(aggregator.engine) as connection:
-        held = await store.held_contributions(connection, context.key)
+        held = await round_store.held_contributions(connection, context.key)
     shares = [opened_contribution(aggregator, context, held[place]) for place in places]
     return context.scheme.add(total, np.stack(shares))
 

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aggregator import app as app_module
 from aggregator.app import MIGRATIONS, create_app
-from aggregator.store import metadata
+from aggregator.store.tables import metadata
 from common.models.base import encode_binary, parse_binary
 from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
 from common.noise import SelfTest

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from aggregator import rounds
+from aggregator import opening
 from aggregator.app import create_app as create_aggregator
-from aggregator.store import metadata
+from aggregator.store.tables import metadata
 from common.models.query import Query
 from common.models.round import RoundState
 from common.sealing import read_batch_header
@@ -377,12 +377,12 @@ async def test_an_aggregator_books_the_same_whatever_noise_it_shares(
     tmp_path: Path, running: Running, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under Shamir an aggregator shares a value of its own, its noise; and every piece differs."""
-    drawn = rounds.draw
+    drawn = opening.draw
     stories = []
     for shift, secret in (0, 5), (1000, 5), (0, 6):
         with pytest.MonkeyPatch.context() as inner:
             Tape(inner)
-            inner.setattr(rounds, "draw", lambda *given, by=shift: drawn(*given) + by)
+            inner.setattr(opening, "draw", lambda *given, by=shift: drawn(*given) + by)
             folder = tmp_path / f"{shift}-{secret}"
             stories.append(await told(folder, running, log, aggregator_query(**SHAMIR), secret))
     plain, noisier, larger = stories

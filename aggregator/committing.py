@@ -1,0 +1,202 @@
+"""From the manifest to the partial sum (spec: aggregation, section 6).
+
+This aggregator commits to one manifest per round, which it recomputed from all signed sets, and
+reveals only after it has seen the whole quorum's commitments to that manifest. The sum is stored
+with its noise inside, never without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
+from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
+from aggregator.pieces import ROUNDS_LOCK
+from aggregator.store import rounds as store
+from aggregator.store.rounds import RoundRow
+from aggregator.summing import sum_of
+from common import sets
+from common.agreement import (
+    CommitmentRefused,
+    ManifestRefused,
+    check_commitments,
+    commitment_hash,
+    manifest_of,
+)
+from common.mechanisms import aggregator_plan, draw
+from common.models.query import Sharing
+from common.models.round import (
+    COMMITMENT_LABEL,
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    ManifestRequest,
+    Reveal,
+    RevealRequest,
+    RoundState,
+)
+from common.service.database import exclusive, reading
+from common.signing import Signed
+
+NONCE_BYTES = 32
+
+
+# --- commit --------------------------------------------------------------------------------------
+
+
+async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest) -> str:
+    """frozen -> committed: sum what the manifest lists, add the noise, sign a commitment."""
+    context = await aggregator.round(round_id)
+    async with aggregator.lock(round_id):
+        async with reading(aggregator.engine) as connection:
+            row = await stored_round(connection, round_id)
+        if row.state is RoundState.ABORTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        if row.accepted is None:
+            raise RoundNotFrozen
+        manifest = await asyncio.to_thread(_checked_manifest, context, row.accepted, request)
+        if row.commitment is not None:
+            return _committed_before(row, manifest)
+        partial = await _partial_sum(aggregator, context, manifest)
+        return await _commit(aggregator, context, manifest, partial)
+
+
+def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
+    """The manifest, recomputed from all signed sets; refused unless everything agrees."""
+    manifest = manifest_of(context.descriptor, request.accepted)
+    if manifest != request.manifest:
+        raise ManifestRefused
+    own = Signed[AcceptedSet].model_validate_json(accepted)
+    if context.index not in manifest.quorum or own not in request.accepted:
+        raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
+    if not sets.is_subset(manifest.members, own.statement.members):
+        raise ManifestRefused("the manifest lists curators whose pieces are not held")
+    if not set(manifest.contributions) <= set(own.statement.contributions):
+        raise ManifestRefused("the manifest lists noise that is not held")
+    return manifest
+
+
+def _committed_before(row: RoundRow, manifest: Manifest) -> str:
+    if row.manifest_hash != manifest.digest():
+        raise ManifestRefused("another manifest was committed to; there is never a second one")
+    assert row.commitment is not None
+    return row.commitment
+
+
+async def _partial_sum(
+    aggregator: Aggregator, context: RoundContext, manifest: Manifest
+) -> NDArray[np.uint64]:
+    """The sum of the listed pieces with this aggregator's noise inside."""
+    total = await sum_of(aggregator, context, manifest)
+    query = context.descriptor.query
+    plan = aggregator_plan(query)
+    if plan is None or query.sharing is Sharing.SHAMIR:
+        return total
+    noise = await asyncio.to_thread(draw, plan, aggregator.random, 1)
+    return np.asarray(total + noise[0].astype(np.uint64), np.uint64)
+
+
+async def _commit(
+    aggregator: Aggregator,
+    context: RoundContext,
+    manifest: Manifest,
+    partial: NDArray[np.uint64],
+) -> str:
+    """Nonce, partial sum, manifest and commitment in one transaction, once per round."""
+    nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
+    manifest_hash = manifest.digest()
+    statement = Commitment(
+        round=context.id,
+        descriptor_hash=context.digest,
+        manifest_hash=manifest_hash,
+        aggregator=aggregator.id,
+        hash=commitment_hash(context.digest, manifest_hash, aggregator.id, nonce, content),
+    )
+    signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, ROUNDS_LOCK)
+        done = await store.advance(
+            connection,
+            context.key,
+            RoundState.FROZEN,
+            RoundState.COMMITTED,
+            manifest=wire_json(manifest),
+            manifest_hash=manifest_hash,
+            nonce=nonce,
+            partial=content,
+            commitment=signed,
+        )
+        if done:
+            return signed
+        row = await store.round_by_key(connection, context.key)
+    if row.commitment is None or row.state is RoundState.ABORTED:
+        raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+    return _committed_before(row, manifest)
+
+
+# --- reveal --------------------------------------------------------------------------------------
+
+
+async def reveal(aggregator: Aggregator, round_id: str, request: RevealRequest) -> str:
+    """committed -> released: hand out the partial sum, and destroy the pieces at once."""
+    context = await aggregator.round(round_id)
+    async with aggregator.lock(round_id):
+        async with reading(aggregator.engine) as connection:
+            row = await stored_round(connection, round_id)
+        if row.state is RoundState.ABORTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        if row.manifest is None or row.manifest_hash is None:
+            raise RoundNotCommitted
+        digest = _checked_commitments(context, row, request)
+        if row.reveal is not None:
+            return _revealed_before(row, digest)
+        return await _reveal(aggregator, context, digest)
+
+
+def _checked_commitments(context: RoundContext, row: RoundRow, request: RevealRequest) -> bytes:
+    """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
+    assert row.manifest is not None
+    assert row.manifest_hash is not None
+    quorum = Manifest.model_validate_json(row.manifest).quorum
+    check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
+    own = Signed[Commitment].model_validate_json(row.commitment or "")
+    if own not in request.commitments:
+        raise CommitmentRefused("the commitment of this aggregator is not the one it signed")
+    together = b"".join(sorted(item.digest() for item in request.commitments))
+    return hashlib.sha256(together).digest()
+
+
+def _revealed_before(row: RoundRow, digest: bytes) -> str:
+    if row.reveal_request != digest:
+        raise CommitmentRefused("the partial sum was revealed to other commitments")
+    assert row.reveal is not None
+    return row.reveal
+
+
+async def _reveal(aggregator: Aggregator, context: RoundContext, digest: bytes) -> str:
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, ROUNDS_LOCK)
+        row = await store.round_by_key(connection, context.key)
+        if row.reveal is not None:
+            return _revealed_before(row, digest)
+        if row.state is not RoundState.COMMITTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        assert row.nonce is not None
+        assert row.partial is not None
+        answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=row.partial))
+        await store.advance(
+            connection,
+            context.key,
+            RoundState.COMMITTED,
+            RoundState.RELEASED,
+            reveal_request=digest,
+            reveal=answer,
+            finished=aggregator.clock.now(),
+        )
+        await store.destroy_pieces(connection, context.key)
+        return answer

@@ -1,0 +1,170 @@
+"""The two routes that take pieces: the hot path (spec: hot-path, section 2).
+
+They are plain Starlette routes, for speed, and stand before all others. No meter tells one
+curator from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.routing import Route
+
+from aggregator import examples, pieces
+from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownSender
+from aggregator.pieces import Outcome
+from aggregator.store.roster import Party
+from aggregator.web import Meters, Service, service_of
+from common.errors import DomainError, UnsupportedForm
+from common.models.round import ItemAnswer, Piece
+from common.service.auth import authenticate
+from common.service.problems import MalformedBody, invalid_from, status_of
+from common.service.tokens import Scope
+from common.service.wire import CBOR, JSON, answer, content_type, decode_cbor, encode, parse_json
+
+OCTETS = "application/octet-stream"
+_STORED = encode(ItemAnswer(index=0, status=Outcome.STORED))
+_KNOWN = encode(ItemAnswer(index=0, status=Outcome.KNOWN))
+
+
+def add_pieces(app: FastAPI) -> None:
+    """Put them first in line, before every route that the app has."""
+
+    async def take_pieces(request: Request) -> Response:
+        return await _counted(request, "lone", _pieces)
+
+    async def take_batch(request: Request) -> Response:
+        return await _counted(request, "batch", _batch)
+
+    # first in line, so that no other route is tried before them
+    app.router.routes.insert(
+        0, Route("/v1/rounds/{round_id}/pieces", take_pieces, methods=["POST"])
+    )
+    app.router.routes.insert(
+        1, Route("/v1/rounds/{round_id}/batches", take_batch, methods=["POST"])
+    )
+    examples.document_plain_routes(app)
+
+
+async def _counted(
+    request: Request, form: str, take: Callable[[Request, Service, Party], Any]
+) -> Response:
+    """Answer an upload and count what became of it; once more if the sender has a new key."""
+    service = service_of(request)
+    meters: Meters = request.app.state.meters
+    try:
+        sender = await _sender(request, service)
+        try:
+            response: Response = await take(request, service, sender)
+        except UnknownEpochKey:
+            sender = await _sender(request, service, fresh=True)
+            response = await take(request, service, sender)
+    except DomainError as error:
+        meters.refused.labels(form, error.name).inc()
+        raise
+    return response
+
+
+async def _sender(request: Request, service: Service, *, fresh: bool = False) -> Party:
+    """The party that the token speaks for, or the problem with the token."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        sender = await service.directory.find(token.strip(), fresh=fresh)
+        if sender is not None:
+            return sender
+    principal = await authenticate(request)
+    principal.demand(Scope.CURATOR)
+    raise UnknownSender
+
+
+async def _batch(request: Request, service: Service, sender: Party) -> Response:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    context = await service.aggregator.round(request.path_params["round_id"])
+    body = await request.body()
+    outcome = await pieces.accept_batch(service.aggregator, service.intake, context, sender, body)
+    return _outcome(request, "batch", outcome)
+
+
+async def _pieces(request: Request, service: Service, sender: Party) -> Response:
+    form = content_type(request)
+    if form not in (JSON, CBOR):
+        raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
+    context = await service.aggregator.round(request.path_params["round_id"])
+    body = await request.body()
+    if _is_array(body, form):
+        return await _many(request, service, sender, body, form)
+    piece = parse_json(body, Piece) if form == JSON else _piece(decode_cbor(body))
+    if isinstance(piece, DomainError):
+        raise piece
+    (outcome,) = await pieces.accept_pieces(
+        service.aggregator, service.intake, context, sender, (piece,)
+    )
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return _outcome(request, "lone", outcome)
+
+
+def _outcome(request: Request, form: str, outcome: Outcome) -> Response:
+    request.app.state.meters.accepted.labels(form, str(outcome.value)).inc()
+    return Response(
+        _STORED if outcome is Outcome.STORED else _KNOWN, outcome.value, media_type=JSON
+    )
+
+
+def _is_array(body: bytes, form: str) -> bool:
+    if form == CBOR:
+        return bool(body) and body[0] >> 5 == 4
+    return body.lstrip()[:1] == b"["
+
+
+def _piece(value: object) -> Piece | DomainError:
+    try:
+        return Piece.model_validate(value)
+    except ValidationError as error:
+        return invalid_from(error, value)
+
+
+async def _many(
+    request: Request, service: Service, sender: Party, body: bytes, form: str
+) -> Response:
+    """An answer per item; one bad item spoils no other."""
+    try:
+        items = decode_cbor(body) if form == CBOR else from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise MalformedBody from None
+    if len(items) > service.aggregator.settings.max_pieces:
+        raise TooManyPieces(extra={"max_pieces": service.aggregator.settings.max_pieces})
+    context = await service.aggregator.round(request.path_params["round_id"])
+    parsed = [_piece(item) for item in items]
+    good = [item for item in parsed if isinstance(item, Piece)]
+    if any(item.key_epoch not in sender.keys for item in good):
+        sender = await _sender(request, service, fresh=True)
+    done = iter(
+        await pieces.accept_pieces(service.aggregator, service.intake, context, sender, good)
+    )
+    outcomes = [next(done) if isinstance(item, Piece) else item for item in parsed]
+    meters: Meters = request.app.state.meters
+    shown = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, DomainError):
+            meters.refused.labels("lone", outcome.name).inc()
+            shown.append(_refused(index, outcome))
+        else:
+            meters.accepted.labels("lone", str(outcome.value)).inc()
+            shown.append({"index": index, "status": outcome.value})
+    return answer(request, shown)
+
+
+def _refused(index: int, error: DomainError) -> dict[str, Any]:
+    detail = error.detail
+    if "included" in error.extra:
+        detail = "This very piece is in" if error.extra["included"] else "This piece is not in"
+    shown = {"index": index, "status": status_of(error), "problem": error.name, "detail": detail}
+    if "included" in error.extra:
+        shown["included"] = error.extra["included"]
+    return shown

@@ -1,0 +1,92 @@
+"""Secrets, and the keys of epochs. In SQLite a destroyed private key is overwritten too."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from aggregator.store.rounds import LIVE
+from aggregator.store.tables import epoch_keys, rounds, secrets
+
+
+async def secret(connection: AsyncConnection, name: str) -> bytes | None:
+    """A secret by its name."""
+    found = await connection.execute(select(secrets.c.value).where(secrets.c.name == name))
+    value: bytes | None = found.scalar_one_or_none()
+    return value
+
+
+async def add_secret(connection: AsyncConnection, name: str, value: bytes) -> None:
+    """Keep a secret under a new name."""
+    await connection.execute(insert(secrets).values(name=name, value=value))
+
+
+async def epoch_key(connection: AsyncConnection, epoch: int) -> tuple[bytes | None, str] | None:
+    """(private key unless destroyed, signed public key) of an epoch."""
+    found = await connection.execute(select(epoch_keys).where(epoch_keys.c.epoch == epoch))
+    row = found.first()
+    return None if row is None else (row.private_key, row.signed)
+
+
+async def add_epoch_key(
+    connection: AsyncConnection, epoch: int, private_key: bytes, signed: str
+) -> None:
+    """Keep the key pair of a new epoch."""
+    await connection.execute(
+        insert(epoch_keys).values(epoch=epoch, private_key=private_key, signed=signed)
+    )
+
+
+async def idle_epochs(connection: AsyncConnection, before: int) -> tuple[int, ...]:
+    """Epochs below `before` that hold a private key and that no live round needs."""
+    needed = select(rounds.c.own_epoch).where(rounds.c.state.in_(LIVE))
+    found = await connection.execute(
+        select(epoch_keys.c.epoch).where(
+            epoch_keys.c.epoch < before,
+            epoch_keys.c.private_key.is_not(None),
+            epoch_keys.c.epoch.not_in(needed),
+        )
+    )
+    return tuple(int(epoch) for epoch in found.scalars())
+
+
+async def held_epochs(connection: AsyncConnection) -> tuple[int, ...]:
+    """All epochs that hold a private key."""
+    found = await connection.execute(
+        select(epoch_keys.c.epoch).where(epoch_keys.c.private_key.is_not(None))
+    )
+    return tuple(int(epoch) for epoch in found.scalars())
+
+
+async def replace_epoch_key(
+    connection: AsyncConnection, epoch: int, private_key: bytes, signed: str
+) -> None:
+    """Keep another key pair for an epoch, whose old one is destroyed."""
+    await connection.execute(delete(epoch_keys).where(epoch_keys.c.epoch == epoch))
+    await add_epoch_key(connection, epoch, private_key, signed)
+
+
+async def destroy_epoch_key(connection: AsyncConnection, epoch: int, now: datetime) -> None:
+    """Forget the private key of an epoch. In SQLite the old page is overwritten too."""
+    sqlite = connection.dialect.name == "sqlite"
+    if sqlite:
+        await connection.execute(text("PRAGMA secure_delete=ON"))
+    await connection.execute(
+        update(epoch_keys)
+        .where(epoch_keys.c.epoch == epoch)
+        .values(private_key=None, destroyed=now)
+    )
+    if sqlite:
+        await connection.execute(text("PRAGMA secure_delete=OFF"))
+
+
+async def empty_log(engine: AsyncEngine) -> None:
+    """In SQLite: move the write-ahead log into the database and cut it, with what it held."""
+    if engine.dialect.name == "sqlite":
+        async with engine.connect() as connection:
+            raw = await connection.get_raw_connection()
+            driver: Any = raw.driver_connection
+            await driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,0 +1,252 @@
+"""The roster: parties, their roster numbers, which are never reused, and their epoch keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Row, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.store.tables import hosted, parties, party_keys, tokens
+from common.models.enrolment import PartyKind
+from common.service.tokens import Scope
+
+_CHUNK = 500
+_KEY = (party_keys.c.epoch, party_keys.c.public_key)
+
+
+@dataclass(frozen=True)
+class Party:
+    """A sender on the roster, with the X25519 keys it announced, by epoch."""
+
+    key: int
+    id: str
+    kind: PartyKind
+    identity_key: bytes
+    first: int
+    curators: int
+    left: datetime | None
+    keys: dict[int, bytes]
+
+
+async def add_party(
+    connection: AsyncConnection, party: Party, epoch: int, public_key: bytes, now: datetime
+) -> int:
+    """Put a party on the roster with its first epoch key; its key in the store."""
+    done = await connection.execute(
+        insert(parties)
+        .values(
+            id=party.id,
+            kind=party.kind.value,
+            identity_key=party.identity_key,
+            first=party.first,
+            curators=party.curators,
+            enrolled=now,
+        )
+        .returning(parties.c.key)
+    )
+    key = int(done.scalar_one())
+    await add_party_key(connection, key, epoch, public_key)
+    return key
+
+
+async def add_hosted(
+    connection: AsyncConnection, party: int, hashes: bytes, compressed_ids: bytes
+) -> None:
+    """Keep the curators of a host: sorted 64-bit hashes to search, ids to confirm."""
+    await connection.execute(insert(hosted).values(party=party, hashes=hashes, ids=compressed_ids))
+
+
+async def hosted_hashes(
+    connection: AsyncConnection,
+) -> list[tuple[int, NDArray[np.uint64]]]:
+    """The sorted hashes of every active host's curator ids."""
+    found = await connection.execute(
+        select(hosted.c.party, hosted.c.hashes)
+        .join(parties, parties.c.key == hosted.c.party)
+        .where(parties.c.left.is_(None))
+    )
+    return [(int(row.party), np.frombuffer(row.hashes, "<u8")) for row in found]
+
+
+async def hosted_ids(connection: AsyncConnection, party: int) -> bytes:
+    """The compressed ids of a host's curators, in the order of their numbers."""
+    found = await connection.execute(select(hosted.c.ids).where(hosted.c.party == party))
+    return bytes(found.scalar_one())
+
+
+async def lone_ids(connection: AsyncConnection) -> set[str]:
+    """The ids of all active lone curators."""
+    found = await connection.execute(
+        select(parties.c.id).where(
+            parties.c.left.is_(None), parties.c.kind == PartyKind.CURATOR.value
+        )
+    )
+    return set(found.scalars())
+
+
+async def is_active(connection: AsyncConnection, party: str, identity_key: bytes) -> bool:
+    """Whether a party of this id, or with this identity, is on the roster."""
+    found = await connection.execute(
+        select(parties.c.key).where(
+            parties.c.left.is_(None),
+            (parties.c.id == party) | (parties.c.identity_key == identity_key),
+        )
+    )
+    return found.first() is not None
+
+
+async def numbers_taken(connection: AsyncConnection, first: int, count: int) -> bool:
+    """Whether any of these numbers was ever given to somebody. Numbers are never reused."""
+    below = await connection.execute(
+        select(parties.c.first, parties.c.curators)
+        .where(parties.c.first < first + count)
+        .order_by(parties.c.first.desc())
+        .limit(1)
+    )
+    row = below.first()
+    return row is not None and row.first + row.curators > first
+
+
+async def add_party_key(
+    connection: AsyncConnection, party: int, epoch: int, public_key: bytes
+) -> None:
+    """Keep an announced epoch key."""
+    await connection.execute(
+        insert(party_keys).values(party=party, epoch=epoch, public_key=public_key)
+    )
+
+
+async def active_party(connection: AsyncConnection, party: str) -> Party | None:
+    """The party of this id that is on the roster."""
+    found = await _parties(connection, (parties.c.id == party) & parties.c.left.is_(None))
+    return found[0] if found else None
+
+
+async def enrolled_at(connection: AsyncConnection, key: int) -> datetime:
+    """When a party was put on the roster."""
+    found = await connection.execute(select(parties.c.enrolled).where(parties.c.key == key))
+    enrolled: datetime = found.scalar_one()
+    return enrolled
+
+
+async def parties_by_key(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, Party]:
+    """Parties by their key in the store, also those that left."""
+    result: dict[int, Party] = {}
+    for start in range(0, len(keys), _CHUNK):
+        chunk = keys[start : start + _CHUNK]
+        found = await _parties(connection, parties.c.key.in_(chunk))
+        result.update((party.key, party) for party in found)
+    return result
+
+
+async def lone_by_number(connection: AsyncConnection, numbers: Sequence[int]) -> dict[int, Party]:
+    """Lone curators by roster number, also those that left."""
+    result: dict[int, Party] = {}
+    for start in range(0, len(numbers), _CHUNK):
+        chunk = numbers[start : start + _CHUNK]
+        condition = parties.c.first.in_(chunk) & (parties.c.kind == PartyKind.CURATOR.value)
+        found = await _parties(connection, condition)
+        result.update((party.first, party) for party in found)
+    return result
+
+
+async def left_runs(connection: AsyncConnection, below: int) -> list[tuple[int, int]]:
+    """(first number, count) of parties that left, with numbers below a roster's size."""
+    found = await connection.execute(
+        select(parties.c.first, parties.c.curators).where(
+            parties.c.left.is_not(None), parties.c.first < below
+        )
+    )
+    return [(int(row.first), int(row.curators)) for row in found]
+
+
+async def lone_page(connection: AsyncConnection, after: int, limit: int) -> list[Party]:
+    """Active lone curators in the order of their numbers, above `after`."""
+    found = await connection.execute(
+        select(parties.c.key)
+        .where(
+            parties.c.left.is_(None),
+            parties.c.kind == PartyKind.CURATOR.value,
+            parties.c.first > after,
+        )
+        .order_by(parties.c.first)
+        .limit(limit)
+    )
+    by_key = await parties_by_key(connection, list(found.scalars()))
+    return sorted(by_key.values(), key=lambda party: party.first)
+
+
+async def leave(connection: AsyncConnection, party: str, now: datetime) -> bool:
+    """Take a party off the roster; whether it was on it."""
+    done = await connection.execute(
+        update(parties).where(parties.c.id == party, parties.c.left.is_(None)).values(left=now)
+    )
+    return done.rowcount == 1
+
+
+async def list_parties(
+    connection: AsyncConnection, after: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """A page of the roster, in the order of enrolment."""
+    query = select(parties).order_by(parties.c.key).limit(limit)
+    if after is not None:
+        query = query.where(parties.c.key > after)
+    return [dict(row._mapping) for row in await connection.execute(query)]
+
+
+async def senders(
+    connection: AsyncConnection, token_hashes: Sequence[str]
+) -> dict[str, tuple[Party, datetime | None]]:
+    """The active party that each valid curator token speaks for, and when the token expires."""
+    found = await connection.execute(
+        select(tokens.c.hash, tokens.c.expires, parties, *_KEY)
+        .join(parties, parties.c.id == tokens.c.subject)
+        .join(party_keys, party_keys.c.party == parties.c.key)
+        .where(
+            tokens.c.hash.in_(token_hashes),
+            tokens.c.scopes == Scope.CURATOR.value,
+            tokens.c.revoked.is_(None),
+            parties.c.left.is_(None),
+        )
+    )
+    result: dict[str, tuple[Party, datetime | None]] = {}
+    for row in found:
+        known = result.get(row.hash)
+        if known is None:
+            known = result[row.hash] = (_party(row), row.expires)
+        known[0].keys[row.epoch] = row.public_key
+    return result
+
+
+async def _parties(connection: AsyncConnection, condition: Any) -> list[Party]:
+    found = await connection.execute(
+        select(parties, *_KEY)
+        .join(party_keys, party_keys.c.party == parties.c.key)
+        .where(condition)
+        .order_by(parties.c.key)
+    )
+    result: list[Party] = []
+    for row in found:
+        if not result or result[-1].key != row.key:
+            result.append(_party(row))
+        result[-1].keys[row.epoch] = row.public_key
+    return result
+
+
+def _party(row: Row[Any]) -> Party:
+    return Party(
+        row.key,
+        row.id,
+        PartyKind(row.kind),
+        row.identity_key,
+        row.first,
+        row.curators,
+        row.left,
+        {},
+    )

@@ -1,0 +1,192 @@
+"""Rounds, and the sealed shares of noise that they hold.
+
+A transition names the state it expects: it happens once. With a round's end its sealed words are
+destroyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.store.tables import batches, contributions, pieces, rounds
+from common.models.round import RoundState
+
+LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round as stored; texts are JSON of the models of `common.models.round`."""
+
+    key: int
+    id: str
+    state: RoundState
+    descriptor_hash: bytes
+    descriptor: str
+    own_epoch: int
+    deadline: datetime
+    received: int
+    noise_shares: str | None
+    accepted: str | None
+    manifest: str | None
+    manifest_hash: bytes | None
+    nonce: bytes | None
+    partial: bytes | None
+    commitment: str | None
+    reveal_request: bytes | None
+    reveal: str | None
+    abort_statement: str | None
+    reason: str | None
+    finished: datetime | None
+
+
+@dataclass(frozen=True)
+class ContributionRow:
+    position: int
+    key_epoch: int
+    nonce: bytes
+    sealed: bytes
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+async def add_round(
+    connection: AsyncConnection,
+    round_id: str,
+    descriptor_hash: bytes,
+    descriptor: str,
+    own_epoch: int,
+    deadline: datetime,
+    noise_shares: str | None,
+) -> int:
+    """Keep a new round, open; its key in the store."""
+    done = await connection.execute(
+        insert(rounds)
+        .values(
+            id=round_id,
+            state=RoundState.OPEN.value,
+            descriptor_hash=descriptor_hash,
+            descriptor=descriptor,
+            own_epoch=own_epoch,
+            deadline=deadline,
+            received=0,
+            noise_shares=noise_shares,
+        )
+        .returning(rounds.c.key)
+    )
+    return int(done.scalar_one())
+
+
+async def round_row(connection: AsyncConnection, round_id: str) -> RoundRow | None:
+    """A round by its id."""
+    row = (await connection.execute(select(rounds).where(rounds.c.id == round_id))).first()
+    return None if row is None else _round(row)
+
+
+async def round_by_key(connection: AsyncConnection, key: int) -> RoundRow:
+    """A round by its key in the store."""
+    return _round((await connection.execute(select(rounds).where(rounds.c.key == key))).one())
+
+
+async def states(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, RoundState]:
+    """The states of rounds by key; a purged round is missing."""
+    found = await connection.execute(
+        select(rounds.c.key, rounds.c.state).where(rounds.c.key.in_(keys))
+    )
+    return {int(row.key): RoundState(row.state) for row in found}
+
+
+async def advance(
+    connection: AsyncConnection, key: int, before: RoundState, after: RoundState, **values: object
+) -> bool:
+    """One transition; whether the round was in the state `before`."""
+    done = await connection.execute(
+        update(rounds)
+        .where(rounds.c.key == key, rounds.c.state == before.value)
+        .values(state=after.value, **values)
+    )
+    return done.rowcount == 1
+
+
+async def count_received(connection: AsyncConnection, key: int, curators: int) -> None:
+    """Add to the number of curators whose pieces are held."""
+    await connection.execute(
+        update(rounds).where(rounds.c.key == key).values(received=rounds.c.received + curators)
+    )
+
+
+async def count_states(connection: AsyncConnection) -> dict[str, int]:
+    """How many rounds there are in each state."""
+    found = await connection.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
+    return {row[0]: int(row[1]) for row in found}
+
+
+async def overdue(connection: AsyncConnection, before: datetime) -> tuple[str, ...]:
+    """Live rounds whose deadline lies before an instant."""
+    found = await connection.execute(
+        select(rounds.c.id).where(rounds.c.state.in_(LIVE), rounds.c.deadline < before)
+    )
+    return tuple(found.scalars())
+
+
+async def live(connection: AsyncConnection) -> tuple[str, ...]:
+    """Rounds that are neither released nor aborted."""
+    found = await connection.execute(select(rounds.c.id).where(rounds.c.state.in_(LIVE)))
+    return tuple(found.scalars())
+
+
+async def purge(connection: AsyncConnection, before: datetime) -> int:
+    """Forget finished rounds whose deadline lies before an instant."""
+    old = select(rounds.c.key).where(rounds.c.state.not_in(LIVE), rounds.c.deadline < before)
+    for table in (pieces, batches, contributions):
+        await connection.execute(delete(table).where(table.c.round.in_(old)))
+    done = await connection.execute(delete(rounds).where(rounds.c.key.in_(old)))
+    return done.rowcount
+
+
+async def destroy_pieces(connection: AsyncConnection, key: int) -> None:
+    """Destroy all sealed words of a round; numbers, presence and tags stay."""
+    await connection.execute(update(batches).where(batches.c.round == key).values(body=b""))
+    await connection.execute(update(pieces).where(pieces.c.round == key).values(bodies=b""))
+    await connection.execute(
+        update(contributions).where(contributions.c.round == key).values(sealed=b"")
+    )
+
+
+def _round(row: Row[Any]) -> RoundRow:
+    values = dict(row._mapping)
+    return RoundRow(**{**values, "state": RoundState(values["state"])})
+
+
+# --- contributions of noise ----------------------------------------------------------------------
+
+
+async def add_contribution(connection: AsyncConnection, key: int, row: ContributionRow) -> None:
+    """Keep an aggregator's sealed share of noise."""
+    await connection.execute(
+        insert(contributions).values(
+            round=key,
+            position=row.position,
+            key_epoch=row.key_epoch,
+            nonce=row.nonce,
+            sealed=row.sealed,
+        )
+    )
+
+
+async def held_contributions(connection: AsyncConnection, key: int) -> dict[int, ContributionRow]:
+    """The shares of noise that a round holds, by the sender's place in the descriptor."""
+    found = await connection.execute(
+        select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
+    )
+    return {
+        row.position: ContributionRow(row.position, row.key_epoch, row.nonce, row.sealed)
+        for row in found
+    }

@@ -1,0 +1,161 @@
+"""The tables of an aggregator; its revisions are held equal to them by a test."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from common.service.columns import Instant
+from common.service.tokens import token_table
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+Key = BigInteger().with_variant(Integer, "sqlite")
+
+tokens = token_table(metadata)
+secrets = Table(
+    "secret",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+epoch_keys = Table(
+    "epoch_key",
+    metadata,
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("private_key", LargeBinary, nullable=True),
+    Column("signed", Text, nullable=False),
+    Column("destroyed", Instant, nullable=True),
+)
+coordinators = Table(
+    "coordinator",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("deployment", String(128), nullable=False),
+    Column("identity_key", LargeBinary, nullable=False),
+    Column("paired", Instant, nullable=False),
+)
+grants = Table(
+    "join_grant",
+    metadata,
+    Column("secret_hash", String(64), primary_key=True),
+    Column("party", String(128), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("max_curators", Integer, nullable=False),
+    Column("expires", Instant, nullable=False, index=True),
+    Column("used", Instant, nullable=True),
+)
+parties = Table(
+    "party",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("id", String(128), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("identity_key", LargeBinary, nullable=False),
+    Column("first", BigInteger, nullable=False, index=True),
+    Column("curators", Integer, nullable=False),
+    Column("enrolled", Instant, nullable=False),
+    Column("left", Instant, nullable=True),
+)
+Index(
+    "uq_party_active_id",
+    parties.c.id,
+    unique=True,
+    sqlite_where=parties.c.left.is_(None),
+    postgresql_where=parties.c.left.is_(None),
+)
+Index(
+    "uq_party_active_identity",
+    parties.c.identity_key,
+    unique=True,
+    sqlite_where=parties.c.left.is_(None),
+    postgresql_where=parties.c.left.is_(None),
+)
+party_keys = Table(
+    "party_key",
+    metadata,
+    Column("party", Key, ForeignKey("party.key"), primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("public_key", LargeBinary, nullable=False),
+)
+hosted = Table(
+    "hosted",
+    metadata,
+    Column("party", Key, ForeignKey("party.key"), primary_key=True),
+    Column("hashes", LargeBinary, nullable=False),
+    Column("ids", LargeBinary, nullable=False),
+)
+rounds = Table(
+    "round",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("id", String(36), nullable=False, unique=True),
+    Column("state", String(16), nullable=False, index=True),
+    Column("descriptor_hash", LargeBinary, nullable=False),
+    Column("descriptor", Text, nullable=False),
+    Column("own_epoch", BigInteger, nullable=False),
+    Column("deadline", Instant, nullable=False),
+    Column("received", Integer, nullable=False),
+    Column("noise_shares", Text, nullable=True),
+    Column("accepted", Text, nullable=True),
+    Column("manifest", Text, nullable=True),
+    Column("manifest_hash", LargeBinary, nullable=True),
+    Column("nonce", LargeBinary, nullable=True),
+    Column("partial", LargeBinary, nullable=True),
+    Column("commitment", Text, nullable=True),
+    Column("reveal_request", LargeBinary, nullable=True),
+    Column("reveal", Text, nullable=True),
+    Column("abort_statement", Text, nullable=True),
+    Column("reason", String(256), nullable=True),
+    Column("finished", Instant, nullable=True),
+)
+contributions = Table(
+    "contribution",
+    metadata,
+    Column("round", Key, ForeignKey("round.key"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("key_epoch", BigInteger, nullable=False),
+    Column("nonce", LargeBinary, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+)
+pieces = Table(
+    "piece",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("round", Key, ForeignKey("round.key"), nullable=False),
+    Column("numbers", LargeBinary, nullable=False),
+    Column("tags", LargeBinary, nullable=False),
+    Column("bodies", LargeBinary, nullable=False),
+    Index("ix_piece_round_id", "round", "id"),
+)
+batches = Table(
+    "batch",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("round", Key, ForeignKey("round.key"), nullable=False),
+    Column("segment", BigInteger, nullable=False),
+    Column("host", Key, ForeignKey("party.key"), nullable=False),
+    Column("part", BigInteger, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("tag", LargeBinary, nullable=False),
+    Column("presence", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    UniqueConstraint("round", "segment", "host", "part", name="uq_batch_place"),
+)
