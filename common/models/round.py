@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from common.models.base import Binary, Instant, WireModel
-from common.models.enrolment import EpochKey, PublicKey, RosterNumber
+from common.models.enrolment import EpochKey, PublicKey
 from common.models.query import Identifier, Query, Window
 from common.signing import Signed, fingerprint
 
@@ -179,9 +179,3 @@ class ItemAnswer(WireModel):
     problem: str | None = None
     detail: str | None = None
     included: bool | None = None
-
-
-class BatchRefusal(WireModel):
-    """Numbers that a batch shares with an earlier part (409)."""
-
-    numbers: tuple[RosterNumber, ...]
