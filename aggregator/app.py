@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from aggregator import restoring, rounds
+from aggregator.audit_routes import add_audit
 from aggregator.context import Aggregator
 from aggregator.enrolment_routes import add_enrolment
 from aggregator.identity_routes import add_identity
@@ -72,6 +73,7 @@ def create_app(
     add_identity(app, settings)
     add_enrolment(app)
     add_rounds(app)
+    add_audit(app)
     return app
 
 

@@ -2,7 +2,8 @@
 
 This aggregator commits to one manifest per round, which it recomputed from all signed sets, and
 reveals only after it has seen the whole quorum's commitments to that manifest. The sum is stored
-with its noise inside, never without.
+with its noise inside, never without. A local round adds to the noise audit in the transaction of
+its commitment.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator import auditing, differencing
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
+from aggregator.noise_audit import Listener, Noisy, audited
 from aggregator.pieces import ROUNDS_LOCK
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
@@ -62,8 +65,9 @@ async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest
         manifest = await asyncio.to_thread(_checked_manifest, context, row.accepted, request)
         if row.commitment is not None:
             return _committed_before(row, manifest)
-        partial = await _partial_sum(aggregator, context, manifest)
-        return await _commit(aggregator, context, manifest, partial)
+        listener = Listener(audited(context.descriptor.query))
+        partial = await _partial_sum(aggregator, context, manifest, listener)
+        return await _commit(aggregator, context, manifest, partial, listener.heard())
 
 
 def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
@@ -89,10 +93,10 @@ def _committed_before(row: RoundRow, manifest: Manifest) -> str:
 
 
 async def _partial_sum(
-    aggregator: Aggregator, context: RoundContext, manifest: Manifest
+    aggregator: Aggregator, context: RoundContext, manifest: Manifest, listener: Listener
 ) -> NDArray[np.uint64]:
     """The sum of the listed pieces with this aggregator's noise inside."""
-    total = await sum_of(aggregator, context, manifest)
+    total = await sum_of(aggregator, context, manifest, listener)
     query = context.descriptor.query
     plan = aggregator_plan(query)
     if plan is None or query.sharing is Sharing.SHAMIR:
@@ -106,8 +110,12 @@ async def _commit(
     context: RoundContext,
     manifest: Manifest,
     partial: NDArray[np.uint64],
+    noisy: Noisy,
 ) -> str:
-    """Nonce, partial sum, manifest and commitment in one transaction, once per round."""
+    """Nonce, partial sum, manifest, commitment and audit in one transaction, once per round.
+
+    Raises DifferenceRefused, and nothing of it is stored.
+    """
     nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
     manifest_hash = manifest.digest()
     statement = Commitment(
@@ -132,6 +140,8 @@ async def _commit(
             commitment=signed,
         )
         if done:
+            await differencing.admit(connection, aggregator, context, manifest)
+            await auditing.add_round(connection, audited(context.descriptor.query), noisy)
             return signed
         row = await store.round_by_key(connection, context.key)
     if row.commitment is None or row.state is RoundState.ABORTED:

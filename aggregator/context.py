@@ -17,6 +17,7 @@ from aggregator.errors import UnknownRound
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
+from common import sets
 from common.functions import dimension
 from common.models.query import Sharing
 from common.models.round import RoundDescriptor
@@ -32,7 +33,8 @@ _SignedDescriptor = Signed[RoundDescriptor]
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round as this aggregator sees it. `own_key` is None once it is destroyed."""
+    """One round as this aggregator sees it. `own_key` is None once it is destroyed; `invited`: who
+    may take part, one boolean per roster number, None for everyone."""
 
     key: int
     descriptor: RoundDescriptor
@@ -40,6 +42,7 @@ class RoundContext:
     index: int
     dimension: int
     own_key: EpochSecret | None
+    invited: sets.Bits | None = None
 
     @property
     def id(self) -> str:
@@ -109,6 +112,7 @@ class Aggregator:
             descriptor.index_of(self.id),
             dimension(descriptor.query),
             own_key,
+            descriptor.invited(),
         )
         self._rounds[row.id] = context
         while len(self._rounds) > _KEPT_ROUNDS:

@@ -123,6 +123,11 @@ class NotInRound(Conflict):
     title = "The sender enrolled after the round's roster was fixed"
 
 
+class NotInGroup(Conflict):
+    name = "not_in_group"
+    title = "The round sums a group that the sender, or one of its curators, is not in"
+
+
 class UnknownEpochKey(Conflict):
     name = "unknown_epoch_key"
     title = "The sender announced no key for this epoch"

@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import (
     BatchOverlaps,
+    NotInGroup,
     NotInRound,
     NotYourPiece,
     OutOfField,
@@ -143,6 +144,8 @@ def open_lone(
         raise UnknownSender("a host sends sealed batches, not lone pieces")
     if sender.first >= context.descriptor.roster_size:
         raise NotInRound
+    if context.invited is not None and not context.invited[sender.first]:
+        raise NotInGroup
     if len(piece.sealed) != 8 * context.dimension + TAG_BYTES:
         raise WrongLength(extra={"dimension": context.dimension})
     body = b"".join(
@@ -213,6 +216,11 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader) -> No
     own = spans(sender.first, sender.curators, context.descriptor.segment_size)
     if header.span not in own:
         raise WrongRound("the span is not that of the host's run in one segment")
+    if context.invited is not None:
+        first, length = header.span.first, header.span.length
+        outside = sets.unpack(header.presence, length) & ~context.invited[first : first + length]
+        if outside.any():
+            raise NotInGroup(extra={"count": int(outside.sum())})
 
 
 def check_words(context: RoundContext, words: Words) -> None:
@@ -279,7 +287,7 @@ class Intake:
     ) -> None:
         self._aggregator = aggregator
         self._on_batch = on_batch
-        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._held: OrderedDict[str, Held] = OrderedDict()
         self._staged: list[tuple[Held, int, NDArray[np.uint32]]] = []
         self._writer: BatchingWriter[Item, Any] = BatchingWriter(
             aggregator.engine,
@@ -353,13 +361,13 @@ class Intake:
 
     async def _refreshed(self, connection: AsyncConnection, item: Item) -> Held:
         """What a round holds, with the rows that others (or a start) brought."""
-        key = item.context.key
-        held = self._held.get(key)
+        key, name = item.context.key, item.context.descriptor.round
+        held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held is None:
-            held = self._held[key] = Held(item.context.descriptor.roster_size)
+            held = self._held[name] = Held(item.context.descriptor.roster_size)
             while len(self._held) > _KEPT:
                 self._held.popitem(last=False)
-        self._held.move_to_end(key)
+        self._held.move_to_end(name)
         if isinstance(item, PiecesItem):
             for row, numbers in await piece_store.piece_numbers(connection, key, held.last):
                 held.add(row, np.frombuffer(numbers, "<u4"))

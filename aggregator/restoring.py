@@ -10,8 +10,10 @@ is unknown to the restored store. Its descriptor, shown again, would draw fresh 
 second manifest for the same pieces; their difference could bare a curator (spec: aggregation,
 section 6). Without the old keys no such descriptor is accepted and no such piece opens.
 
-Not undone here: parties that enrolled since the backup enrol again, and those that left since
-then have to be revoked again.
+Not undone here: sets of curators whose sums were opened since the backup are not known here any
+more, so that only the other aggregators still compare with them (`aggregator.differencing`).
+Parties that enrolled since the backup enrol again, and those that left since then have to be
+revoked again.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from datetime import timedelta
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from aggregator import differencing
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundReleased
 from aggregator.pieces import ROUNDS_LOCK, Intake, TransitionItem
@@ -135,6 +136,7 @@ async def abort(
             nonce=None,
             finished=aggregator.clock.now(),
         )
+        await differencing.withdraw(connection, context)
         await round_store.destroy_pieces(connection, context.key)
         return signed
 

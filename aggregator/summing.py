@@ -2,13 +2,15 @@
 
 Rows are streamed: memory holds one batch. Opening and adding run in a thread, so that uploads of
 other rounds go on. The result is a share of the total and goes nowhere but into the transaction
-of its commitment.
+of its commitment. Who has to see the opened words of a round besides (the noise audit of local
+rounds) listens to the pass, and is handed each block once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +40,24 @@ from common.sharing import Words
 _BLOCK_WORDS = 1 << 18
 _ROWS = 64
 
+Heard: TypeAlias = Callable[[NDArray[np.int64], Words], None]
+"""Told of each block that was opened: roster numbers (n,), words (n, d), only lent."""
 
-async def sum_of(aggregator: Aggregator, context: RoundContext, manifest: Manifest) -> Words:
+
+async def sum_of(
+    aggregator: Aggregator, context: RoundContext, manifest: Manifest, heard: Heard
+) -> Words:
     """The sum of the manifest's pieces and contributions of noise, (d,)."""
     listed = sets.unpack(manifest.members, context.descriptor.roster_size)
     total = np.zeros(context.dimension, np.uint64)
-    total, batched = await _add_batches(aggregator, context, listed, total)
-    total, lone = await _add_lone(aggregator, context, listed, total)
+    total, batched = await _add_batches(aggregator, context, listed, heard, total)
+    total, lone = await _add_lone(aggregator, context, listed, heard, total)
     assert batched + lone == manifest.count, "every listed curator is summed exactly once"
     return await _add_contributions(aggregator, context, manifest.contributions, total)
 
 
 async def _add_batches(
-    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, total: Words
+    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, heard: Heard, total: Words
 ) -> tuple[Words, int]:
     count = 0
     async with reading(aggregator.engine) as connection:
@@ -59,7 +66,7 @@ async def _add_batches(
         for row in rows:
             body = await piece_store.batch_body(connection, row.id)
             total, added = await asyncio.to_thread(
-                _add_batch, aggregator, context, hosts[row.host], body, listed, total
+                _add_batch, aggregator, context, hosts[row.host], body, listed, heard, total
             )
             count += added
     return total, count
@@ -71,6 +78,7 @@ def _add_batch(
     host: Party,
     body: bytes,
     listed: sets.Bits,
+    heard: Heard,
     total: Words,
 ) -> tuple[Words, int]:
     header, offset = read_batch_header(body)
@@ -83,11 +91,12 @@ def _add_batch(
     pieces = words.reshape(header.count, context.dimension)
     if not chosen.all():
         pieces = pieces[chosen]
+    heard(span.first + np.flatnonzero(present)[chosen], pieces)
     return context.scheme.add(total, pieces), int(chosen.sum())
 
 
 async def _add_lone(
-    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, total: Words
+    aggregator: Aggregator, context: RoundContext, listed: sets.Bits, heard: Heard, total: Words
 ) -> tuple[Words, int]:
     count, after = 0, 0
     async with reading(aggregator.engine) as connection:
@@ -97,7 +106,7 @@ async def _add_lone(
             wanted = numbers[listed[numbers]].tolist()
             senders = await roster.lone_by_number(connection, wanted)
             total = await asyncio.to_thread(
-                _add_rows, aggregator, context, rows, senders, listed, total
+                _add_rows, aggregator, context, rows, senders, listed, heard, total
             )
             count += len(wanted)
     return total, count
@@ -109,10 +118,12 @@ def _add_rows(
     rows: Iterable[PieceRow],
     senders: dict[int, Party],
     listed: sets.Bits,
+    heard: Heard,
     total: Words,
 ) -> Words:
     d = context.dimension
     block = np.empty((max(1, min(4096, _BLOCK_WORDS // d)), d), np.uint64)
+    whose = np.empty(block.shape[0], np.int64)
     filled = 0
     for row in rows:
         numbers: NDArray[np.uint32] = np.frombuffer(row.numbers, "<u4")
@@ -122,9 +133,12 @@ def _add_rows(
             tag = row.tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
             sender = senders[int(numbers[place])]
             block[filled] = words_of(aggregator, context, sender, body, tag)
+            whose[filled] = numbers[place]
             filled += 1
             if filled == block.shape[0]:
+                heard(whose, block)
                 total, filled = context.scheme.add(total, block), 0
+    heard(whose[:filled], block[:filled])
     return context.scheme.add(total, block[:filled])
 
 

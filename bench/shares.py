@@ -55,6 +55,7 @@ QUERY: dict[str, Any] = {
     "aggregators": AGGREGATORS,
     "deadline_s": 60,
 }
+PATIENCE_S = 900.0
 VECTOR_LENGTH = 65_536
 VECTORS: dict[str, Any] = {
     **QUERY,
@@ -99,7 +100,7 @@ def prepare(deployment: Deployment, count: int) -> None:
     """Enrol a gateway of `count` curators, and give each a reading."""
     ids = [f"meter-{index:07d}" for index in range(count)]
     token = join_token(deployment, "gateway", PartyKind.HOST, count, 3600)
-    with deployment.curator.client() as client:
+    with deployment.curator.client(timeout_s=PATIENCE_S) as client:
         client.post("/v1/enrolments", {"token": token.to_text(), "curators": ids})
         lines = ["curator,device,time,value"]
         lines += [f"{name},{name},{START},{index % 5000 / 1000}" for index, name in enumerate(ids)]

@@ -8,6 +8,8 @@ Accepted sets, manifests, intersections and subset checks are one bitwise operat
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,14 @@ def unpack(bitmap: bytes, size: int) -> Bits:
     return bits[:size].view(np.bool_)
 
 
+def runs(members: Bits) -> list[tuple[int, int]]:
+    """The runs of members: (first number, length), rising."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], members, [False])).astype(np.int8)))
+    return [
+        (int(first), int(end - first)) for first, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
 def count(bitmap: bytes) -> int:
     """How many members."""
     return int.from_bytes(bitmap, "little").bit_count()
@@ -56,3 +66,35 @@ def is_subset(inner: bytes, outer: bytes) -> bool:
     if len(inner) != len(outer):
         raise ValueError("bitmaps of different lengths")
     return not (np.frombuffer(inner, np.uint8) & ~np.frombuffer(outer, np.uint8)).any()
+
+
+def compressed(bitmap: bytes) -> bytes:
+    """A bitmap for the wire or the store; the form is zlib's, the level that of a good bargain."""
+    return zlib.compress(bitmap, 6)
+
+
+def decompressed(data: bytes, size: int) -> bytes:
+    """The bitmap over `size` numbers of `compressed`.
+
+    Raises ValueError for anything else; no more than such a bitmap's bytes are ever unpacked.
+    """
+    reader = zlib.decompressobj()
+    try:
+        bitmap = reader.decompress(data, byte_length(size) + 1)
+    except zlib.error:
+        raise ValueError("not a compressed bitmap") from None
+    if not reader.eof or reader.unused_data:
+        raise ValueError("not one whole compressed bitmap")
+    if len(bitmap) != byte_length(size) or (size % 8 and bitmap[-1] >> size % 8):
+        raise ValueError("a bitmap of another length")
+    return bitmap
+
+
+def resized(bitmap: bytes, size: int) -> bytes:
+    """The same members over `size` numbers. Raises ValueError if one of them is not below it."""
+    length = byte_length(size)
+    if any(bitmap[length:]) or (
+        size % 8 and len(bitmap) >= length and bitmap[length - 1] >> size % 8
+    ):
+        raise ValueError("a member beyond the size")
+    return bitmap[:length].ljust(length, b"\0")

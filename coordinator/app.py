@@ -14,9 +14,14 @@ from common.service.auth import Authenticator, ensure_operator_token, install_au
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_database
 from coordinator import registry
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.meters import add_meters
+from coordinator.budget_routes import add_budget
 from coordinator.changes import Changes
 from coordinator.conductor import Conductor
+from coordinator.group_routes import add_groups
 from coordinator.peers import Peers
+from coordinator.proposal_routes import add_proposals
 from coordinator.query_routes import add_queries
 from coordinator.registry_routes import add_registry
 from coordinator.round_routes import add_rounds
@@ -50,7 +55,12 @@ def create_app(
         identity = await registry.load_identity(engine)
         peers = Peers(settings.aggregator_timeout_s, transports)
         changes = Changes(engine)
-        conduct = Conduct(engine, identity, settings.deployment, peers, time, settings.patience_s)
+        ledger = Ledger(engine, time)
+        await ledger.load()
+        add_meters(app.state.metrics, ledger)
+        conduct = Conduct(
+            engine, identity, settings.deployment, peers, time, settings.patience_s, ledger
+        )
         conductor = Conductor(
             conduct, lease_s=settings.lease_s, poll_s=settings.poll_s, changed=changes.notify
         )
@@ -60,7 +70,7 @@ def create_app(
         app.state.service = Service(
             engine,
             time,
-            registry.Registry(settings.deployment, identity, url, time),
+            registry.Registry(settings.deployment, identity, url, time, ledger),
             conduct,
             conductor,
             scheduler,
@@ -69,6 +79,7 @@ def create_app(
         )
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(engine))
+        add_readiness(app, "ledger", ledger.readiness)
         changes.start()
         conductor.start()
         scheduler.start()
@@ -87,9 +98,15 @@ def create_app(
         lifespan,
         version=VERSION,
         description="Queries, rounds and results. It holds no share and no reading.",
-        body_limits={"/v1/enrolments": settings.enrolment_max_body_bytes},
+        body_limits={
+            "/v1/enrolments": settings.enrolment_max_body_bytes,
+            "/v1/groups": settings.enrolment_max_body_bytes,
+        },
     )
     add_registry(app, settings)
+    add_groups(app)
     add_queries(app, settings)
     add_rounds(app)
+    add_budget(app, settings)
+    add_proposals(app)
     return app

@@ -121,3 +121,49 @@ class EnrolmentRefused(Invalid):
 class CuratorEnrolled(Conflict):
     name = "curator_enrolled"
     title = "A curator of this enrolment is already enrolled"
+
+
+class UnknownGroup(NotFound):
+    name = "unknown_group"
+    title = "There is no such group"
+
+
+class GroupConflict(Conflict):
+    name = "group_conflict"
+    title = "Another set of curators has this name; a group is never changed"
+
+
+class GroupRefused(Invalid):
+    name = "group_refused"
+    title = "The group cannot be declared"
+
+
+class LedgerBroken(Unavailable):
+    name = "ledger_broken"
+    title = "The budget ledger does not verify; nothing is opened before an operator has looked"
+    retryable_by_default = False
+
+
+class BudgetExceeded(Conflict):
+    name = "budget_exceeded"
+    title = "The round would pass a limit"
+
+
+class UnknownCurator(NotFound):
+    name = "unknown_curator"
+    title = "There is no such curator"
+
+
+class EventRefused(Conflict):
+    name = "event_refused"
+    title = "The event cannot follow from where the curator stands"
+
+
+class UpdateForbidden(Forbidden):
+    name = "update_forbidden"
+    title = "Only an operator says this of a curator"
+
+
+class DisclosureRefused(Forbidden):
+    name = "disclosure_refused"
+    title = "This deployment refuses the paper stance, and with it disclosures of private figures"

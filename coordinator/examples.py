@@ -33,6 +33,30 @@ GRANT: dict[str, Any] = {
     "max_curators": 400,
     "valid_s": 86400,
 }
+UPDATE: dict[str, Any] = {
+    "kind": "flagged",
+    "curators": ["meter-0007"],
+    "reason": "declares a largest contribution a hundred times the others'",
+}
+LIMITS: dict[str, Any] = {
+    "limits": [{"unit": "curator", "scenario": "assumed", "epsilon": "12", "delta": "0.000001"}]
+}
+PLAN: dict[str, Any] = {
+    "query_id": "01928374-5566-7788-99aa-bbccddeeff00",
+    "window": {"start": "2026-11-02T18:00:00Z", "end": "2026-11-02T19:00:00Z"},
+}
+FORECAST: dict[str, Any] = {
+    "query_id": "01928374-5566-7788-99aa-bbccddeeff00",
+    "period_s": 86400,
+    "days": 365,
+    "delta": "0.000001",
+}
+ACKNOWLEDGEMENT: dict[str, Any] = {"members": "_w"}
+GROUP: dict[str, Any] = {
+    "name": "feeder-7",
+    "parent": None,
+    "curators": ["meter-0001", "meter-0002"],
+}
 TOKEN: dict[str, Any] = {"scope": "analyst", "label": "grid planning"}
 AGGREGATOR: dict[str, Any] = {
     "url": "https://aggregator-1.example",

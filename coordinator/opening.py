@@ -9,23 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common import sets
 from common.agreement import check_descriptor
 from common.functions import dimension
 from common.models.base import WireModel
 from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
 from common.models.query import MAX_AGGREGATORS, Identifier, Query, Window
-from common.models.round import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from common.models.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
 from common.sealing import segment_size
 from common.service.clock import uuid7
-from common.service.database import reading
+from common.service.database import exclusive, reading
 from common.service.problems import ProblemReceived
 from common.signing import SignatureBroken, Signed, verify
+from coordinator import differencing, groups
+from coordinator.budget import charging
+from coordinator.budget.ledger import LOCK
+from coordinator.budget.spending import Price
 from coordinator.errors import (
     AggregatorUnreachable,
     NotEnoughAggregators,
@@ -53,17 +59,29 @@ class OpenRequest(WireModel):
     ) = None
 
 
-async def prepare(
-    conduct: Conduct, query_row: QueryRow, request: OpenRequest
-) -> Signed[RoundDescriptor]:
-    """A round's signed descriptor, as every party will check it."""
+@dataclass(frozen=True)
+class Prepared:
+    """A round's signed descriptor, as every party will check it, and what it costs its members."""
+
+    signed: Signed[RoundDescriptor]
+    price: Price
+
+
+async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -> Prepared:
+    """A round that could be opened; nothing is stored."""
     query = query_row.query
     window = _window(query, request.window)
     now = conduct.clock.now()
     async with reading(conduct.engine) as connection:
         rows = _chosen(query.aggregators, request, await registry.list_aggregators(connection))
         version, size = await registry.roster_state(connection)
-        enrolled = await registry.active_curators(connection, size, now)
+        members = None
+        if query.group is not None:
+            members = await groups.invited(connection, query.group, size)
+            enrolled = await groups.expected(connection, sets.unpack(members, size), now)
+        else:
+            enrolled = await registry.active_curators(connection, size, now)
+        seq, head = await conduct.ledger.head(connection)
     if enrolled > query.n_max:
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
     entries = await asyncio.gather(*(_entry(conduct.peers.of(row)) for row in rows))
@@ -81,17 +99,34 @@ async def prepare(
         roster_version=version,
         roster_size=size,
         segment_size=segment_size(dimension(query)),
+        ledger=LedgerHead(seq=seq, head=head),
+        members=None if members is None else sets.compressed(members),
     )
     signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
     check_descriptor(signed, conduct.identity.public_key)
-    return signed
+    operators = tuple(entry.operator for entry in entries)
+    return Prepared(signed, await asyncio.to_thread(charging.price_of, query, operators))
 
 
 async def add(
-    connection: AsyncConnection, signed: Signed[RoundDescriptor], slot: int | None = None
+    conduct: Conduct, connection: AsyncConnection, prepared: Prepared, slot: int | None = None
 ) -> None:
-    """Store an open round."""
+    """Store an open round and its debit; the connection holds the ledger's lock from here on.
+
+    Raises BudgetExceeded: no two rounds that only one budget allows are ever both stored; and
+    DifferenceRefused where the sum could not be released if everyone took part.
+    """
+    signed = prepared.signed
     descriptor = signed.statement
+    await exclusive(connection, LOCK)
+    state = await conduct.ledger.current(connection)
+    plan = charging.planned(state, descriptor, prepared.price)
+    await differencing.forewarn(connection, descriptor, plan.members)
+    try:
+        event = charging.debit(state, descriptor, plan)
+    except charging.Refused as refused:
+        raise await refused.named(connection, state) from None
+    await conduct.ledger.append(connection, [event])
     await store.add(
         connection,
         descriptor.round,

@@ -32,7 +32,10 @@ from common.models.enrolment import (
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.tokens import Scope, insert_token, mint, revoke_subject
+from common.sets import runs
 from common.signing import Identity, SignatureBroken, Signed, fingerprint, verify
+from coordinator.budget.events import Draft, Kind
+from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import (
     AggregatorConflict,
     CuratorEnrolled,
@@ -46,10 +49,11 @@ from coordinator.errors import (
 from coordinator.peers import Peers
 from coordinator.store import registry as store
 from coordinator.store import tables
-from coordinator.store.registry import AggregatorRow, GrantRow
+from coordinator.store.registry import AggregatorRow, GrantRow, PartyRow
 
 IDENTITY = "identity"
 ROSTER = "roster"
+OPERATOR = "operator"
 BYTES_PER_CURATOR = 136
 """In JSON: an identifier of at most 128 characters, quotes, comma, a little space."""
 
@@ -71,6 +75,7 @@ class Registry:
     identity: Identity
     url: str
     clock: Clock
+    ledger: Ledger
 
 
 async def load_identity(engine: AsyncEngine) -> Identity:
@@ -172,6 +177,10 @@ async def enrol(
             first, version = await store.add_party(
                 connection, request.party, request.kind, request.identity_key, request.curators, now
             )
+            await exclusive(connection, LOCK)
+            run = (first, len(request.curators))
+            joined = Draft(Kind.JOINED, request.party, {"party": request.party}, *run)
+            await registry.ledger.append(connection, [joined])
         token, record = mint(
             (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
         )
@@ -189,9 +198,52 @@ async def leave(engine: AsyncEngine, registry: Registry, party: str) -> None:
     """A party leaves; its tokens end, its numbers are never given again. Raises UnknownParty."""
     now = registry.clock.now()
     async with engine.begin() as connection:
-        if not await store.leave(connection, party, now):
+        await exclusive(connection, ROSTER)
+        await exclusive(connection, LOCK)
+        known = await store.party(connection, party)
+        if known is None or not await store.leave(connection, party, now):
             raise UnknownParty
         await revoke_subject(connection, tables.tokens, party, now)
+        await registry.ledger.append(
+            connection, await _departures(connection, registry.ledger, known)
+        )
+
+
+async def come_back(engine: AsyncEngine, registry: Registry, party: str) -> str:
+    """A party that left is in again, with its numbers and its old ledger; its new token.
+
+    Identity is the data's: whoever leaves and joins again keeps what was spent.
+    """
+    async with engine.begin() as connection:
+        await exclusive(connection, ROSTER)
+        await exclusive(connection, LOCK)
+        known = await store.party(connection, party)
+        if known is None or not await store.come_back(connection, party):
+            raise UnknownParty("there is no party of this name that left")
+        state = await registry.ledger.current(connection)
+        absent = ~state.roster.members()[known.first : known.first + known.curators]
+        token, record = mint(
+            (Scope.CURATOR,), registry.clock, subject=party, label=f"party {party}"
+        )
+        await insert_token(connection, tables.tokens, record)
+        await registry.ledger.append(
+            connection,
+            [
+                Draft(Kind.JOINED, OPERATOR, {"party": party}, known.first + start, length)
+                for start, length in runs(absent)
+            ],
+        )
+    return token
+
+
+async def _departures(connection: AsyncConnection, ledger: Ledger, party: PartyRow) -> list[Draft]:
+    """The events of a party's leaving: of each run of its curators that had not left before."""
+    state = await ledger.current(connection)
+    present = state.roster.members()[party.first : party.first + party.curators]
+    return [
+        Draft(Kind.LEFT, OPERATOR, {"party": party.id}, party.first + start, length)
+        for start, length in runs(present)
+    ]
 
 
 async def _check_grant(

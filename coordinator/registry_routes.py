@@ -139,6 +139,16 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         await registry.leave(service.engine, service.registry, party)
         service.authenticator.forget()
 
+    @app.post(
+        "/v1/parties/{party}/return",
+        tags=["registry"],
+        summary="A party that left is back, with its old ledger; its new token is shown once",
+    )
+    async def come_back(party: str, _: Operator) -> dict[str, Any]:
+        service = service_of(app)
+        token = await registry.come_back(service.engine, service.registry, party)
+        return {"party": party, "token": token}
+
 
 def _add_tokens(app: FastAPI) -> None:
     @app.post(

@@ -53,13 +53,13 @@ def _add_opening(app: FastAPI) -> None:
             if stored := await idempotency.recall(connection, idempotency_keys, key):
                 return stored.response()
             query = await queries.find(connection, body.query_id)
-        signed = await opening.prepare(service.conduct, query, body)
+        prepared = await opening.prepare(service.conduct, query, body)
         # The round and the answer are stored together: there is no key without a round.
         async with service.engine.begin() as connection:
             if stored := await idempotency.recall(connection, idempotency_keys, key):
                 return stored.response()
-            await opening.add(connection, signed)
-            row = await rounds.find(connection, signed.statement.round)
+            await opening.add(service.conduct, connection, prepared)
+            row = await rounds.find(connection, prepared.signed.statement.round)
             answer = idempotency.StoredAnswer(
                 201, encode(_shown(row)), location=f"/v1/rounds/{row.id}"
             )

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common.agreement import ManifestRefused, check_commitments, open_sum
+from common.differencing import DifferenceRefused
 from common.functions import decode
 from common.mechanisms import noisy_aggregators, shares_its_noise
 from common.models.query import Sharing
@@ -44,10 +45,13 @@ from common.models.round import (
 )
 from common.report import query_report
 from common.service.clock import Clock
-from common.service.database import reading
+from common.service.database import exclusive, reading
 from common.service.logs import get_logger
 from common.signing import Identity, SignatureBroken, Signed, verify
-from coordinator import quorum
+from coordinator import differencing, quorum
+from coordinator.budget import charging
+from coordinator.budget.events import Draft
+from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import AggregatorUnreachable, UnknownRound
 from coordinator.peers import (
     Peer,
@@ -80,6 +84,7 @@ class Conduct:
     peers: Peers
     clock: Clock
     patience_s: float
+    ledger: Ledger
 
 
 class RoundAborted(Exception):
@@ -142,11 +147,11 @@ def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> l
 
 
 async def expected_curators(conduct: Conduct, row: RoundRow) -> int:
-    """How many curators the round waits for: those on its roster that had not left when it opened.
-    Who enrolled later is in no round that was open before."""
-    size = signed_descriptor(row).statement.roster_size
+    """How many curators the round waits for: those that its opening charged, which were in U then
+    and on its roster, or of its group. Who enrolled later is in no round that was open before."""
     async with reading(conduct.engine) as connection:
-        return await registry.active_curators(connection, size, row.opened)
+        state = await conduct.ledger.current(connection)
+        return int(state.spending.members_of(state.spending.rounds[row.id]).sum())
 
 
 async def delivered(conduct: Conduct, row: RoundRow, expected: int) -> tuple[bool, int]:
@@ -181,7 +186,7 @@ async def freeze(conduct: Conduct, row: RoundRow) -> None:
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
     async with conduct.engine.begin() as connection:
-        await store.change(
+        frozen = await store.change(
             connection,
             row.id,
             RoundState.OPEN,
@@ -190,6 +195,11 @@ async def freeze(conduct: Conduct, row: RoundRow) -> None:
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
         )
+        try:
+            if frozen:
+                await differencing.freeze(connection, descriptor, manifest.members)
+        except DifferenceRefused as error:
+            raise RoundAborted(error.detail) from None
 
 
 async def _note_due(conduct: Conduct, row: RoundRow) -> None:
@@ -282,11 +292,14 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         commitments=tuple(commitments),
         reveals=tuple(reveals),
     )
+    accepted = _ACCEPTED.validate_json(row.accepted or "[]")
+    event = charging.released(row.id, descriptor.roster_size, accepted)
     async with conduct.engine.begin() as connection:
-        await store.change(
+        await _conclude(
+            conduct,
             connection,
-            row.id,
-            RoundState.COMMITTED,
+            row,
+            event,
             state=RoundState.RELEASED,
             result=json.dumps(decode(query, total)),
             report=report.model_dump_json(),
@@ -300,26 +313,37 @@ async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
     descriptor, reason = signed_descriptor(row).statement, reason[:REASON_CHARACTERS]
     peers = await _peers(conduct, descriptor)
     answers = await gather(peer.abort(row.id, reason) for peer in peers)
-    statements: list[dict[str, Any]] = []
+    statements: list[Signed[AbortStatement]] = []
     for peer, entry, item in zip(peers, descriptor.aggregators, answers, strict=True):
         if isinstance(item, Exception):
             continue
         try:
             verify(ABORT_LABEL, item, entry.identity_key)
-            statements.append(_shown(item))
+            statements.append(item)
         except SignatureBroken:
             log.warning("abort_statement_broken", round=row.id, aggregator=peer.id)
+    event = charging.aborted(descriptor, statements, reason)
     async with conduct.engine.begin() as connection:
-        await store.change(
+        await _conclude(
+            conduct,
             connection,
-            row.id,
-            row.state,
+            row,
+            event,
             state=RoundState.ABORTED,
             reason=reason,
-            aborts=json.dumps(statements),
+            aborts=json.dumps([_shown(item) for item in statements]),
             finished=conduct.clock.now(),
         )
     log.info("round_aborted", round=row.id, reason=reason, statements=len(statements))
+
+
+async def _conclude(
+    conduct: Conduct, connection: AsyncConnection, row: RoundRow, event: Draft, **values: Any
+) -> None:
+    """A round's last change, with its event in the ledger; both once, whoever else tries."""
+    await exclusive(connection, LOCK)
+    if await store.change(connection, row.id, row.state, **values):
+        await conduct.ledger.append(connection, [event])
 
 
 def _shown(statement: Signed[AbortStatement]) -> dict[str, Any]:

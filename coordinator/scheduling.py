@@ -74,6 +74,7 @@ class Scheduler:
         """Open every round that is due."""
         async with reading(self._conduct.engine) as connection:
             found = await queries.scheduled(connection)
+            await self._conduct.ledger.follow(connection)
         for query in found:
             try:
                 while not self._pauses.ending:
@@ -109,10 +110,10 @@ class Scheduler:
         period = timedelta(seconds=schedule.period_s)
         start = schedule.first_start + slot * period
         request = OpenRequest(query_id=row.id, window=Window(start=start, end=start + period))
-        signed = await opening.prepare(self._conduct, row, request)
+        prepared = await opening.prepare(self._conduct, row, request)
         try:
             async with self._conduct.engine.begin() as connection:
-                await opening.add(connection, signed, slot)
+                await opening.add(self._conduct, connection, prepared, slot)
         except IntegrityError:
             return  # another replica opened it
         self._opened()
@@ -126,3 +127,4 @@ class Scheduler:
         async with self._conduct.engine.begin() as connection:
             await forget_before(connection, idempotency_keys, before)
             await registry.forget_grants(connection, before)
+        await self._conduct.ledger.checkpoint()

@@ -19,6 +19,7 @@ from common.models.round import RoundDescriptor
 from curator.errors import (
     BudgetExceeded,
     DeadlinePassed,
+    NotConcerned,
     NotInRound,
     OpenedBeforeRestore,
     PolicyRefused,
@@ -93,6 +94,15 @@ async def consent(
     will write their debit."""
     offset, length = span
     result = Consent(np.ones(length, np.bool_))
+    invited = descriptor.invited()
+    if invited is not None and row.first is not None:
+        first = row.first + offset
+        result.refuse(
+            ~invited[first : first + length],
+            NotConcerned.name,
+            NotConcerned.title,
+            {"group": descriptor.query.group},
+        )
     repeated = await _repeated(connection, row, descriptor)
     for policy, members in await _policies(connection, row, default, offset, length):
         result.periods.add(policy.period_s)

@@ -117,6 +117,11 @@ class NotInRound(RoundRefused):
     title = "The curator enrolled after the round's roster was fixed"
 
 
+class NotConcerned(RoundRefused):
+    name = "not_concerned"
+    title = "The round sums a group that the curator is not in"
+
+
 class OpenedBeforeRestore(RoundRefused):
     name = "opened_before_restore"
     title = "The round was opened before this curator was restored from a backup"

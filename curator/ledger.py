@@ -11,7 +11,7 @@ query's own collusion assumption, (d) if all aggregators collude.
 - A round without a verified figure makes the lifetime total infinite; the period's total counts
   verified rounds.
 
-A debit is final once a piece may have left. The one exception is `abort_credit`.
+A debit is final once a piece may have left. The one exception is `common.accounting.credit`.
 Pure: arrays and values only. It must never see a reading.
 """
 
@@ -31,10 +31,8 @@ from numpy.typing import NDArray
 from common import sets
 from common.accounting.scenarios import debit
 from common.models.base import format_exact
-from common.models.query import Mechanism, Query, Sharing, Stance, Window
-from common.models.round import ABORT_LABEL, AbortStatement, RoundDescriptor
+from common.models.query import Mechanism, Query, Stance, Window
 from common.service.clock import epoch_microseconds, from_epoch_microseconds
-from common.signing import SignatureBroken, Signed, verify
 from curator.policy import Limit, Limits
 
 Ints = NDArray[np.int64]
@@ -280,44 +278,6 @@ def _over(
 def shown(amount: int, scale: int) -> str:
     """An amount as a decimal string, or "infinite"."""
     return "infinite" if amount >= INFINITE else format_exact(Fraction(amount, scale))
-
-
-# --- the one credit ------------------------------------------------------------------------------
-
-
-def statements_needed(query: Query) -> int | None:
-    """How many "never frozen" statements earn a credit; None where none ever does.
-
-    So many that no quorum can have opened the sum though `t_s` of them lie.
-    """
-    corrupt = query.collusion.aggregators
-    if query.sharing is Sharing.NONE:
-        return None
-    if query.sharing is Sharing.SHAMIR:
-        assert query.threshold is not None
-        return query.aggregators - query.threshold + 1 + corrupt
-    return corrupt + 1
-
-
-def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortStatement]]) -> bool:
-    """Whether enough aggregators of the round signed that it ended without a frozen set."""
-    needed = statements_needed(descriptor.query)
-    if needed is None:
-        return False
-    digest, believed = descriptor.digest(), set()
-    for signed in aborts:
-        statement = signed.statement
-        if statement.frozen or statement.round != descriptor.round:
-            continue
-        if statement.descriptor_hash != digest:
-            continue
-        try:
-            entry = descriptor.aggregators[descriptor.index_of(statement.aggregator)]
-            verify(ABORT_LABEL, signed, entry.identity_key)
-        except (KeyError, SignatureBroken):
-            continue
-        believed.add(entry.id)
-    return len(believed) >= needed
 
 
 def presence_bits(bitmap: bytes, length: int) -> Bits:

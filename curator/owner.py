@@ -167,6 +167,7 @@ async def reading_counts(
         "duplicates": row.duplicates,
         "conflicts": row.conflicts,
         "rejected": row.rejected,
+        "refreshed_after_contribution": row.refreshed,
         "contributed": sum(used for used, _ in usage),
         "clamped": sum(clamped for _, clamped in usage),
     }

@@ -6,6 +6,7 @@ party's API token would go there. Thousands of parties share the few connections
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 import httpx
 from pydantic import ValidationError
 
-from common.models.base import WireModel, parse_binary
+from common.models.base import WireModel, encode_binary, parse_binary
 from common.models.enrolment import (
     GRANT_HEADER,
     Enrolment,
@@ -126,6 +127,18 @@ class Peers:
         )
         document: dict[str, Any] = response.json()
         return document
+
+    async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
+        """Tell the coordinator whom of a party's curators were debited for a round."""
+        body = json.dumps({"members": encode_binary(members)}).encode()
+        await self._call(
+            url,
+            lambda client: client.put(
+                f"/v1/rounds/{round_id}/acknowledgement",
+                content=body,
+                headers={**_JSON, **_bearer(token)},
+            ),
+        )
 
     async def upload(self, anchor: Anchor, path: str, media_type: str, body: bytes) -> int:
         """Send sealed bytes once; the status. Raises ProblemReceived or PeerUnavailable."""

@@ -28,6 +28,7 @@ from common.service.tokens import Scope
 from curator import counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.items import Item, Kind, parse_item
+from curator.refreshing import after_release
 from curator.settings import CuratorSettings
 from curator.store import parties as party_store
 from curator.store import readings as store
@@ -49,6 +50,7 @@ TALLIES = {
     Status.CONFLICT: "conflicts",
     Status.REJECTED: "rejected",
 }
+REFRESHED = "refreshed"
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,17 @@ class Intake:
                 )
                 for index, status in await self._write(connection, parsed, devices):
                     answers[index] = _answer(index, status)
-            for index, curator, _, _ in parsed:
+            taken: dict[str, list[tuple[int, int]]] = {}
+            for index, curator, _, item in parsed:
                 answer = answers[index]
                 assert answer is not None
                 tally[curator, TALLIES[answer.status]] += 1
+                if answer.status is Status.ACCEPTED:
+                    taken.setdefault(item.register, []).append((item.time, curator))
+            for register, places in taken.items():
+                times, owners = zip(*places, strict=True)
+                late = await after_release(connection, register, times, owners)
+                tally.update({(curator, REFRESHED): count for curator, count in late.items()})
             await party_store.count_readings(connection, _tallies(tally))
         self.hosted.remember(devices)
         return [answer for answer in answers if answer is not None]
@@ -265,6 +274,12 @@ class Intake:
             for position, same in taken:
                 tally[owners[position], "accepted"] -= 1
                 tally[owners[position], "duplicates" if same else "conflicts"] += 1
+            old = {position for position, _ in taken}
+            new = [position for position in range(len(times)) if position not in old]
+            late = await after_release(
+                connection, register[0], [times[i] for i in new], [owners[i] for i in new]
+            )
+            tally.update({(owner, REFRESHED): count for owner, count in late.items()})
             await party_store.count_readings(connection, _tallies(tally))
         return [(i, Status.DUPLICATE if same else Status.CONFLICT) for i, same in taken]
 

@@ -13,15 +13,17 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from common.accounting.credit import abort_credit
 from common.models.query import PrivacyUnit
 from common.models.round import AbortStatement, RoundDescriptor
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.logs import get_logger
 from common.service.problems import ProblemReceived
+from common.sets import pack
 from common.signing import Signed
 from curator.errors import PeerUnavailable
-from curator.ledger import Charge, abort_credit, presence_bits
+from curator.ledger import Charge, presence_bits
 from curator.peers import Peers
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
@@ -58,6 +60,8 @@ class Settling:
             document = {}
         state = document.get("state")
         outcome = state if state in FINAL else None
+        if outcome is not None and not await self._acknowledged(row.id, found, parties):
+            outcome = None  # asked again later
         aborts = statements(document) if outcome == "aborted" else []
         async with self.engine.begin() as connection:
             text = _aborts.dump_json(aborts).decode() if aborts else None
@@ -65,6 +69,29 @@ class Settling:
             if aborts and abort_credit(row.signed().statement, aborts):
                 await self._credit(connection, row, found, parties)
         return outcome
+
+    async def _acknowledged(
+        self, round_id: str, found: Sequence[ContributionRow], parties: dict[str, PartyRow]
+    ) -> bool:
+        """Tell coordinators whom this process debited, for them to compare; whether they know.
+
+        One that refuses to hear it is not told again.
+        """
+        for item in found:
+            party = parties[item.party]
+            if party.coordinator_token is None:
+                continue
+            async with reading(self.engine) as connection:
+                members = await accounts.debited_members(connection, item.id, party.curators)
+            try:
+                await self.peers.acknowledge(
+                    party.coordinator_url, party.coordinator_token, round_id, pack(members)
+                )
+            except PeerUnavailable:
+                return False
+            except ProblemReceived as problem:
+                _logger.info("acknowledgement_refused", round=round_id, problem=problem.name)
+        return True
 
     async def _credit(
         self,

@@ -126,6 +126,20 @@ rounds = Table(
     Column("reason", String(256), nullable=True),
     Column("finished", Instant, nullable=True),
 )
+revealed_sets = Table(
+    "revealed_set",
+    metadata,
+    Column("family", String(200), primary_key=True),
+    Column("round", String(36), primary_key=True),
+    Column("window_start", Instant, nullable=False),
+    Column("window_end", Instant, nullable=False),
+    Column("minimum", Integer, nullable=False),
+    Column("job", String(128), nullable=True),
+    Column("size", BigInteger, nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Index("ix_revealed_set_family_window", "family", "window_end"),
+    Index("ix_revealed_set_round", "round"),
+)
 contributions = Table(
     "contribution",
     metadata,
@@ -158,4 +172,28 @@ batches = Table(
     Column("presence", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
     UniqueConstraint("round", "segment", "host", "part", name="uq_batch_place"),
+)
+audit_families = Table(
+    "audit_family",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("part", String(128), nullable=False),
+    Column("scale", Text, nullable=False),
+    Column("rounds", BigInteger, nullable=False),
+    UniqueConstraint("part", "scale", name="uq_audit_family_noise"),
+)
+audit_chunks = Table(
+    "audit_chunk",
+    metadata,
+    Column("family", Key, ForeignKey("audit_family.key"), primary_key=True),
+    Column("chunk", BigInteger, primary_key=True, autoincrement=False),
+    Column("records", LargeBinary, nullable=False),
+)
+audit_looks = Table(
+    "audit_look",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", Instant, nullable=False),
+    Column("alpha", String(32), nullable=False),
+    Column("screened", BigInteger, nullable=False),
 )

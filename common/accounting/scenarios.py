@@ -45,7 +45,7 @@ from common.accounting.loss import (
 from common.functions import parts
 from common.mechanisms import NoisePlan, aggregator_plan, curator_plan, noisy_aggregators
 from common.models.base import format_exact
-from common.models.query import Mechanism, Query, Sharing, Stance
+from common.models.query import Mechanism, PrivacyUnit, Query, Sharing, Stance
 from common.noise import SCALE_LIMIT
 
 TrustModel = Literal["OAMC", "OAOC", "OC"]
@@ -271,8 +271,11 @@ def _trust_model(query: Query, scenario: Scenario, participants: int) -> TrustMo
 
 
 @dataclass(frozen=True, slots=True)
-class _Remaining:
-    """The honest noise of one part."""
+class HonestNoise:
+    """What still covers one part: the honest draws, and the sensitivity that they have to cover.
+
+    `sensitivity`: L1, ring units, of the privacy unit asked for. `share`: of the query's epsilon.
+    """
 
     share: Fraction
     sensitivity: int
@@ -280,7 +283,13 @@ class _Remaining:
     draws: tuple[Draws, ...]
 
 
-def _remaining(query: Query, honest: Honest) -> tuple[_Remaining, ...]:
+def honest_noise(
+    query: Query, honest: Honest, unit: PrivacyUnit | None = None
+) -> tuple[HonestNoise, ...]:
+    """The noise of each part that the adversary cannot subtract, for `unit` (None: the query's).
+
+    The noise is the declared one, whatever unit is asked: its scales stand on the query's own.
+    """
     layers: list[tuple[NoisePlan, int]] = []
     for plan, count in (
         (curator_plan(query), honest.curators),
@@ -288,8 +297,10 @@ def _remaining(query: Query, honest: Honest) -> tuple[_Remaining, ...]:
     ):
         if plan is not None and count > 0 and plan.probability > 0:
             layers.append((plan, count))
+    # parts() reads the fields alone: a copy that skips validation is as good as the query here.
+    asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
     return tuple(
-        _Remaining(
+        HonestNoise(
             part.epsilon_share,
             part.sensitivity,
             part.dimension,
@@ -298,7 +309,7 @@ def _remaining(query: Query, honest: Honest) -> tuple[_Remaining, ...]:
                 for plan, count in layers
             ),
         )
-        for index, part in enumerate(parts(query))
+        for index, part in enumerate(parts(asked))
     )
 
 
@@ -322,7 +333,7 @@ def declared_epsilon(query: Query, honest: Honest) -> Fraction | None:
             return min(sure) if sure else query.epsilon_u + query.epsilon_s
 
 
-def _delta(remaining: tuple[_Remaining, ...], epsilon: Fraction) -> Decimal:
+def composed_delta(remaining: tuple[HonestNoise, ...], epsilon: Fraction) -> Decimal:
     """delta of the whole query: basic composition over its parts, given who drew."""
     if any(layer.probability != 1 for layer in remaining[0].draws):
         return mixture_delta(
@@ -338,7 +349,7 @@ def _delta(remaining: tuple[_Remaining, ...], epsilon: Fraction) -> Decimal:
     return total
 
 
-def _pure(remaining: tuple[_Remaining, ...]) -> Fraction | None:
+def _pure(remaining: tuple[HonestNoise, ...]) -> Fraction | None:
     """An epsilon with delta 0 for the whole query, where one is known."""
     total = Fraction(0)
     for part in remaining:
@@ -349,7 +360,7 @@ def _pure(remaining: tuple[_Remaining, ...]) -> Fraction | None:
     return total
 
 
-def _no_guarantee(query: Query, remaining: tuple[_Remaining, ...]) -> str | None:
+def no_guarantee(query: Query, remaining: tuple[HonestNoise, ...]) -> str | None:
     """Why nothing can be stated, if so."""
     draws = remaining[0].draws
     if not draws:
@@ -460,13 +471,13 @@ def _state(
     if query.stance is Stance.PAPER:
         return _nothing(scenario, description, trust, _DATA_DEPENDENT)
     fallen = (honest.fallen,) if honest.fallen else ()
-    remaining = _remaining(query, honest)
-    reason = _no_guarantee(query, remaining)
+    remaining = honest_noise(query, honest)
+    reason = no_guarantee(query, remaining)
     if reason is not None:
         return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
     epsilon = declared_epsilon(query, honest)
     assert epsilon is not None
-    delta = _delta(remaining, epsilon)
+    delta = composed_delta(remaining, epsilon)
     if delta >= 1:
         return _nothing(
             scenario,
@@ -488,7 +499,7 @@ def _state(
 
 
 def _curve(
-    remaining: tuple[_Remaining, ...], epsilon: Fraction, *, pure: bool
+    remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
 ) -> tuple[tuple[Fraction, Decimal], ...]:
     """A few more points of the guarantee: below a pure epsilon, around an approximate one."""
     factors = (
@@ -496,7 +507,7 @@ def _curve(
         if pure
         else (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
     )
-    points = {factor * epsilon: _delta(remaining, factor * epsilon) for factor in factors}
+    points = {factor * epsilon: composed_delta(remaining, factor * epsilon) for factor in factors}
     if pure:
         points[epsilon] = Decimal(0)
     elif (end := _pure(remaining)) is not None:
@@ -509,7 +520,7 @@ def _curve(
     return tuple(kept)
 
 
-def _why(query: Query, remaining: tuple[_Remaining, ...], delta: Decimal) -> tuple[str, ...]:
+def _why(query: Query, remaining: tuple[HonestNoise, ...], delta: Decimal) -> tuple[str, ...]:
     if delta == 0:
         return ()
     if query.mechanism is Mechanism.TWO_LAYER:
@@ -615,4 +626,9 @@ def debit(query: Query, operators: Sequence[str] | None = None) -> Debit:
 def _cost(line: VerifiedLine) -> Cost:
     if line.epsilon is None:
         return UNVERIFIED
-    return Cost(line.epsilon, Fraction(max(line.delta, SMALLEST_DELTA) if line.delta else 0))
+    return Cost(line.epsilon, debited_delta(line.delta))
+
+
+def debited_delta(delta: Decimal) -> Fraction:
+    """A delta as ledgers hold it: 0, or at least `SMALLEST_DELTA`."""
+    return Fraction(max(delta, SMALLEST_DELTA) if delta else 0)

@@ -121,7 +121,13 @@ class Schedule(WireModel):
 
 
 class Query(WireModel):
-    """What a round computes. The order of the fields is the order of their checks."""
+    """What a round computes. The order of the fields is the order of their checks.
+
+    `group`: whom it sums, a declared set of curators (default: everyone). `family`,
+    `family_minimum`, `job`: with whose released sets its rounds are compared, how many curators a
+    difference has to concern (default: `min_participants`), and which rounds are exempt from it
+    among themselves (`common.differencing`).
+    """
 
     # A missing field is checked like a null one.
     model_config = ConfigDict(validate_default=True)
@@ -161,6 +167,9 @@ class Query(WireModel):
     window: Window | None = None
     schedule: Schedule | None = None
     family: Identifier | None = None
+    family_minimum: Annotated[int, Field(ge=1, le=MAX_CURATORS)] | None = None
+    group: Identifier | None = None
+    job: Identifier | None = None
 
     @field_validator("unit")
     @classmethod
@@ -346,6 +355,17 @@ class Query(WireModel):
     def _window_or_schedule(cls, value: Schedule | None, info: ValidationInfo) -> Schedule | None:
         both = value is not None and info.data.get("window") is not None
         return require(not both, value, "give a window or a schedule, not both")
+
+    @field_validator("family_minimum")
+    @classmethod
+    def _minimum_of_a_family(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None:
+            return None
+        require(info.data.get("family") is not None, value, "only a family has a minimum")
+        collusion = info.data.get("collusion")
+        colluders = collusion.curators if collusion is not None else 0
+        # They subtract themselves from a difference.
+        return require(value > colluders, value, "must exceed the curators assumed to collude")
 
     @model_validator(mode="after")
     def _arithmetic_fits(self) -> Query:

@@ -9,15 +9,19 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from common.models.base import Binary, Instant, WireModel
+from common import sets
+from common.models.base import Binary, Instant, WireModel, require
 from common.models.enrolment import EpochKey, PublicKey
 from common.models.query import Identifier, Query, Window
 from common.signing import Signed, fingerprint
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
 RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+MAX_GROUP_ROSTER = 2**26
+"""Nobody unpacks a longer bitmap (8 MiB) of a descriptor it has not checked yet."""
 
 DESCRIPTOR_LABEL = "tacit round descriptor v1"
 ACCEPTED_LABEL = "tacit accepted set v1"
@@ -48,8 +52,19 @@ class AggregatorEntry(WireModel):
         return fingerprint(self.identity_key)
 
 
+class LedgerHead(WireModel):
+    """The newest event of the coordinator's budget ledger: its number and hash. Whoever keeps a
+    descriptor can tell when the ledger was cut or rewritten since."""
+
+    seq: Annotated[int, Field(ge=0)]
+    head: Hash
+
+
 class RoundDescriptor(WireModel):
-    """Everything the parties of a round must agree on. Signed by the coordinator."""
+    """Everything the parties of a round must agree on. Signed by the coordinator.
+
+    `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
+    """
 
     format: Literal["tacit.round/1"] = "tacit.round/1"
     deployment: Identifier
@@ -63,6 +78,31 @@ class RoundDescriptor(WireModel):
     roster_version: Annotated[int, Field(ge=0)]
     roster_size: Annotated[int, Field(ge=0, le=2**32)]
     segment_size: Annotated[int, Field(ge=64, le=262_144)]
+    ledger: LedgerHead | None = None
+    members: Binary | None = None
+
+    @model_validator(mode="after")
+    def _members_of_the_group(self) -> RoundDescriptor:
+        asked = self.query.group is not None
+        require(asked == (self.members is not None), None, "a group and its members go together")
+        if self.members is not None:
+            limit = MAX_GROUP_ROSTER
+            require(
+                self.roster_size <= limit, None, f"a group's roster has at most {limit} numbers"
+            )
+            try:
+                found = sets.decompressed(self.members, self.roster_size)
+            except ValueError as error:
+                require(False, None, f"members: {error}")
+            else:
+                require(any(found), None, "a group has members")
+        return self
+
+    def invited(self) -> sets.Bits | None:
+        """Who may take part, one boolean per roster number; None for everyone."""
+        if self.members is None:
+            return None
+        return sets.unpack(sets.decompressed(self.members, self.roster_size), self.roster_size)
 
     def index_of(self, aggregator: str) -> int:
         """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""

@@ -262,3 +262,11 @@ async def leave(connection: AsyncConnection, party: str, now: datetime) -> bool:
         update(parties).where(parties.c.id == party, parties.c.left.is_(None)).values(left=now)
     )
     return done.rowcount == 1
+
+
+async def come_back(connection: AsyncConnection, party: str) -> bool:
+    """A party that left is in again; whether it had left."""
+    done = await connection.execute(
+        update(parties).where(parties.c.id == party, parties.c.left.is_not(None)).values(left=None)
+    )
+    return done.rowcount == 1

@@ -84,6 +84,65 @@ aggregators = Table(
     Column("added", Instant, nullable=False),
     Column("removed", Instant, nullable=True),
 )
+ledger_events = Table(
+    "ledger_event",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", Instant, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("actor", String(160), nullable=False),
+    Column("first", BigInteger, nullable=True),
+    Column("count", Integer, nullable=True),
+    Column("payload", Text, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Index("ix_ledger_event_first", "first"),
+)
+ledger_checkpoints = Table(
+    "ledger_checkpoint",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("head", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+)
+disclosures = Table(
+    "disclosure",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("body", Text, nullable=False),
+)
+acknowledgements = Table(
+    "acknowledgement",
+    metadata,
+    Column("round_id", String(36), ForeignKey("round.id"), primary_key=True),
+    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
+    Column("members", LargeBinary, nullable=False),
+    Column("made", Instant, nullable=False),
+)
+groups = Table(
+    "curator_group",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("parent", String(128), ForeignKey("curator_group.name"), nullable=True),
+    Column("size", BigInteger, nullable=False),
+    Column("curators", Integer, nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+frozen_sets = Table(
+    "frozen_set",
+    metadata,
+    Column("family", String(200), primary_key=True),
+    Column("round_id", String(36), ForeignKey("round.id"), primary_key=True),
+    Column("window_start", Instant, nullable=False),
+    Column("window_end", Instant, nullable=False),
+    Column("minimum", Integer, nullable=False),
+    Column("job", String(128), nullable=True),
+    Column("size", BigInteger, nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Index("ix_frozen_set_family_window", "family", "window_end"),
+)
 queries = Table(
     "query",
     metadata,

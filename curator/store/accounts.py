@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Row, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -85,6 +86,19 @@ async def debited_segments(connection: AsyncConnection, contribution: int) -> se
         select(debits.c.segment).where(debits.c.contribution == contribution)
     )
     return set(rows.scalars())
+
+
+async def debited_members(
+    connection: AsyncConnection, contribution: int, curators: int
+) -> NDArray[np.bool_]:
+    """Whom of a party's curators a contribution debited, whatever was credited since."""
+    members = np.zeros(curators, np.bool_)
+    for row in await connection.execute(
+        select(debits).where(debits.c.contribution == contribution)
+    ):
+        part = slice(row.offset, row.offset + row.length)
+        members[part] |= presence_bits(row.presence, row.length)
+    return members
 
 
 async def list_debits(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Result, Row, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from curator.store.tables import contributions, debits, refusals, rounds
+from curator.store.tables import contributions, debits, parties, refusals, rounds
 
 
 async def history(
@@ -29,6 +30,28 @@ async def history(
     if after is not None:
         query = query.where(contributions.c.id < after)
     return list(await connection.execute(query))
+
+
+async def contributed_spans(
+    connection: AsyncConnection, first: datetime, last: datetime
+) -> list[Row[Any]]:
+    """Debits whose window meets [first, last], with their round's descriptor and party's keys."""
+    found: Result[Any] = await connection.execute(
+        select(
+            debits.c.offset,
+            debits.c.length,
+            debits.c.presence,
+            debits.c.window_start,
+            debits.c.window_end,
+            parties.c.first_key,
+            rounds.c.descriptor,
+        )
+        .join(contributions, contributions.c.id == debits.c.contribution)
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .join(parties, parties.c.id == debits.c.party)
+        .where(debits.c.window_start <= last, debits.c.window_end > first)
+    )
+    return list(found.all())
 
 
 async def spans_over(

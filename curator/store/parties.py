@@ -72,6 +72,7 @@ class CuratorRow:
     duplicates: int
     conflicts: int
     rejected: int
+    refreshed: int
 
 
 # --- facts ---------------------------------------------------------------------------------------
@@ -169,6 +170,7 @@ async def add_party(
                 "duplicates": 0,
                 "conflicts": 0,
                 "rejected": 0,
+                "refreshed": 0,
             }
             for index, name in enumerate(ids)
         ],
@@ -309,7 +311,7 @@ async def count_readings(connection: AsyncConnection, tallies: Sequence[dict[str
     """Add to the counts that a curator's owner sees: `key`, `accepted`, ... per curator."""
     if not tallies:
         return
-    names = ("accepted", "duplicates", "conflicts", "rejected")
+    names = ("accepted", "duplicates", "conflicts", "rejected", "refreshed")
     await connection.execute(
         update(curators)
         .where(curators.c.key == bindparam("of"))

@@ -196,6 +196,9 @@ async def remove_reading(
     )
 
 
+_RANGE = "register = ? AND time >= ? AND time < ? AND curator >= ? AND curator < ?"
+
+
 async def window(
     connection: AsyncConnection,
     register: int,
@@ -205,13 +208,29 @@ async def window(
     *,
     timed: bool,
 ) -> Ints:
-    """(rows, 2) curator and quantity of a window's readings, in time order; `timed` adds time and
+    """(rows, 2) curator and quantity of a window's readings, in any order; `timed` adds time and
     random id. `curators`: half-open range of keys."""
-    names = "curator, quantity" + (", time, random" if timed else "")
-    rows = await _scan(connection, names, "vector IS NULL", (register, start, end, *curators))
-    width = 4 if timed else 2
-    flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
-    return flat.reshape(-1, width)
+    names = ("curator", "quantity", "time", "random") if timed else ("curator", "quantity")
+    where = (register, start, end, *curators)
+    if connection.dialect.name == "postgresql":
+        rows = await _scan(connection, ", ".join(names), "vector IS NULL", where)
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, len(names) * len(rows))
+        return flat.reshape(-1, len(names))
+    return await _columns(connection, names, where)
+
+
+async def _columns(
+    connection: AsyncConnection, names: tuple[str, ...], where: tuple[int, ...]
+) -> Ints:
+    """Scalar readings of a window from SQLite: each column as one text, which takes half the time
+    and a tenth of the memory of a Python tuple per row."""
+    texts = ", ".join(f"group_concat({name}, ' ')" for name in names)
+    scan = f"SELECT {', '.join(names)} FROM reading WHERE vector IS NULL AND {_RANGE}"  # noqa: S608
+    driver = await _driver(connection)
+    (row,) = await driver.execute_fetchall(f"SELECT {texts} FROM ({scan})", where)  # noqa: S608
+    if row[0] is None:
+        return np.zeros((0, len(names)), np.int64)
+    return np.stack([np.fromstring(text, np.int64, sep=" ") for text in row], axis=1)
 
 
 async def vectors(
@@ -232,8 +251,7 @@ async def _scan(
     if connection.dialect.name == "postgresql":
         where = "register = $1 AND time >= $2 AND time < $3 AND curator >= $4 AND curator < $5"
         return await driver.fetch(f"{head}{where} ORDER BY time", *values)
-    where = "register = ? AND time >= ? AND time < ? AND curator >= ? AND curator < ?"
-    return await driver.execute_fetchall(f"{head}{where} ORDER BY time", values)
+    return await driver.execute_fetchall(f"{head}{_RANGE} ORDER BY time", values)
 
 
 # --- counters ------------------------------------------------------------------------------------

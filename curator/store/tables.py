@@ -90,6 +90,7 @@ curators = Table(
     Column("duplicates", BigInteger, nullable=False, default=0),
     Column("conflicts", BigInteger, nullable=False, default=0),
     Column("rejected", BigInteger, nullable=False, default=0),
+    Column("refreshed", BigInteger, nullable=False, default=0, server_default="0"),
 )
 
 # --- readings ------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from common.models.round import (
     AcceptedSet,
     AggregatorEntry,
     Commitment,
+    LedgerHead,
     Manifest,
     Reveal,
     RoundDescriptor,
@@ -214,6 +215,8 @@ def test_every_field_is_in_the_descriptor_s_hash():
         "roster_version": 5,
         "roster_size": 13,
         "segment_size": 64,
+        "ledger": LedgerHead(seq=1, head=bytes(32)),
+        "members": b"members",
     }
     assert set(changes) == set(RoundDescriptor.model_fields) - {"format"}
     hashes = {made.model_copy(update={field: value}).digest() for field, value in changes.items()}

@@ -59,3 +59,23 @@ def test_bitmaps_of_different_lengths_are_refused():
         sets.is_subset(b"\x00", b"\x00\x00")
     with pytest.raises(ValueError):
         sets.intersection([])
+
+
+@given(families())
+def test_compressed_bitmaps_are_the_same_sets(family):
+    size, groups = family
+    for group in groups:
+        packed = bitmap(size, group)
+        assert sets.decompressed(sets.compressed(packed), size) == packed
+        assert members(sets.resized(packed, size + 9), size + 9) == group
+        assert sets.resized(sets.resized(packed, size + 9), size) == packed
+
+
+def test_what_is_no_compressed_bitmap_is_refused():
+    packed = sets.compressed(b"\x05\x01")
+    for data, size in ((packed, 8), (packed, 17), (packed[:-1], 16), (packed + b"x", 16), (b"", 0)):
+        with pytest.raises(ValueError):
+            sets.decompressed(data, size)
+    for bitmap_, size in ((b"\x05\x01", 8), (b"\x05", 2)):
+        with pytest.raises(ValueError):
+            sets.resized(bitmap_, size)

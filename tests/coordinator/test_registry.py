@@ -249,9 +249,14 @@ ROUTES = [
     ("GET", "/v1/parties", {"operator"}),
     ("GET", "/v1/curators", {"operator"}),
     ("DELETE", "/v1/parties/a", {"operator"}),
+    ("POST", "/v1/parties/a/return", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
     ("DELETE", "/v1/tokens/a", {"operator"}),
+    ("POST", "/v1/groups", {"operator"}),
+    ("GET", "/v1/groups", {"operator", "analyst", "curator"}),
+    ("GET", "/v1/groups/a", {"operator", "analyst", "curator"}),
+    ("GET", "/v1/groups/a/curators", {"operator"}),
     ("POST", "/v1/queries", {"operator"}),
     ("POST", "/v1/queries/preview", {"operator", "analyst"}),
     ("GET", "/v1/queries", {"operator", "analyst", "curator"}),
@@ -265,6 +270,19 @@ ROUTES = [
     ("GET", f"{ROUND}/transcript", {"operator", "analyst", "curator"}),
     ("POST", f"{ROUND}/close", {"operator"}),
     ("POST", f"{ROUND}/abort", {"operator"}),
+    ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
+    ("GET", "/v1/budget", {"operator", "analyst"}),
+    ("GET", "/v1/budget/events", {"operator"}),
+    ("POST", "/v1/budget/events", {"operator", "curator"}),
+    ("GET", "/v1/budget/curators/a", {"operator", "curator"}),
+    ("PUT", "/v1/budget/curators/a/limits", {"operator"}),
+    ("GET", "/v1/budget/limits", {"operator", "analyst"}),
+    ("PUT", "/v1/budget/limits", {"operator"}),
+    ("POST", "/v1/budget/preview", {"operator", "analyst"}),
+    ("POST", "/v1/budget/forecast", {"operator", "analyst"}),
+    ("GET", "/v1/budget/verification", {"operator"}),
+    ("GET", "/v1/budget/rounds/a", {"operator"}),
+    ("GET", "/v1/budget/proposals", {"operator"}),
 ]
 OPEN_TO_ALL = {("GET", "/.well-known/tacit-coordinator"), ("POST", "/v1/enrolments")}
 
@@ -274,7 +292,7 @@ async def test_every_route_asks_for_its_scope(house: Houses) -> None:
         scopes = ("operator", "analyst", "curator", "aggregator", "coordinator", "device")
         tokens = {scope: await it.token(scope) for scope in scopes}
         for method, path, allowed in ROUTES:
-            body = {} if method == "POST" else None
+            body = {} if method in ("POST", "PUT") else None
             assert (await it.client.request(method, path)).status_code == 401, path
             for scope, token in tokens.items():
                 answer = await it.ask(method, path, body, token)
@@ -288,7 +306,10 @@ async def test_no_route_is_forgotten_above(house: Houses) -> None:
     async with house(0) as it:
         document = it.app.openapi()
         known = {(method, path.replace(ROUND, "/v1/rounds/{}")) for method, path, _ in ROUTES}
-        known = {(m, p[:-2] + "/{}" if p.endswith("/a") else p) for m, p in known} | OPEN_TO_ALL
+        known = {
+            (method, "/".join("{}" if part == "a" else part for part in path.split("/")))
+            for method, path in known
+        } | OPEN_TO_ALL
         served = {
             (
                 method.upper(),

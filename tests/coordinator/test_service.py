@@ -42,7 +42,7 @@ async def test_the_identity_survives_a_restart(house: Houses, database_url: str)
             assert (await other.get(path)).json() == before
         assert before["deployment"] == "tacit"
         ready = await it.client.get("/readyz")
-        assert ready.json()["checks"] == {"database": "ok"}
+        assert ready.json()["checks"] == {"database": "ok", "ledger": "ok"}
 
 
 def check_document(document: dict[str, Any]) -> None:
@@ -81,6 +81,10 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             "/v1/rounds": {**examples.ROUND, "query_id": created.json()["id"]},
             "/v1/grants": examples.GRANT,
             "/v1/tokens": examples.TOKEN,
+            "/v1/groups": {**examples.GROUP, "curators": ["gateway.0", "gateway.1"]},
+            "/v1/budget/preview": {**examples.PLAN, "query_id": created.json()["id"]},
+            "/v1/budget/forecast": {**examples.FORECAST, "query_id": created.json()["id"]},
+            "/v1/budget/events": {**examples.UPDATE, "curators": ["gateway.0"]},
         }
         for path, body in sent.items():
             answer = await it.ask("POST", path, body)

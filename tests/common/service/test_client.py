@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from io import StringIO
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ from fastapi import FastAPI
 
 from common.service.app import build_app
 from common.service.client import backoff, retry_after, service_client, trust, with_retries
+from common.service.logs import configure_logging
 from common.service.serve import make_server
 from common.service.settings import ServiceSettings
 
@@ -111,6 +113,7 @@ async def test_a_real_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         events.append("stop")
 
     settings = ServiceSettings(data_dir=tmp_path, port=0)
+    configure_logging(settings.log_level, stream=StringIO())
     server = make_server(build_app("probe", settings, lifespan, version="1"), settings)
     running = asyncio.create_task(server.serve())
     while not server.started:

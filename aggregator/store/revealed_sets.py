@@ -1,0 +1,68 @@
+"""Whose sums this aggregator helped to open: one row for each family of a round.
+
+A row outlives its round, its pieces and their hashes, and has no reference to it: it protects for
+as long as a later round over the same time may be opened, which is for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.store.tables import revealed_sets
+from common import sets
+from common.differencing import Release
+from common.models.query import Window
+
+
+async def add(
+    connection: AsyncConnection,
+    families: Sequence[str],
+    window: Window,
+    release: Release,
+    size: int,
+) -> None:
+    """Keep a set; `size` is its roster's."""
+    members = sets.compressed(release.members)
+    await connection.execute(
+        insert(revealed_sets),
+        [
+            {
+                "family": family,
+                "round": release.round,
+                "window_start": window.start,
+                "window_end": window.end,
+                "minimum": release.minimum,
+                "job": release.job,
+                "size": size,
+                "members": members,
+            }
+            for family in families
+        ],
+    )
+
+
+async def forget(connection: AsyncConnection, round_id: str) -> None:
+    """Drop the set of a round whose sum nobody can open any more."""
+    await connection.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
+
+
+async def overlapping(
+    connection: AsyncConnection, families: Sequence[str], window: Window
+) -> list[Release]:
+    """The sets of these families over windows that meet this one, by round."""
+    found = await connection.execute(
+        select(revealed_sets)
+        .where(
+            revealed_sets.c.family.in_(families),
+            revealed_sets.c.window_end > window.start,
+            revealed_sets.c.window_start < window.end,
+        )
+        .order_by(revealed_sets.c.round)
+    )
+    return [
+        Release(row.round, sets.decompressed(row.members, row.size), row.minimum, row.job)
+        for row in found
+    ]

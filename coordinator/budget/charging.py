@@ -1,0 +1,157 @@
+"""What rounds do to the ledger: a debit when one is opened, and what stays of it when it is over.
+
+Everybody who may take part is debited at the opening. A release charges for good whom some
+aggregator's signed set names; an abort charges all that were debited, since pieces may have left,
+unless enough aggregators sign that nothing was frozen (spec: budget, section 5). The curators' own
+ledgers are the authority; this is the coordinator's copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common import sets
+from common.accounting.amounts import scaled
+from common.accounting.credit import abort_credit
+from common.accounting.unit_costs import unit_costs
+from common.models.base import format_instant
+from common.models.query import Query
+from common.models.round import AbortStatement, AcceptedSet, RoundDescriptor
+from common.service.clock import epoch_microseconds, from_epoch_microseconds
+from common.sets import Bits
+from common.signing import Signed
+from coordinator.budget.events import Draft, Kind, MemberSet
+from coordinator.budget.ledger import SYSTEM
+from coordinator.budget.limits import Planned, Shortage, shortages
+from coordinator.budget.spending import Price
+from coordinator.budget.state import LedgerState
+from coordinator.errors import BudgetExceeded
+from coordinator.store import ledger as store
+
+NAMED = 10
+"""So many curators and rounds are named in a refusal."""
+
+
+@lru_cache(maxsize=256)
+def _price(text: str, operators: tuple[str, ...] | None) -> Price:
+    costs = unit_costs(Query.model_validate_json(text), operators)
+    return Price.of({key: scaled(cost) for key, cost in costs.items()})
+
+
+def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
+    """What a round of this query costs each member. May take a second, once."""
+    return _price(query.canonical().decode(), None if operators is None else tuple(operators))
+
+
+def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Planned:
+    """The round of a descriptor as the limits see it."""
+    window = descriptor.window
+    return Planned(
+        price,
+        members(state, descriptor),
+        (epoch_microseconds(window.start), epoch_microseconds(window.end)),
+        epoch_microseconds(descriptor.opened),
+    )
+
+
+def members(state: LedgerState, descriptor: RoundDescriptor) -> Bits:
+    """Who may take part: the curators of U that the descriptor's roster knows, of its group."""
+    active = state.roster.members().copy()
+    active[descriptor.roster_size :] = False
+    invited = descriptor.invited()
+    if invited is not None:
+        active[: invited.size] &= invited[: active.size]
+    return active
+
+
+def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Draft:
+    """The event of an opening. Raises BudgetExceeded."""
+    found = shortages(state.limits, state.spending, plan)
+    if found:
+        raise Refused(found)
+    start, end = plan.window
+    return Draft(
+        Kind.ROUND_DEBITED,
+        SYSTEM,
+        {
+            "round": descriptor.round,
+            "query": descriptor.query_id,
+            "made": plan.now,
+            "window": [start, end],
+            "price": plan.price.to_payload(),
+            "members": MemberSet.of(plan.members).text,
+            "size": int(plan.members.size),
+            "operators": [entry.operator for entry in descriptor.aggregators],
+        },
+    )
+
+
+def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) -> Draft:
+    """The event of a release: it charges whom any aggregator's set names."""
+    union = np.zeros(size, np.bool_)
+    for signed in accepted:
+        union |= sets.unpack(signed.statement.members, size)
+    return Draft(
+        Kind.ROUND_RELEASED,
+        SYSTEM,
+        {"round": round_id, "members": MemberSet.of(union).text, "size": size},
+    )
+
+
+def aborted(
+    descriptor: RoundDescriptor, statements: Sequence[Signed[AbortStatement]], reason: str
+) -> Draft:
+    """The event of an abort: it charges all that were debited; a credit only where it is sure."""
+    return Draft(
+        Kind.ROUND_ABORTED,
+        SYSTEM,
+        {
+            "round": descriptor.round,
+            "credited": abort_credit(descriptor, statements),
+            "reason": reason,
+        },
+    )
+
+
+class Refused(BudgetExceeded):
+    """With the shortages it comes from; `named` adds whom and what they concern."""
+
+    def __init__(self, found: Sequence[Shortage], blocking: Sequence[dict[str, Any]] = ()) -> None:
+        first = found[0].limit
+        super().__init__(
+            f"a limit on the unit {first.unit.value} ({first.scenario}) would be passed",
+            extra={
+                "limits": [
+                    {**item.figures(), **(blocking[index] if blocking else {})}
+                    for index, item in enumerate(found)
+                ]
+            },
+        )
+        self.found = found
+
+    async def named(self, connection: AsyncConnection, state: LedgerState) -> Refused:
+        """The same with curators by name, and the windows of the rounds that block them."""
+        blocking = []
+        for item in self.found:
+            numbers = [int(number) for number in np.flatnonzero(item.members)[:NAMED]]
+            names = await store.curator_names(connection, numbers)
+            charges = [state.spending.rounds[name] for name in item.rounds[:NAMED]]
+            blocking.append(
+                {
+                    "blocked": [names[number] for number in numbers if number in names],
+                    "windows": [
+                        {
+                            "round": charge.round,
+                            "start": format_instant(from_epoch_microseconds(charge.start)),
+                            "end": format_instant(from_epoch_microseconds(charge.end)),
+                        }
+                        for charge in charges
+                    ],
+                }
+            )
+        return Refused(self.found, blocking)

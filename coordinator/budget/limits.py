@@ -1,0 +1,211 @@
+"""Limits on what may be spent, for the whole deployment and for single curators.
+
+Spec: budget, sections 3 and 5. A limit is about one privacy unit and one collusion scenario, for
+ever or per period; what counts against it is basic composition. It is checked before a round is
+opened, in the transaction that opens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from common.accounting.amounts import FEMTO, MICRO, shown_delta, shown_epsilon
+from common.accounting.scenarios import Scenario
+from common.models.base import Exact, WireModel, canonical_json, require
+from common.models.query import PrivacyUnit
+from common.sets import Bits
+from coordinator.budget.events import MemberSet
+from coordinator.budget.spending import Price, RoundCharge, Spending, Spent
+
+YEAR_S = 366 * 86_400
+
+
+class Limit(WireModel):
+    """At most so much epsilon and delta per curator. `period_s`: per period counted from 1970; none
+    is for ever. The unit record has no periods: its windows are times themselves."""
+
+    unit: PrivacyUnit = PrivacyUnit.CURATOR
+    scenario: Literal["assumed", "all-aggregators"] = "assumed"
+    epsilon: Exact
+    delta: Exact | None = None
+    period_s: Annotated[int, Field(ge=60, le=10 * YEAR_S)] | None = None
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon(cls, value: Fraction) -> Fraction:
+        return require(0 <= value <= MICRO, value, "must lie in 0..1000000")
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or 0 <= value < 1, value, "must lie in [0, 1)")
+
+    @model_validator(mode="after")
+    def _period_fits(self) -> Limit:
+        whole = self.period_s is None or self.unit is PrivacyUnit.CURATOR
+        require(whole, None, "a limit of unit record has no period")
+        return self
+
+    @property
+    def against(self) -> Scenario:
+        """The collusion scenario it is about."""
+        return Scenario.ASSUMED if self.scenario == "assumed" else Scenario.EVERYONE
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Those of the deployment, and further ones of single curators by roster number."""
+
+    deployment: tuple[Limit, ...] = ()
+    curators: MappingProxyType[int, tuple[Limit, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def changed(self, number: int | None, limits: tuple[Limit, ...]) -> Limits:
+        """With these limits of one curator, or (None) of the deployment, in place of the old."""
+        if number is None:
+            return Limits(limits, self.curators)
+        others = {key: value for key, value in self.curators.items() if key != number}
+        if limits:
+            others[number] = limits
+        return Limits(self.deployment, MappingProxyType(others))
+
+    def canonical(self) -> bytes:
+        """Bytes that are equal for equal limits."""
+        return canonical_json(
+            {
+                "deployment": [item.model_dump(mode="json") for item in self.deployment],
+                "curators": {
+                    str(number): [item.model_dump(mode="json") for item in limits]
+                    for number, limits in sorted(self.curators.items())
+                },
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Curators whose limit a round would pass, and the public figures of the refusal."""
+
+    limit: Limit
+    members: Bits
+    asked: tuple[int | None, int | None]
+    spent: tuple[int | None, int | None]
+    instant: int | None
+    rounds: tuple[str, ...]
+
+    def figures(self) -> dict[str, Any]:
+        """What a refusal tells."""
+        return {
+            "limit": self.limit.model_dump(mode="json", exclude_none=True),
+            "asked": {"epsilon": shown_epsilon(self.asked[0]), "delta": shown_delta(self.asked[1])},
+            "spent": {"epsilon": shown_epsilon(self.spent[0]), "delta": shown_delta(self.spent[1])},
+            "curators": int(self.members.sum()),
+            "rounds": list(self.rounds[:10]),
+            "rounds_in_all": len(self.rounds),
+        }
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A round that somebody wants to open: its price, members, window and present, the times in
+    microseconds since 1970."""
+
+    price: Price
+    members: Bits
+    window: tuple[int, int]
+    now: int
+
+
+def shortages(limits: Limits, spending: Spending, planned: Planned) -> list[Shortage]:
+    """Every limit that the round would pass; empty if it may be opened."""
+    found = [
+        shortage
+        for limit in limits.deployment
+        if (shortage := _over(limit, spending, planned, planned.members)) is not None
+    ]
+    for number, own in limits.curators.items():
+        if number < planned.members.size and planned.members[number]:
+            only = np.zeros_like(planned.members)
+            only[number] = True
+            found += [
+                shortage
+                for limit in own
+                if (shortage := _over(limit, spending, planned, only)) is not None
+            ]
+    return found
+
+
+def _over(limit: Limit, spending: Spending, planned: Planned, members: Bits) -> Shortage | None:
+    for instant, charges in _together(limit, spending, planned):
+        spent = _spent(limit, spending, charges)
+        shortage = _shortage(limit, planned.price, members, spent)
+        if shortage is not None:
+            blocking = _names(spending, charges, shortage.members)
+            return Shortage(
+                limit, shortage.members, shortage.asked, shortage.spent, instant, blocking
+            )
+    return None
+
+
+def _together(
+    limit: Limit, spending: Spending, planned: Planned
+) -> list[tuple[int | None, list[RoundCharge] | None]]:
+    """The groups of earlier rounds that would add up with the new one; None: all."""
+    charges = spending.rounds.values()
+    if limit.unit is PrivacyUnit.CURATOR:
+        if limit.period_s is None:
+            return [(None, None)]
+        size = limit.period_s * 10**6
+        start = planned.now // size * size
+        return [(None, [item for item in charges if start <= item.made < start + size])]
+    start, end = planned.window
+    overlapping = [item for item in charges if item.start < end and start < item.end]
+    instants = sorted({start, *(item.start for item in overlapping if item.start > start)})
+    return [
+        (instant, [item for item in overlapping if item.start <= instant < item.end])
+        for instant in instants
+    ]
+
+
+def _spent(limit: Limit, spending: Spending, charges: list[RoundCharge] | None) -> Spent:
+    if charges is None:
+        return spending.totals(limit.against)
+    return spending.sums(charges, limit.unit, limit.against)
+
+
+def _shortage(limit: Limit, price: Price, members: Bits, spent: Spent) -> Shortage | None:
+    cost = price.cost(limit.unit, limit.against)
+    most_epsilon = int(limit.epsilon * MICRO)
+    over = members & (spent.unverified > 0)
+    if cost is None:
+        over = members.copy()
+    else:
+        over |= members & (spent.epsilon + cost.epsilon > most_epsilon)
+        if limit.delta is not None:
+            over |= members & (spent.delta + cost.delta > int(limit.delta * FEMTO))
+    if not over.any():
+        return None
+    asked = (None, None) if cost is None else (cost.epsilon, cost.delta)
+    unverified = bool(spent.unverified[over].any())
+    most = (
+        None if unverified else int(spent.epsilon[over].max()),
+        None if unverified else int(spent.delta[over].max()),
+    )
+    return Shortage(limit, over, asked, most, None, ())
+
+
+def _names(spending: Spending, charges: list[RoundCharge] | None, over: Bits) -> tuple[str, ...]:
+    """Which earlier rounds the blocked curators paid for."""
+    known = list(spending.rounds.values()) if charges is None else charges
+    blocked: dict[MemberSet, bool] = {}
+    for item in known:
+        if item.members not in blocked:
+            blocked[item.members] = bool((spending.members_of(item) & over).any())
+    return tuple(item.round for item in known if blocked[item.members])

@@ -1,0 +1,141 @@
+"""Looking before spending: what a round would cost, whether it would be let in, what a year costs.
+
+Spec: budget, sections 3 and 5. Nothing here changes the ledger.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from common.accounting.amounts import shown_delta, shown_epsilon
+from common.accounting.composition import FIXED_SCHEDULE
+from common.accounting.forecast_schedule import Forecast, forecast_schedule
+from common.accounting.scenarios import Cost, Scenario
+from common.models.base import Exact, Instant, WireModel, format_instant, require
+from common.models.query import Identifier, PrivacyUnit, Query, Window
+from common.report import delta_amount, epsilon_amount
+from common.service.clock import epoch_microseconds
+from coordinator.budget.limits import Planned, shortages
+from coordinator.budget.spending import Price
+from coordinator.budget.state import LedgerState
+
+MOST_DAYS = 3660
+
+
+class Plan(WireModel):
+    """A round that somebody thinks of: a stored query or a new one, and its window."""
+
+    query_id: Identifier | None = None
+    query: Query | None = None
+    window: Window | None = None
+
+    @model_validator(mode="after")
+    def _one_query(self) -> Plan:
+        require((self.query is None) != (self.query_id is None), None, "name or give a query")
+        return self
+
+
+class ForecastRequest(WireModel):
+    """A schedule that somebody thinks of. Period and first start default to the query's own."""
+
+    query_id: Identifier | None = None
+    query: Query | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 365
+    period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] | None = None
+    first_start: Instant | None = None
+    delta: Exact = Fraction(1, 10**6)
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, value: Fraction) -> Fraction:
+        return require(0 <= value < 1, value, "must lie in [0, 1)")
+
+    @model_validator(mode="after")
+    def _one_query(self) -> ForecastRequest:
+        require((self.query is None) != (self.query_id is None), None, "name or give a query")
+        return self
+
+
+def preview(
+    state: LedgerState, price: Price, window: Window, now: datetime, *, counts: bool
+) -> dict[str, Any]:
+    """What opening this round now would cost each member, and which limits would refuse it."""
+    members = state.roster.members()
+    bounds = (epoch_microseconds(window.start), epoch_microseconds(window.end))
+    planned = Planned(price, members, bounds, epoch_microseconds(now))
+    refusals = [item.figures() for item in shortages(state.limits, state.spending, planned)]
+    if not counts:
+        for item in refusals:
+            item.pop("rounds")
+    return {
+        "curators": int(members.sum()),
+        "costs": {
+            unit.value: [_cost(price, unit, scenario) for scenario in Scenario]
+            for unit in PrivacyUnit
+        },
+        "allowed": not refusals,
+        "refusals": refusals,
+    }
+
+
+def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> dict[str, str]:
+    cost = price.cost(unit, scenario)
+    return {
+        "scenario": scenario.label,
+        "key": scenario.value,
+        "epsilon": shown_epsilon(None if cost is None else cost.epsilon),
+        "delta": shown_delta(None if cost is None else cost.delta),
+    }
+
+
+def forecast(
+    query: Query, operators: tuple[str, ...] | None, request: ForecastRequest
+) -> dict[str, Any]:
+    """The composed guarantee per day, month and year. Raises ValueError for what is no schedule."""
+    found = forecast_schedule(
+        query, operators, request.days, request.period_s, request.first_start, request.delta
+    )
+    return {
+        "period_s": found.period_s,
+        "days": request.days,
+        "delta": delta_amount(found.delta),
+        "sentence": f"The basic figures are what limits are checked against. The tight figure "
+        f"{FIXED_SCHEDULE}.",
+        "rows": _rows(found),
+        "curve": [
+            {
+                "day": point.day,
+                "at": None if point.at is None else format_instant(point.at),
+                "rounds": point.rounds,
+                "unit": point.unit.value,
+                "basic": _shown(point.basic),
+                "tight": epsilon_amount(point.tight),
+            }
+            for point in found.curve
+        ],
+    }
+
+
+def _rows(found: Forecast) -> list[dict[str, Any]]:
+    return [
+        {
+            "horizon": row.horizon,
+            "days": row.days,
+            "rounds": row.rounds,
+            "unit": row.unit.value,
+            "scenario": row.scenario.label,
+            "key": row.scenario.value,
+            "touching": row.touching,
+            "basic": _shown(row.basic),
+            "tight": epsilon_amount(row.tight),
+        }
+        for row in found.rows
+    ]
+
+
+def _shown(cost: Cost) -> dict[str, str]:
+    return {"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}

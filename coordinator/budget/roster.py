@@ -1,0 +1,230 @@
+"""Who is in U, and the running sums and maxima from which the bounds follow at any moment.
+
+One row of columns per roster number. Every change of a curator takes its old figures out of the
+sums and puts the new ones in: O(log n), exact. Ratios are kept as floor(ratio * 2^128): two
+different ratios of 63-bit integers differ by more than 2^-126, so the order is theirs, and the
+ratio comes back as the only one with so small a denominator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.accounting.bounds import Aggregates
+from coordinator.budget.figures import MICRO, NANO, Scaled, ScaledDisclosure
+from coordinator.budget.maxima import Maxima
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.bool_]
+
+_RATIO_BITS: Final = 128
+_LARGEST_DENOMINATOR: Final = 1 << 63
+
+
+class Status(IntEnum):
+    """Where a curator stands. UNKNOWN: no such number; the others but LEFT are in U."""
+
+    UNKNOWN = 0
+    ACTIVE = 1
+    FLAGGED = 2
+    NON_COMPLIANT = 3
+    LEFT = 4
+
+
+_IN: Final = (Status.ACTIVE, Status.FLAGGED, Status.NON_COMPLIANT)
+
+
+class Roster:
+    """The curators of a ledger by roster number."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._status = np.zeros(0, np.uint8)
+        self._refreshed = np.zeros(0, np.uint32)
+        self._declared = np.zeros((0, 3), np.int64)
+        self._disclosed = np.zeros((0, 3), np.int64)
+        self._told = np.zeros(0, np.uint8)
+        self._counts: Counter[Status] = Counter()
+        self._open = 0
+        self._undisclosed = self._negative = 0
+        self._epsilons, self._open_epsilons = Maxima(), Maxima()
+        self._ratios, self._totals = Maxima(), Maxima()
+        self._readings, self._curator_ratios = Maxima(), Maxima()
+        self._epsilon_sum = self._largest_sum = 0
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def status(self, number: int) -> Status:
+        """Where a curator stands."""
+        if not 0 <= number < self.size:
+            return Status.UNKNOWN
+        return Status(int(self._status[number]))
+
+    def statuses(self, first: int, count: int) -> set[Status]:
+        """All that occur in a run."""
+        if first < 0 or first + count > self.size:
+            return {Status.UNKNOWN}
+        return {Status(int(item)) for item in np.unique(self._status[first : first + count])}
+
+    def declared(self, number: int) -> Scaled | None:
+        """What a curator declares, if it does."""
+        epsilon, sensitivity, largest = (int(item) for item in self._declared[number])
+        return Scaled(epsilon, sensitivity, largest) if epsilon else None
+
+    def declarations(self) -> tuple[Ints, Ints]:
+        """The numbers (n,) of U that declare, and what: (n, 3) epsilon, sensitivity, largest."""
+        numbers = np.flatnonzero(self.members() & (self._declared[: self.size, 0] > 0))
+        return numbers, self._declared[numbers]
+
+    def disclosed(self, number: int) -> ScaledDisclosure | None:
+        """What a curator discloses, if it does."""
+        if not self._told[number]:
+            return None
+        largest, total, readings = (int(item) for item in self._disclosed[number])
+        return ScaledDisclosure(largest, total, readings, bool(self._told[number] == 2))
+
+    def refreshed(self, number: int) -> int:
+        """How often a curator's data changed."""
+        return int(self._refreshed[number])
+
+    def counts(self) -> dict[Status, int]:
+        """How many curators stand where."""
+        return {status: self._counts[status] for status in Status if status is not Status.UNKNOWN}
+
+    @property
+    def undeclared(self) -> int:
+        """Curators of U that declare nothing."""
+        return self._open
+
+    def members(self) -> Bits:
+        """U, one boolean per roster number."""
+        inside = (self._status >= Status.ACTIVE) & (self._status <= Status.NON_COMPLIANT)
+        return inside[: self.size]
+
+    def aggregates(self) -> Aggregates:
+        """The sums and maxima over the curators of U that declare."""
+        declared = sum(self._counts[status] for status in _IN) - self._open
+        return Aggregates(
+            curators=declared,
+            undisclosed=self._undisclosed,
+            negative=self._negative,
+            non_compliant=self._counts[Status.NON_COMPLIANT],
+            largest_epsilon=Fraction(self._epsilons.largest(), MICRO),
+            sum_of_epsilons=Fraction(self._epsilon_sum, MICRO),
+            largest_open_epsilon=Fraction(self._open_epsilons.largest(), MICRO),
+            largest_ratio=_ratio(self._ratios.largest()) / MICRO,
+            largest_total=Fraction(self._totals.largest(), NANO),
+            sum_of_largest=Fraction(self._largest_sum, NANO),
+            most_readings=self._readings.largest(),
+            largest_curator_epsilon=_ratio(self._curator_ratios.largest()) / MICRO,
+        )
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def enter(self, first: int, count: int) -> None:
+        """A run of new numbers is in U, without figures yet."""
+        self._grow(first + count)
+        self._status[first : first + count] = Status.ACTIVE
+        self._counts[Status.ACTIVE] += count
+        self._open += count
+
+    def move(self, first: int, count: int, status: Status) -> None:
+        """A run of known curators stands elsewhere from now on."""
+        run = slice(first, first + count)
+        bare = self._declared[run, 0] == 0
+        for number in first + np.flatnonzero(~bare):
+            self._move_one(int(number), status)
+        found, amounts = np.unique(self._status[run][bare], return_counts=True)
+        inside = 0
+        for old, amount in zip(found, amounts, strict=True):
+            self._counts[Status(int(old))] -= int(amount)
+            inside += int(amount) * (Status(int(old)) in _IN)
+        moved = int(bare.sum())
+        self._counts[status] += moved
+        self._open += (moved if status in _IN else 0) - inside
+        self._status[run][bare] = status
+
+    def declare(
+        self, numbers: Sequence[int], declared: Scaled | None, disclosed: ScaledDisclosure | None
+    ) -> None:
+        """These curators' figures from now on; None leaves what was there."""
+        for number in numbers:
+            inside = self.status(number) in _IN
+            if inside:
+                self._count(number, -1)
+            if declared is not None:
+                self._declared[number] = (declared.epsilon, declared.sensitivity, declared.largest)
+            if disclosed is not None:
+                self._disclosed[number] = (
+                    disclosed.largest_reading,
+                    disclosed.total,
+                    disclosed.readings,
+                )
+                self._told[number] = 2 if disclosed.negative else 1
+            if inside:
+                self._count(number, +1)
+
+    def refresh(self, first: int, count: int) -> None:
+        """The data of a run changed."""
+        self._refreshed[first : first + count] += 1
+
+    def _move_one(self, number: int, status: Status) -> None:
+        old = self.status(number)
+        if old in _IN:
+            self._count(number, -1)
+        self._counts[old] -= 1
+        self._counts[status] += 1
+        self._status[number] = status
+        if status in _IN:
+            self._count(number, +1)
+
+    def _count(self, number: int, sign: int) -> None:
+        """Put a curator of U into the sums, or take it out."""
+        epsilon, sensitivity, largest = (int(item) for item in self._declared[number])
+        if not epsilon:
+            self._open += sign
+            return
+        change = Maxima.add if sign > 0 else Maxima.remove
+        change(self._epsilons, epsilon)
+        self._epsilon_sum += sign * epsilon
+        change(self._curator_ratios, _key(epsilon * largest, sensitivity))
+        if not self._told[number]:
+            self._undisclosed += sign
+            change(self._open_epsilons, epsilon)
+        elif self._told[number] == 2:
+            self._negative += sign
+        else:
+            most, total, readings = (int(item) for item in self._disclosed[number])
+            change(self._ratios, _key(epsilon * most, total) if total else _key(epsilon, 1))
+            change(self._totals, total)
+            change(self._readings, readings)
+            self._largest_sum += sign * most
+
+    def _grow(self, size: int) -> None:
+        self.size = max(self.size, size)
+        room = self._status.size
+        if size <= room:
+            return
+        more = max(size, 2 * room, 64) - room
+        self._status = np.concatenate((self._status, np.zeros(more, np.uint8)))
+        self._told = np.concatenate((self._told, np.zeros(more, np.uint8)))
+        self._refreshed = np.concatenate((self._refreshed, np.zeros(more, np.uint32)))
+        self._declared = np.concatenate((self._declared, np.zeros((more, 3), np.int64)))
+        self._disclosed = np.concatenate((self._disclosed, np.zeros((more, 3), np.int64)))
+
+
+def _key(numerator: int, denominator: int) -> int:
+    return (numerator << _RATIO_BITS) // denominator
+
+
+def _ratio(key: int) -> Fraction:
+    """The ratio that `_key` stands for. Zero stands for the largest of none."""
+    low = Fraction(key, 1 << _RATIO_BITS)
+    return low.limit_denominator(_LARGEST_DENOMINATOR)

@@ -1,0 +1,368 @@
+"""What released rounds cost each curator: sums for the unit curator, a sweep for the unit record.
+
+Spec: budget, section 3. A round has a price per privacy unit and collusion scenario. For the unit
+curator all rounds of a curator add up: running totals, one column per scenario. For the unit record
+only rounds whose window covers an instant add up there: the worst instant is found by an interval
+sweep in which a set of curators that occurs in many rounds is looked at once. Basic composition,
+which also holds when later rounds depend on earlier results.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.accounting.amounts import Amount
+from common.accounting.composition import sums_at, worst_instant
+from common.accounting.scenarios import Scenario
+from common.models.base import canonical_json
+from common.models.query import PrivacyUnit
+from common.sets import Bits
+from coordinator.budget.events import MemberSet
+
+Ints = NDArray[np.int64]
+
+UNITS: Final = tuple(PrivacyUnit)
+SCENARIOS: Final = tuple(Scenario)
+_SHAPE: Final = (len(UNITS), len(SCENARIOS))
+UNPACKED_SETS: Final = 8
+"""Sets of curators that are kept ready; all of them are kept compressed."""
+MOST_PENDING: Final = 1024
+_CURATOR: Final = UNITS.index(PrivacyUnit.CURATOR)
+
+
+def _place(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
+    return UNITS.index(unit), SCENARIOS.index(scenario)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Sums of prices: finite parts, and how many rounds have no finite figure.
+
+    Arrays of any one shape.
+    """
+
+    epsilon: Ints
+    delta: Ints
+    unverified: Ints
+
+    @classmethod
+    def zeros(cls, *shape: int) -> Spent:
+        return cls(*(np.zeros(shape, np.int64) for _ in range(3)))
+
+    def plus(self, other: Spent) -> Spent:
+        return Spent(
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+            self.unverified + other.unverified,
+        )
+
+    def times(self, factor: Ints | np.int64) -> Spent:
+        return Spent(self.epsilon * factor, self.delta * factor, self.unverified * factor)
+
+    def at(self, *index: Any) -> Spent:
+        return Spent(self.epsilon[index], self.delta[index], self.unverified[index])
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a round costs each of its members: (unit, scenario) arrays.
+
+    `credited`: what is left of it when the round ended before anything can have been opened.
+    """
+
+    full: Spent
+    credited: Spent
+
+    @classmethod
+    def of(cls, costs: Mapping[tuple[PrivacyUnit, Scenario], Amount | None]) -> Price:
+        """The price of these costs; None: nothing finite is verified."""
+        full, credited = Spent.zeros(*_SHAPE), Spent.zeros(*_SHAPE)
+        for (unit, scenario), cost in costs.items():
+            place = _place(unit, scenario)
+            for spent in (full,) if scenario is Scenario.ASSUMED else (full, credited):
+                if cost is None:
+                    spent.unverified[place] = 1
+                else:
+                    spent.epsilon[place], spent.delta[place] = cost.epsilon, cost.delta
+        return cls(full, credited)
+
+    def cost(self, unit: PrivacyUnit, scenario: Scenario) -> Amount | None:
+        """One of the costs that it was made of."""
+        spent = self.full.at(*_place(unit, scenario))
+        return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
+
+    def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
+        """As it stands in an event."""
+        return {
+            unit.value: {
+                scenario.value: None if cost is None else [cost.epsilon, cost.delta]
+                for scenario in SCENARIOS
+                for cost in (self.cost(unit, scenario),)
+            }
+            for unit in UNITS
+        }
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Price:
+        """The price of `to_payload`."""
+        return cls.of(
+            {
+                (PrivacyUnit(unit), Scenario(scenario)): None if cost is None else Amount(*cost)
+                for unit, row in payload.items()
+                for scenario, cost in row.items()
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The worst curator's composed guarantee; epsilon None: infinite. `instant`: microseconds since
+    1970 where it is reached (unit record), `number`: the curator's roster number."""
+
+    epsilon: int | None
+    delta: int
+    number: int | None = None
+    instant: int | None = None
+
+
+ZERO: Final = Figure(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCharge:
+    """A round of the ledger. Times in microseconds since 1970; `invited`: who was charged when it
+    was opened."""
+
+    round: str
+    query_id: str
+    made: int
+    start: int
+    end: int
+    price: Price
+    members: MemberSet
+    operators: tuple[str, ...]
+    state: str = "debited"
+    credited: bool = False
+    invited: MemberSet | None = None
+
+    @property
+    def amounts(self) -> Spent:
+        """(units, scenarios): what it costs each of its members as things stand."""
+        return self.price.credited if self.credited else self.price.full
+
+
+class Spending:
+    """All rounds of a ledger, and what each curator spent."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.rounds: dict[str, RoundCharge] = {}
+        self._prices: dict[bytes, Price] = {}
+        self._unpacked: dict[MemberSet, Bits] = {}
+        self._totals = Spent.zeros(len(SCENARIOS), 0)
+        self._pending: dict[MemberSet, Spent] = {}
+        self._worst: dict[Scenario, Figure] = {}
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def debit(
+        self,
+        round_id: str,
+        query_id: str,
+        made: int,
+        window: tuple[int, int],
+        price: Price,
+        members: MemberSet,
+        operators: tuple[str, ...] = (),
+    ) -> None:
+        """A round was opened: its members are charged until it is settled."""
+        price = self._prices.setdefault(canonical_json(price.to_payload()), price)
+        charge = RoundCharge(
+            round_id, query_id, made, *window, price, members, operators, invited=members
+        )
+        self.rounds[round_id] = charge
+        self._add(charge, 1)
+
+    def settle(
+        self, round_id: str, state: str, members: MemberSet | None, *, credited: bool
+    ) -> None:
+        """A round is over: whom it charges for good (None: all that it charged so far)."""
+        old = self.rounds[round_id]
+        new = replace(old, members=members or old.members, state=state, credited=credited)
+        self.rounds[round_id] = new
+        self._add(old, -1)
+        self._add(new, 1)
+
+    def grow(self, size: int) -> None:
+        """There are so many roster numbers now."""
+        if size <= self.size:
+            return
+        room = self._totals.epsilon.shape[1]
+        if size > room:
+            more = max(size, 2 * room, 64) - room
+            pad = np.zeros((len(SCENARIOS), more), np.int64)
+            totals = self._totals
+            self._totals = Spent(
+                np.hstack((totals.epsilon, pad)),
+                np.hstack((totals.delta, pad)),
+                np.hstack((totals.unverified, pad)),
+            )
+        self.size = size
+
+    def _add(self, charge: RoundCharge, sign: int) -> None:
+        """Note a change of the totals. Most rounds of a schedule have the same members: what is
+        pending for a set is one addition to the totals, when somebody wants to see them."""
+        self._worst = {}
+        amounts = charge.amounts.at(_CURATOR).times(np.int64(sign))
+        known = self._pending.get(charge.members)
+        self._pending[charge.members] = amounts if known is None else known.plus(amounts)
+        if len(self._pending) > MOST_PENDING:
+            self._settle_pending()
+
+    def _settle_pending(self) -> None:
+        for members, amounts in self._pending.items():
+            columns = np.flatnonzero(amounts.epsilon | amounts.delta | amounts.unverified)
+            if not columns.size:
+                continue
+            bits = self._members(members)
+            for column in columns.tolist():
+                for total, amount in (
+                    (self._totals.epsilon, amounts.epsilon),
+                    (self._totals.delta, amounts.delta),
+                    (self._totals.unverified, amounts.unverified),
+                ):
+                    if amount[column]:
+                        row = total[column, : self.size]
+                        np.add(row, amount[column], out=row, where=bits)
+        self._pending = {}
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def members_of(self, charge: RoundCharge) -> Bits:
+        """Who is charged, one boolean per roster number."""
+        return self._members(charge.members)
+
+    def _members(self, members: MemberSet) -> Bits:
+        if members not in self._unpacked:
+            if len(self._unpacked) >= UNPACKED_SETS:
+                self._unpacked.pop(next(iter(self._unpacked)))
+            self._unpacked[members] = members.bits()
+        bits = self._unpacked[members]
+        if bits.size == self.size:
+            return bits
+        wide = np.zeros(self.size, np.bool_)
+        wide[: bits.size] = bits
+        return wide
+
+    def of_curator(self, number: int) -> list[RoundCharge]:
+        """The rounds that charge a curator, oldest first."""
+        inside: dict[MemberSet, bool] = {}
+        for charge in self.rounds.values():
+            if charge.members not in inside:
+                inside[charge.members] = bool(self._members(charge.members)[number])
+        return [charge for charge in self.rounds.values() if inside[charge.members]]
+
+    def totals(self, scenario: Scenario) -> Spent:
+        """(size,) what each curator spent for ever, unit curator."""
+        self._settle_pending()
+        return self._totals.at(SCENARIOS.index(scenario), slice(0, self.size))
+
+    def sums(self, charges: Iterable[RoundCharge], unit: PrivacyUnit, scenario: Scenario) -> Spent:
+        """(size,) what these rounds cost each curator together."""
+        by_set: dict[MemberSet, Spent] = {}
+        for charge in charges:
+            amount = charge.amounts.at(*_place(unit, scenario))
+            known = by_set.get(charge.members)
+            by_set[charge.members] = amount if known is None else known.plus(amount)
+        result = Spent.zeros(self.size)
+        for key, amount in by_set.items():
+            result = result.plus(amount.times(self._members(key).astype(np.int64)))
+        return result
+
+    def worst_curator(self, scenario: Scenario) -> Figure:
+        """The worst curator over all its rounds, unit curator."""
+        if scenario not in self._worst:
+            self._worst[scenario] = worst_of(self.totals(scenario))
+        return self._worst[scenario]
+
+    def worst_record(self, scenario: Scenario) -> Figure:
+        """The worst curator at its worst instant, unit record.
+
+        Instants are tried in falling order of what they cost somebody who is in all rounds there,
+        until that is no more than what was found.
+        """
+        charges = list(self.rounds.values())
+        if not charges:
+            return ZERO
+        starts = np.array([charge.start for charge in charges])
+        ends = np.array([charge.end for charge in charges])
+        costs = [charge.amounts.at(*_place(PrivacyUnit.RECORD, scenario)) for charge in charges]
+        weights = np.array([_rank(cost) for cost in costs], np.int64)
+        deltas = np.array([int(cost.delta) for cost in costs], np.int64)
+        instants = np.unique(starts)
+        ceilings = sums_at(starts, ends, weights, instants)
+        most_delta = sums_at(starts, ends, deltas, instants).max()
+        figure, seen = ZERO, set()
+        for index in np.argsort(-ceilings, kind="stable"):
+            reached = _INFINITE if figure.epsilon is None else figure.epsilon
+            if max(ceilings[index] - reached, most_delta - figure.delta) <= 0:
+                break
+            instant = int(instants[index])
+            inside = np.flatnonzero((starts <= instant) & (instant < ends))
+            covering = [charges[int(item)] for item in inside]
+            signature = _signature(covering)
+            if signature not in seen:
+                seen.add(signature)
+                found = worst_of(self.sums(covering, PrivacyUnit.RECORD, scenario))
+                figure = _worse(figure, replace(found, instant=instant))
+        return figure
+
+
+def worst_of_one(charges: Sequence[RoundCharge], scenario: Scenario) -> Figure:
+    """One curator at its worst instant, unit record, over the rounds that charge it."""
+    costs = [charge.amounts.at(*_place(PrivacyUnit.RECORD, scenario)) for charge in charges]
+    starts = np.array([charge.start for charge in charges], np.int64)
+    ends = np.array([charge.end for charge in charges], np.int64)
+    epsilon = worst_instant(starts, ends, np.array([int(cost.epsilon) for cost in costs], np.int64))
+    delta = worst_instant(starts, ends, np.array([int(cost.delta) for cost in costs], np.int64))
+    unbounded = any(cost.unverified for cost in costs)
+    return Figure(None if unbounded else epsilon.amount, delta.amount, instant=epsilon.instant)
+
+
+_INFINITE: Final = 1 << 44
+"""Above every finite epsilon, and half a million of them fit 64 bits."""
+
+
+def _rank(cost: Spent) -> int:
+    return _INFINITE if cost.unverified else int(cost.epsilon)
+
+
+def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
+    """Equal for rounds of the same members and prices, in the same numbers."""
+    kinds = Counter((item.members, id(item.price), item.credited) for item in charges)
+    return frozenset(kinds.items())
+
+
+def worst_of(spent: Spent) -> Figure:
+    """The largest of each figure over curators; the number is of the one with most epsilon."""
+    if not spent.epsilon.size:
+        return ZERO
+    if spent.unverified.any():
+        number = int(spent.unverified.argmax())
+        return Figure(None, int(spent.delta.max()), number)
+    number = int(spent.epsilon.argmax())
+    return Figure(int(spent.epsilon[number]), int(spent.delta.max()), number)
+
+
+def _worse(one: Figure, other: Figure) -> Figure:
+    """The larger of each figure; place and curator go with epsilon."""
+    delta = max(one.delta, other.delta)
+    if one.epsilon is None or (other.epsilon is not None and other.epsilon <= one.epsilon):
+        return replace(one, delta=delta)
+    return replace(other, delta=delta)

@@ -1,0 +1,158 @@
+"""The state of the ledger: a fold over its events, and which events may follow.
+
+Spec: budget, section 1. Folding is the only way in which the state changes, so a rebuild from the
+ledger equals it; `figures` is what the two are compared by. Disclosures, which are private, stand
+apart from the events: an event holds their digest, and the fold is handed the values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from common.accounting.scenarios import Scenario
+from common.models.base import WireModel, canonical_json, format_exact
+from coordinator.budget.events import GENESIS, Event, Kind, MemberSet
+from coordinator.budget.figures import Declaration, Disclosure, Scaled, ScaledDisclosure
+from coordinator.budget.limits import Limit, Limits
+from coordinator.budget.roster import Roster, Status
+from coordinator.budget.spending import Price, Spending
+
+Disclosures = Callable[[str], Disclosure]
+"""The disclosure of a digest."""
+
+_MAY_COME_FROM: Final[Mapping[Kind, tuple[Status, ...]]] = {
+    Kind.JOINED: (Status.UNKNOWN, Status.LEFT),
+    Kind.LEFT: (Status.ACTIVE, Status.FLAGGED, Status.NON_COMPLIANT),
+    Kind.REFRESHED: (Status.ACTIVE, Status.FLAGGED, Status.NON_COMPLIANT),
+    Kind.FLAGGED: (Status.ACTIVE,),
+    Kind.CLEANSED: (Status.FLAGGED, Status.NON_COMPLIANT),
+    Kind.NON_COMPLIANT: (Status.ACTIVE, Status.FLAGGED),
+    Kind.REINSTATED: (Status.FLAGGED, Status.NON_COMPLIANT),
+}
+_LEADS_TO: Final[Mapping[Kind, Status]] = {
+    Kind.LEFT: Status.LEFT,
+    Kind.FLAGGED: Status.FLAGGED,
+    Kind.CLEANSED: Status.ACTIVE,
+    Kind.NON_COMPLIANT: Status.NON_COMPLIANT,
+    Kind.REINSTATED: Status.ACTIVE,
+}
+CURATOR_KINDS: Final = tuple(_MAY_COME_FROM)
+"""Events that are about curators, and not about rounds or limits."""
+
+
+def undisclosed(_: str) -> Disclosure:
+    """For ledgers in which nobody discloses anything."""
+    raise KeyError("no disclosure is kept")
+
+
+Model = TypeVar("Model", bound=WireModel)
+
+
+def _read(model: type[Model], value: Any) -> Model:
+    """A model from the plain values of a payload."""
+    return model.model_validate_json(canonical_json(value))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a rebuilt state is compared by."""
+
+    seq: int
+    head: bytes
+    digest: bytes
+
+
+class LedgerState:
+    """The roster, the limits and the spending that a chain of events leads to."""
+
+    def __init__(self, disclosures: Disclosures = undisclosed) -> None:
+        self.seq = 0
+        self.head = GENESIS
+        self.roster = Roster()
+        self.spending = Spending()
+        self.limits = Limits()
+        self._disclosures = disclosures
+
+    def allows(self, kind: Kind, first: int, count: int) -> Status | None:
+        """The status of a curator of the run that this event cannot follow; None if it may."""
+        for status in sorted(self.roster.statuses(first, count)):
+            if status not in _MAY_COME_FROM[kind]:
+                return status
+        return None
+
+    def fold(self, event: Event) -> None:
+        """Take in the next event; ValueError for one that is not."""
+        if event.seq != self.seq + 1 or event.previous != self.head:
+            raise ValueError("not the next event of the ledger")
+        match event.kind:
+            case Kind.ROUND_DEBITED:
+                self._debit(event.payload)
+            case Kind.ROUND_RELEASED | Kind.ROUND_ABORTED:
+                self._settle(event.kind, event.payload)
+            case Kind.LIMIT_CHANGED:
+                limits = tuple(_read(Limit, item) for item in event.payload["limits"])
+                self.limits = self.limits.changed(event.first, limits)
+            case _:
+                assert event.first is not None
+                assert event.count is not None
+                self._curators(event.kind, event.first, event.count, event.payload)
+        self.seq, self.head = event.seq, event.hash
+
+    def _curators(self, kind: Kind, first: int, count: int, payload: Mapping[str, Any]) -> None:
+        if kind is Kind.JOINED:
+            if self.roster.statuses(first, count) == {Status.LEFT}:
+                self.roster.move(first, count, Status.ACTIVE)
+            else:
+                self.roster.enter(first, count)
+                self.spending.grow(self.roster.size)
+        elif kind in _LEADS_TO:
+            self.roster.move(first, count, _LEADS_TO[kind])
+        if kind in (Kind.REFRESHED, Kind.CLEANSED):
+            self.roster.refresh(first, count)
+        declared = disclosed = None
+        if "declared" in payload:
+            declared = Scaled.of(_read(Declaration, payload["declared"]))
+        if "disclosed" in payload:
+            disclosed = ScaledDisclosure.of(self._disclosures(payload["disclosed"]))
+        if declared is not None or disclosed is not None:
+            self.roster.declare(range(first, first + count), declared, disclosed)
+
+    def _debit(self, payload: Mapping[str, Any]) -> None:
+        start, end = payload["window"]
+        self.spending.debit(
+            payload["round"],
+            payload["query"],
+            payload["made"],
+            (start, end),
+            Price.from_payload(payload["price"]),
+            MemberSet(payload["members"], payload["size"]),
+            tuple(payload["operators"]),
+        )
+
+    def _settle(self, kind: Kind, payload: Mapping[str, Any]) -> None:
+        packed = payload.get("members")
+        self.spending.settle(
+            payload["round"],
+            "released" if kind is Kind.ROUND_RELEASED else "aborted",
+            None if packed is None else MemberSet(packed, payload["size"]),
+            credited=payload.get("credited", False),
+        )
+
+    def figures(self) -> Figures:
+        """The state in short: equal states have equal ones, and hardly others."""
+        digest = hashlib.sha256()
+        sums = self.roster.aggregates()
+        for name in sums.__dataclass_fields__:
+            value = getattr(sums, name)
+            digest.update(f"{name}={format_exact(value + 0)};".encode())
+        for status, count in self.roster.counts().items():
+            digest.update(f"{status.name}={count};".encode())
+        for scenario in Scenario:
+            spent = self.spending.totals(scenario)
+            for column in (spent.epsilon, spent.delta, spent.unverified):
+                digest.update(column.astype("<i8").tobytes())
+        digest.update(self.limits.canonical())
+        return Figures(self.seq, self.head, digest.digest())

@@ -1,0 +1,292 @@
+"""What the coordinator says of the budget: what the sources claim, and beside it what holds.
+
+Spec: budget, sections 2 and 3. Private figures (the bounds over disclosures) and names of curators
+are for operators only; everyone else is shown what holds for any admissible data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from common.accounting.amounts import FEMTO, MICRO, shown_delta, shown_epsilon
+from common.accounting.bounds import (
+    NOT_A_GUARANTEE,
+    Bound,
+    LocalFigures,
+    Theorem52,
+    local_figures,
+    source_bounds,
+)
+from common.accounting.composition import (
+    FIXED_SCHEDULE,
+    round_loss,
+    tight,
+    tight_at_worst_instant,
+)
+from common.accounting.scenarios import Scenario
+from common.accounting.unit_costs import unit_cost
+from common.models.base import format_exact, format_instant
+from common.models.query import PrivacyUnit, Query
+from common.report import amount, delta_amount, epsilon_amount
+from common.service.clock import from_epoch_microseconds
+from coordinator.budget.limits import Limit
+from coordinator.budget.spending import Figure, RoundCharge, Spending, worst_of_one
+from coordinator.budget.state import LedgerState
+
+TRUST_MODELS: Final = {
+    Scenario.BLIND_AGGREGATORS: "OAOC",
+    Scenario.EVERYONE: "OC",
+    Scenario.ASSUMED: "OAMC",
+}
+_LOCAL: Final = (
+    "One release, with declared bounds, clamping and noise that each curator adds, against the "
+    "aggregator and all other curators together. A curator that adds no noise bares itself; these "
+    "figures hold for the others. Under the paper stance nothing holds."
+)
+_BASIC: Final = (
+    "Basic composition over all rounds that were opened: it also holds when later rounds depend "
+    "on earlier results, and it is what limits are checked against. The unit record bounds one "
+    "reading at one instant; a reading moved in time is a removal and an addition, whose figures "
+    "add."
+)
+
+
+def overview(state: LedgerState) -> dict[str, Any]:
+    """Where the ledger stands, and how many curators stand where."""
+    counts = state.roster.counts()
+    return {
+        "ledger": {"seq": state.seq, "head": state.head.hex()},
+        "curators": {
+            **{status.name.lower(): count for status, count in counts.items()},
+            "undeclared": state.roster.undeclared,
+        },
+    }
+
+
+# --- what the sources claim ----------------------------------------------------------------------
+
+
+def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> dict[str, Any]:
+    """The three bounds over U, and what holds for local noise.
+
+    `query`: its figures stand for curators that declare none (mechanism local). `disclosures`:
+    whether the answer may use what curators disclose.
+    """
+    sums = state.roster.aggregates()
+    told = sums.curators - sums.undisclosed
+    if not disclosures:
+        sums = sums.without_disclosures()
+    holds = local_figures(sums)
+    if state.roster.undeclared:
+        if query is None:
+            return {
+                "bounds": [],
+                "reason": f"{state.roster.undeclared} curators declare no epsilon; name a query of "
+                "mechanism local whose epsilon stands for theirs",
+            }
+        assert query.epsilon_i is not None
+        below_zero = query.bounds[0] < 0
+        sums = sums.with_uniform(state.roster.undeclared, query.epsilon_i, negative=below_zero)
+        holds = _with_query(holds, query)
+    found = source_bounds(sums)
+    return {
+        "stance": "paper" if disclosures and told else "sound",
+        "bounds": [_bound(item) for item in found.bounds],
+        "theorem_5_2": None if found.theorem_5_2 is None else _theorem(found.theorem_5_2),
+        "sentence": NOT_A_GUARANTEE,
+        "holds": {
+            "record": _exact(holds.record),
+            "curator": _exact(holds.curator),
+            "sentence": _LOCAL,
+        },
+    }
+
+
+def _with_query(holds: LocalFigures, query: Query) -> LocalFigures:
+    """With what a local release of this query costs those that declare nothing."""
+    costs = [unit_cost(query, Scenario.CURATORS, unit).epsilon for unit in PrivacyUnit]
+    record, curator = (
+        None if known is None or cost is None else max(known, cost)
+        for known, cost in zip((holds.record, holds.curator), costs, strict=True)
+    )
+    return LocalFigures(record, curator)
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    shown = "inf" if bound.infinite else None
+    return {
+        "name": bound.name,
+        "epsilon": shown if bound.value is None else _exact(bound.value),
+        "applies": bound.applies,
+        "reason": bound.reason,
+    }
+
+
+def _theorem(theorem: Theorem52) -> dict[str, Any]:
+    return {
+        "largest_total": format_exact(theorem.largest_total),
+        "limit": format_exact(theorem.limit),
+        "holds": theorem.holds,
+    }
+
+
+def _exact(value: Fraction | None) -> str:
+    """Exact where that is short, else rounded up; None is infinite."""
+    if value is None:
+        return "inf"
+    text = format_exact(value)
+    return text if "/" not in text else amount(value)
+
+
+# --- what holds for what was released ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tight:
+    """What is needed to compose numerically: delta, and the query of an id."""
+
+    delta: Fraction
+    queries: Mapping[str, Query]
+
+
+Names = Callable[[int], str | None]
+"""The id of a roster number, where the reader may know it."""
+
+
+def released(state: LedgerState, tight_at: Tight | None, names: Names | None) -> dict[str, Any]:
+    """The composed guarantee of all rounds, per unit and scenario: the worst curator's."""
+    spending = state.spending
+    return {
+        "rounds": len(spending.rounds),
+        "record": _rows(spending, PrivacyUnit.RECORD, tight_at, names),
+        "curator": _rows(spending, PrivacyUnit.CURATOR, tight_at, names),
+        "sentence": _BASIC,
+        **({} if tight_at is None else {"tight_sentence": f"The tight figure {FIXED_SCHEDULE}."}),
+    }
+
+
+def _rows(
+    spending: Spending, unit: PrivacyUnit, tight_at: Tight | None, names: Names | None
+) -> list[dict[str, Any]]:
+    rows = []
+    for scenario in Scenario:
+        record = unit is PrivacyUnit.RECORD
+        worst = spending.worst_record(scenario) if record else spending.worst_curator(scenario)
+        row: dict[str, Any] = {
+            "scenario": scenario.label,
+            "key": scenario.value,
+            "trust_model": TRUST_MODELS.get(scenario),
+            **_figure(worst),
+        }
+        if tight_at is not None:
+            row["tight"] = _tight(spending, unit, scenario, worst, tight_at)
+        if names is not None and worst.number is not None and spending.rounds:
+            row["worst"] = _worst(worst, names)
+        rows.append(row)
+    return rows
+
+
+def _figure(figure: Figure) -> dict[str, str]:
+    unbounded = figure.epsilon is None
+    return {
+        "epsilon": shown_epsilon(figure.epsilon),
+        "delta": shown_delta(None if unbounded else figure.delta),
+    }
+
+
+def _worst(figure: Figure, names: Names) -> dict[str, Any]:
+    assert figure.number is not None
+    shown: dict[str, Any] = {"curator": names(figure.number)}
+    if figure.instant is not None:
+        shown["instant"] = format_instant(from_epoch_microseconds(figure.instant))
+    return shown
+
+
+def _tight(
+    spending: Spending, unit: PrivacyUnit, scenario: Scenario, worst: Figure, at: Tight
+) -> dict[str, str]:
+    """An upper bound for every curator: the numerical figure of all rounds, whoever took part."""
+    charges = [
+        charge
+        for charge in spending.rounds.values()
+        if not (charge.credited and scenario is Scenario.ASSUMED)
+    ]
+    losses = [
+        round_loss(at.queries[charge.query_id], scenario, unit, charge.operators)
+        for charge in charges
+    ]
+    if unit is PrivacyUnit.CURATOR:
+        found = tight(((loss, 1) for loss in losses), at.delta)
+    else:
+        starts = np.array([charge.start for charge in charges], np.int64)
+        ends = np.array([charge.end for charge in charges], np.int64)
+        found = tight_at_worst_instant(starts, ends, losses, at.delta)
+    enough = worst.epsilon is not None and worst.delta <= at.delta * FEMTO
+    basic = Fraction(worst.epsilon, MICRO) if worst.epsilon is not None and enough else None
+    best = min((value for value in (found, basic) if value is not None), default=None)
+    return {"epsilon": epsilon_amount(best), "delta": delta_amount(at.delta)}
+
+
+# --- one curator ---------------------------------------------------------------------------------
+
+
+def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, Any]:
+    """Where a curator stands, what it declares, and what it spent."""
+    roster, spending = state.roster, state.spending
+    declared = roster.declared(number)
+    charges = spending.of_curator(number)
+    shown: dict[str, Any] = {
+        "status": roster.status(number).name.lower(),
+        "refreshed": roster.refreshed(number),
+        "declared": None
+        if declared is None
+        else {
+            "epsilon": shown_epsilon(declared.epsilon),
+            "sensitivity": _nano(declared.sensitivity),
+            "largest_contribution": _nano(declared.largest),
+        },
+        "spent": {
+            "rounds": len(charges),
+            "record": _own(spending, charges, PrivacyUnit.RECORD, number),
+            "curator": _own(spending, charges, PrivacyUnit.CURATOR, number),
+        },
+        "limits": [limit(item) for item in state.limits.curators.get(number, ())],
+    }
+    told = roster.disclosed(number)
+    if disclosures and told is not None:
+        shown["disclosed"] = {
+            "largest_reading": _nano(told.largest_reading),
+            "total": _nano(told.total),
+            "readings": told.readings,
+            "negative_readings": told.negative,
+        }
+    return shown
+
+
+def _nano(value: int) -> str:
+    return format_exact(Fraction(value, 10**9))
+
+
+def _own(
+    spending: Spending, charges: Sequence[RoundCharge], unit: PrivacyUnit, number: int
+) -> list[dict[str, Any]]:
+    rows = []
+    for scenario in Scenario:
+        if unit is PrivacyUnit.CURATOR:
+            spent = spending.totals(scenario).at(number)
+            unbounded = bool(spent.unverified)
+            figure = Figure(None if unbounded else int(spent.epsilon), int(spent.delta))
+        else:
+            figure = worst_of_one(charges, scenario)
+        rows.append({"scenario": scenario.label, "key": scenario.value, **_figure(figure)})
+    return rows
+
+
+def limit(item: Limit) -> dict[str, Any]:
+    """A limit as it is shown."""
+    return item.model_dump(mode="json", exclude_none=True)

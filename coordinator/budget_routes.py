@@ -1,0 +1,391 @@
+"""Routes of the budget: figures, events, limits, and looking before spending."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import JSONResponse
+
+from common.errors import FieldError, Invalid
+from common.models.base import WireModel, parse_exact
+from common.models.query import Function, Mechanism, Query
+from common.service import idempotency
+from common.service.auth import Principal, require
+from common.service.bodies import takes
+from common.service.database import exclusive, reading
+from common.service.paging import BadCursor, Page, PageQuery
+from common.service.tokens import Scope
+from common.service.wire import read_body
+from coordinator import examples, queries
+from coordinator.budget import acknowledging, charging, planning, statement, updates
+from coordinator.budget.acknowledging import Acknowledgement
+from coordinator.budget.events import Break, Draft, Event, Kind
+from coordinator.budget.ledger import LOCK
+from coordinator.budget.limits import Limit
+from coordinator.budget.planning import ForecastRequest, Plan
+from coordinator.budget.roster import Status
+from coordinator.budget.state import LedgerState
+from coordinator.budget.statement import Tight
+from coordinator.budget.updates import Update, actor_of
+from coordinator.errors import UnknownCurator, WindowMissing
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import ledger as store
+from coordinator.store.ledger import CuratorRow
+from coordinator.store.registry import list_aggregators
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    Operator,
+    Service,
+    encode,
+    page_response,
+    service_of,
+    time_text,
+)
+
+Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
+Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
+
+
+class LimitsBody(WireModel):
+    """The limits that hold from now on, in place of those before; an empty list lifts them."""
+
+    limits: tuple[Limit, ...]
+
+
+def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
+    """Add them to the app."""
+    _add_figures(app)
+    _add_events(app, settings)
+    _add_limits(app)
+    _add_planning(app)
+    _add_acknowledgements(app)
+
+
+def _add_figures(app: FastAPI) -> None:
+    @app.get("/v1/budget", tags=["budget"], summary="The global bounds, and what really holds")
+    async def budget(
+        caller: Analyst,
+        query_id: Annotated[
+            str | None,
+            Parameter(
+                description="A query of mechanism local: its figures stand for curators that "
+                "declare none."
+            ),
+        ] = None,
+        delta: Annotated[
+            str | None, Parameter(description="Also compose numerically, at this delta.")
+        ] = None,
+    ) -> Response:
+        service, operator = service_of(app), caller.has(Scope.OPERATOR)
+        at = _delta(delta)
+        async with reading(service.engine) as connection:
+            state = await service.conduct.ledger.current(connection)
+            query = None if query_id is None else await _local(connection, query_id)
+            tight_at = None if at is None else Tight(at, await _queries(connection, state))
+            names = _Names()
+            shown = {
+                **statement.overview(state),
+                "claimed": await asyncio.to_thread(
+                    statement.claimed, state, query, disclosures=operator
+                ),
+                "released": await asyncio.to_thread(
+                    statement.released, state, tight_at, names if operator else None
+                ),
+                "limits": [statement.limit(item) for item in state.limits.deployment],
+            }
+            await names.fill(connection, shown["released"])
+        return JSONResponse(shown)
+
+    @app.get(
+        "/v1/budget/curators/{curator}",
+        tags=["budget"],
+        summary="One curator: where it stands and what it spent",
+    )
+    async def curator(curator: str, caller: Writer) -> dict[str, Any]:
+        service = service_of(app)
+        async with reading(service.engine) as connection:
+            state = await service.conduct.ledger.current(connection)
+            row = await _curator(connection, caller, curator)
+            operator = caller.has(Scope.OPERATOR)
+            shown = statement.curator(state, row.number, disclosures=operator)
+        return {"curator": row.id, "party": row.party, "number": row.number, **shown}
+
+
+def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
+    @app.get("/v1/budget/events", tags=["budget"], summary="The ledger, row by row")
+    async def events(
+        request: Request, page: PageQuery, _: Operator, curator: str | None = None
+    ) -> Response:
+        async with reading(service_of(app).engine) as connection:
+            after = _after_seq(page)
+            if curator is None:
+                found = await store.after(connection, after, page.limit)
+            else:
+                named = await store.curators_named(connection, [curator])
+                if not named:
+                    raise UnknownCurator
+                found = await store.about(connection, named[0].number, after, page.limit)
+        return page_response(request, "events", [_event(item) for item in found], page.limit, "seq")
+
+    @app.post(
+        "/v1/budget/events",
+        tags=["budget"],
+        status_code=201,
+        summary="Something happened to curators or their data",
+        openapi_extra=takes(Update, examples.UPDATE),
+    )
+    async def record(request: Request, caller: Writer) -> Response:
+        service, body = service_of(app), await read_body(request, Update)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with service.engine.begin() as connection:
+            if stored := await idempotency.recall(connection, idempotency_keys, key):
+                return stored.response()
+            found = await updates.record(
+                connection,
+                service.conduct.ledger,
+                body,
+                caller,
+                allow_paper=settings.allow_paper,
+            )
+            answer = idempotency.StoredAnswer(
+                201, encode({"events": [_event(item) for item in found]})
+            )
+            now = service.clock.now()
+            await idempotency.remember(connection, idempotency_keys, key, answer, now)
+        return answer.response(replayed=False)
+
+    @app.get(
+        "/v1/budget/verification",
+        tags=["budget"],
+        summary="Look at every row of the ledger; the first bad one is named",
+    )
+    async def verification(
+        _: Operator,
+        seq: Annotated[
+            int | None, Parameter(ge=0, description="A row whose hash somebody kept.")
+        ] = None,
+        head: Annotated[
+            str | None, Parameter(pattern="^[0-9a-f]{64}$", description="The hash that was kept.")
+        ] = None,
+    ) -> dict[str, Any]:
+        service = service_of(app)
+        async with reading(service.engine) as connection:
+            rows, newest = await store.head(connection)
+            found = await service.conduct.ledger.verify(connection)
+            if found is None and seq is not None and head is not None:
+                kept = await store.hash_of(connection, seq)
+                if kept is None:
+                    found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
+                elif kept.hex() != head:
+                    found = Break(seq, "the row has another hash than the one that was kept")
+        broken = None if found is None else {"row": found.seq, "reason": found.reason}
+        return {"verified": found is None, "rows": rows, "head": newest.hex(), "broken": broken}
+
+
+def _add_limits(app: FastAPI) -> None:
+    @app.get("/v1/budget/limits", tags=["budget"], summary="The limits of the deployment")
+    async def limits(_: Analyst) -> dict[str, Any]:
+        service = service_of(app)
+        async with reading(service.engine) as connection:
+            state = await service.conduct.ledger.current(connection)
+        return {"limits": [statement.limit(item) for item in state.limits.deployment]}
+
+    @app.put(
+        "/v1/budget/limits",
+        tags=["budget"],
+        summary="Limit what every curator spends",
+        openapi_extra=takes(LimitsBody, examples.LIMITS),
+    )
+    async def put(request: Request, caller: Operator) -> dict[str, Any]:
+        body = await read_body(request, LimitsBody)
+        async with service_of(app).engine.begin() as connection:
+            await _change_limits(connection, service_of(app), caller, body, None)
+        return {"limits": [statement.limit(item) for item in body.limits]}
+
+    @app.put(
+        "/v1/budget/curators/{curator}/limits",
+        tags=["budget"],
+        summary="Limit what one curator spends, beside the deployment's limits",
+        openapi_extra=takes(LimitsBody, examples.LIMITS),
+    )
+    async def put_one(request: Request, curator: str, caller: Operator) -> dict[str, Any]:
+        body = await read_body(request, LimitsBody)
+        async with service_of(app).engine.begin() as connection:
+            row = await _curator(connection, caller, curator)
+            await _change_limits(connection, service_of(app), caller, body, row)
+        return {"curator": row.id, "limits": [statement.limit(item) for item in body.limits]}
+
+
+def _add_planning(app: FastAPI) -> None:
+    @app.post(
+        "/v1/budget/preview",
+        tags=["budget"],
+        summary="What a round would cost, and whether it would be let in; nothing is spent",
+        openapi_extra=takes(Plan, examples.PLAN),
+    )
+    async def preview(request: Request, caller: Analyst) -> dict[str, Any]:
+        service, body = service_of(app), await read_body(request, Plan)
+        async with reading(service.engine) as connection:
+            query, operators = await _planned(connection, body.query, body.query_id)
+            state = await service.conduct.ledger.current(connection)
+        window = body.window or query.window
+        if window is None:
+            raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+        price = await asyncio.to_thread(charging.price_of, query, operators)
+        operator = caller.has(Scope.OPERATOR)
+        return planning.preview(state, price, window, service.clock.now(), counts=operator)
+
+    @app.post(
+        "/v1/budget/forecast",
+        tags=["budget"],
+        summary="The composed guarantee of a schedule, per day, month and year",
+        openapi_extra=takes(ForecastRequest, examples.FORECAST),
+    )
+    async def forecast(request: Request, _: Analyst) -> dict[str, Any]:
+        service, body = service_of(app), await read_body(request, ForecastRequest)
+        async with reading(service.engine) as connection:
+            query, operators = await _planned(connection, body.query, body.query_id)
+        try:
+            return await asyncio.to_thread(planning.forecast, query, operators, body)
+        except ValueError as error:
+            raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
+
+
+def _add_acknowledgements(app: FastAPI) -> None:
+    @app.put(
+        "/v1/rounds/{round_id}/acknowledgement",
+        tags=["budget"],
+        status_code=204,
+        summary="A party says whom of its curators it debited",
+        openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
+    )
+    async def acknowledge(request: Request, round_id: str, caller: Party) -> None:
+        service, body = service_of(app), await read_body(request, Acknowledgement)
+        async with service.engine.begin() as connection:
+            state = await service.conduct.ledger.current(connection)
+            party = caller.subject or ""
+            await acknowledging.acknowledge(connection, state, round_id, party, body, service.clock)
+
+    @app.get(
+        "/v1/budget/rounds/{round_id}",
+        tags=["budget"],
+        summary="Whom a round charges here, against what its parties say they debited",
+    )
+    async def differences(round_id: str, _: Operator) -> dict[str, Any]:
+        service = service_of(app)
+        async with reading(service.engine) as connection:
+            state = await service.conduct.ledger.current(connection)
+            return await acknowledging.differences(connection, state, round_id)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Roster numbers that an answer names, and their ids, filled in when they are looked up."""
+
+    def __call__(self, number: int) -> str | None:
+        return str(number)
+
+    async def fill(self, connection: AsyncConnection, released: dict[str, Any]) -> None:
+        rows = [
+            row["worst"]
+            for unit in ("record", "curator")
+            for row in released[unit]
+            if "worst" in row
+        ]
+        names = await store.curator_names(connection, [int(row["curator"]) for row in rows])
+        for row in rows:
+            row["curator"] = names.get(int(row["curator"]))
+
+
+def _delta(text: str | None) -> Fraction | None:
+    if text is None:
+        return None
+    try:
+        value = parse_exact(text)
+    except ValueError as error:
+        raise Invalid(errors=(FieldError("/delta", str(error), place="query"),)) from None
+    if not 0 <= value < 1:
+        raise Invalid(errors=(FieldError("/delta", "must lie in [0, 1)", place="query"),))
+    return value
+
+
+async def _local(connection: AsyncConnection, query_id: str) -> Query:
+    query = (await queries.find(connection, query_id)).query
+    if query.mechanism is not Mechanism.LOCAL or query.function not in (
+        Function.SUM,
+        Function.COUNT,
+    ):
+        problem = "the sources' bounds are about sums and counts of mechanism local"
+        raise Invalid(problem, errors=(FieldError("/query_id", problem, place="query"),))
+    return query
+
+
+async def _queries(connection: AsyncConnection, state: LedgerState) -> dict[str, Query]:
+    wanted = {charge.query_id for charge in state.spending.rounds.values()}
+    return {name: (await queries.find(connection, name)).query for name in sorted(wanted)}
+
+
+async def _planned(
+    connection: AsyncConnection, query: Query | None, query_id: str | None
+) -> tuple[Query, tuple[str, ...] | None]:
+    if query is None:
+        assert query_id is not None
+        query = (await queries.find(connection, query_id)).query
+    operators = queries.operators_for(query, await list_aggregators(connection))
+    return query, operators or None
+
+
+async def _curator(connection: AsyncConnection, caller: Principal, curator: str) -> CuratorRow:
+    found = await store.curators_named(connection, [curator])
+    if not found or not (caller.has(Scope.OPERATOR) or found[0].party == caller.subject):
+        raise UnknownCurator
+    return found[0]
+
+
+async def _change_limits(
+    connection: AsyncConnection,
+    service: Service,
+    caller: Principal,
+    body: LimitsBody,
+    row: CuratorRow | None,
+) -> None:
+    await exclusive(connection, LOCK)
+    state = await service.conduct.ledger.current(connection)
+    if row is not None and state.roster.status(row.number) is Status.UNKNOWN:
+        raise UnknownCurator
+    payload = {"limits": [item.model_dump(mode="json", exclude_none=True) for item in body.limits]}
+    number = None if row is None else row.number
+    count = None if row is None else 1
+    draft = Draft(Kind.LIMIT_CHANGED, actor_of(caller), payload, number, count)
+    await service.conduct.ledger.append(connection, [draft])
+
+
+def _after_seq(page: Page) -> int:
+    if page.after is None:
+        return 0
+    (number, *rest) = page.after
+    if rest or not isinstance(number, int) or not 0 <= number < 2**63:
+        raise BadCursor
+    return number
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "time": time_text(event.time),
+        "kind": event.kind.value,
+        "actor": event.actor,
+        "first": event.first,
+        "count": event.count,
+        "payload": dict(event.payload),
+        "previous": event.previous.hex(),
+        "hash": event.hash.hex(),
+    }

@@ -1,0 +1,125 @@
+"""The sources' three bounds: the worked example of their Table 5.1, and what they are not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.accounting.bounds import (
+    Aggregates,
+    Bound,
+    CuratorFigures,
+    Disclosed,
+    aggregate,
+    local_figures,
+    source_bounds,
+)
+
+
+def curator(
+    *readings: int, epsilon: Fraction = Fraction(1), compliant: bool = True
+) -> CuratorFigures:
+    """A curator with D_i and F_i declared as they are."""
+    largest, total = Fraction(max(readings, default=0)), Fraction(sum(readings))
+    negative = any(reading < 0 for reading in readings)
+    return CuratorFigures(
+        epsilon,
+        max(largest, Fraction(1)),
+        max(total, Fraction(1)),
+        Disclosed(largest, total, len(readings), negative),
+        compliant,
+    )
+
+
+X_1, X_2, X_3 = curator(1, 2, 3, 4), curator(5, 6, 7, 8), curator(1, 1, 1, 27)
+
+
+def shown(sums: Aggregates) -> list[tuple[Fraction | None, bool | None]]:
+    found = source_bounds(sums).bounds
+    assert [bound.name for bound in found] == ["max_epsilon", "sum_epsilon", "unconditional"]
+    return [(bound.value, bound.applies) for bound in found]
+
+
+def test_the_worked_example_with_all_three() -> None:
+    sums = aggregate([X_1, X_2, X_3])
+    assert (sums.largest_total, sums.sum_of_largest) == (30, 39)
+    assert shown(sums) == [(1, False), (3, True), (Fraction(27, 10), True)]
+    theorem = source_bounds(sums).theorem_5_2
+    assert theorem is not None
+    assert (theorem.largest_total, theorem.limit, theorem.holds) == (30, 4 * 39, True)
+    holds = local_figures(sums)
+    assert holds.record == 1
+    assert (
+        holds.curator == Fraction(13, 4) == max(Fraction(10, 4), Fraction(26, 8), Fraction(30, 27))
+    )
+
+
+def test_the_worked_example_after_the_third_left() -> None:
+    sums = aggregate([X_1, X_2])
+    assert shown(sums) == [(1, True), (2, True), (Fraction(4, 5), True)]
+    assert local_figures(sums).record == 1  # above the 0.8 that is claimed
+
+
+def test_one_that_adds_no_noise_makes_all_infinite() -> None:
+    silent = curator(5, 6, 7, 8, compliant=False)
+    assert all(bound.infinite and bound.value is None for bound in bounds(X_1, silent))
+
+
+def bounds(*figures: CuratorFigures) -> tuple[Bound, ...]:
+    return source_bounds(aggregate(figures)).bounds
+
+
+def test_many_equal_readings_make_the_claim_tiny() -> None:
+    assert bounds(curator(*[7] * 100))[2].value == Fraction(1, 100)
+
+
+def test_readings_below_zero_leave_no_number() -> None:
+    for bound in bounds(X_1, curator(3, -1)):
+        assert (bound.value, bound.infinite, bound.applies) == (None, False, False)
+        assert "below 0" in bound.reason
+
+
+def test_nobody_leaves_no_number() -> None:
+    assert all(bound.value is None and not bound.infinite for bound in bounds())
+
+
+def test_no_consumption_counts_with_the_supremum() -> None:
+    assert bounds(X_1, curator(0, 0))[2].value == 2
+
+
+def test_undisclosed_curators_count_with_the_supremum() -> None:
+    sums = aggregate([X_1, X_2]).with_uniform(3, Fraction(1, 2))
+    assert shown(sums) == [(1, None), (Fraction(7, 2), True), (Fraction(5, 2), True)]
+    assert source_bounds(sums).theorem_5_2 is None
+    public = aggregate([X_1, X_2, X_3]).without_disclosures()
+    assert shown(public) == [(1, None), (3, True), (3, True)]
+
+
+figures = st.lists(
+    st.builds(
+        lambda readings, micro: curator(*readings, epsilon=Fraction(micro, 10**6)),
+        st.lists(st.integers(0, 50), max_size=6),
+        st.integers(1, 10**7),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(figures)
+def test_theorem_5_2_is_true_of_readings_that_are_not_negative(some: list[CuratorFigures]) -> None:
+    theorem = source_bounds(aggregate(some)).theorem_5_2
+    assert theorem is not None
+    assert theorem.holds
+
+
+@given(figures)
+def test_the_supremum_is_never_below_the_disclosed_bound(some: list[CuratorFigures]) -> None:
+    sums = aggregate(some)
+    told, public = source_bounds(sums), source_bounds(sums.without_disclosures())
+    first, second = told.named("unconditional").value, public.named("unconditional").value
+    assert first is not None
+    assert second is not None
+    assert first <= second

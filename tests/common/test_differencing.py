@@ -1,0 +1,239 @@
+"""The differencing guard against a brute-force twin, its worked examples, and its speed limits."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common import differencing, sets
+from common.differencing import Release, exempting_job, families, minimum_of, refusal
+from tests.common.examples import query
+
+
+def release(
+    name: str, members: set[int] | range, minimum: int = 2, job: str | None = None, size: int = 0
+) -> Release:
+    bits = np.zeros(size or max(members, default=0) + 1, np.bool_)
+    bits[list(members)] = True
+    return Release(name, sets.pack(bits), minimum, job)
+
+
+def members_of(item: Release) -> frozenset[int]:
+    bits = np.unpackbits(np.frombuffer(item.members, np.uint8), bitorder="little")
+    return frozenset(np.flatnonzero(bits).tolist())
+
+
+def brute_force(new: Release, earlier: list[Release]) -> bool:
+    """Whether the module's rules refuse, tried literally on every choice of sets."""
+    everything = [new, *earlier]
+    most = max(item.minimum for item in everything)
+
+    def exempt(chosen: list[Release]) -> bool:
+        others = [item for item in chosen if item is not new]
+        return new.job is not None and all(item.job == new.job for item in others)
+
+    def refuses(difference: int, chosen: list[Release]) -> bool:
+        return 0 < difference < max(item.minimum for item in chosen) and not exempt(chosen)
+
+    for whole in everything:
+        inside, others = members_of(whole), [item for item in everything if item is not whole]
+        # any parts: nonzero coefficients of 1_S - sum of 1_T
+        for count in range(1, len(others) + 1):
+            for parts in combinations(others, count):
+                chosen = [whole, *parts]
+                if not any(item is new for item in chosen):
+                    continue
+                concerned = frozenset().union(*(members_of(item) for item in chosen))
+                wrong = sum(
+                    (number in inside) != sum(number in members_of(part) for part in parts)
+                    for number in concerned
+                )
+                if refuses(wrong, chosen):
+                    return True
+        # all parts together
+        within = [item for item in others if len(members_of(item) - inside) < most]
+        chosen = [whole, *within]
+        if within and any(item is new for item in chosen):
+            union = frozenset().union(*(members_of(item) for item in within))
+            if refuses(len(union ^ inside), chosen):
+                return True
+    return False
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> tuple[Release, list[Release]]:
+    size = draw(st.integers(1, 9))
+    jobs = st.sampled_from([None, None, None, "j", "k"])
+    made = [
+        release(
+            f"round-{place}",
+            draw(st.sets(st.integers(0, size - 1), min_size=1)),
+            draw(st.integers(1, 4)),
+            draw(jobs),
+        )
+        for place in range(draw(st.integers(1, 6)))
+    ]
+    # Equal sets are compared as one, with the larger minimum: give them the same one here.
+    minima: dict[tuple[frozenset[int], bool], int] = {}
+    new, *earlier = made
+    kept = []
+    for item in earlier:
+        key = (members_of(item), new.job is not None and item.job == new.job)
+        if key not in minima:
+            minima[key] = item.minimum
+            kept.append(item)
+    return new, kept
+
+
+@settings(max_examples=1500, deadline=None)
+@given(releases())
+def test_it_refuses_what_the_rules_refuse(case: tuple[Release, list[Release]]) -> None:
+    new, earlier = case
+    assert (refusal(new, earlier) is not None) == brute_force(new, earlier)
+
+
+@settings(max_examples=300, deadline=None)
+@given(releases())
+def test_an_equal_set_changes_no_answer(case: tuple[Release, list[Release]]) -> None:
+    new, earlier = case
+    doubled = [
+        *earlier,
+        *(Release(f"{item.round}'", item.members + b"\0", 1, item.job) for item in earlier),
+    ]
+    assert (refusal(new, doubled) is None) == (refusal(new, earlier) is None)
+
+
+@pytest.mark.parametrize(
+    ("new", "earlier", "refused"),
+    [
+        (range(10), [], False),
+        (range(10), [range(10)], False),
+        (range(10), [range(9)], True),
+        (range(10), [range(8)], True),
+        (range(10), [range(7)], False),  # three differ, and three is the minimum
+        (range(9), [range(1, 10)], True),  # one here, another there
+        (range(100, 110), [range(10)], False),
+    ],
+    ids=["first", "equal", "one fewer", "two fewer", "three fewer", "swapped", "disjoint"],
+)
+def test_pairs(new: range, earlier: list[range], refused: bool) -> None:
+    known = [release(f"round-{place}", item, 3) for place, item in enumerate(earlier)]
+    found = refusal(release("new", new, 3), known)
+    assert (found is not None) == refused
+    if found is not None:
+        assert found.rounds == ("round-0",)
+        assert found.minimum == 3
+        assert "round-0" in found.reason
+
+
+SUBSTATION = range(30)
+FEEDERS = (range(12), range(12, 20), range(20, 29))  # curator 29 hangs on no feeder
+
+
+def test_a_substation_after_its_feeders() -> None:
+    known = [release(f"feeder-{place}", item, 5) for place, item in enumerate(FEEDERS)]
+    found = refusal(release("substation", SUBSTATION, 5), known)
+    assert found is not None
+    assert set(found.rounds) == {"feeder-0", "feeder-1", "feeder-2"}
+    assert refusal(release("substation", SUBSTATION, 5), known[:2]) is None
+    assert refusal(release("substation", range(29), 5), known) is None  # exactly its feeders
+
+
+def test_the_last_feeder_after_its_substation() -> None:
+    known = [
+        release("substation", SUBSTATION, 5),
+        *(release(f"feeder-{place}", item, 5) for place, item in enumerate(FEEDERS[:2])),
+    ]
+    found = refusal(release("feeder-2", FEEDERS[2], 5), known)
+    assert found is not None
+    assert "substation" in found.rounds
+
+
+def test_a_part_that_covers_the_gap_does_not_hide_it() -> None:
+    """All parts together are the whole; two of them leave one curator of it."""
+    known = [
+        release("left", range(15), 5),
+        release("right", range(15, 29), 5),
+        release("middle", range(8, 30), 5),
+    ]
+    found = refusal(release("whole", range(30), 5), known)
+    assert found is not None
+    assert set(found.rounds) == {"left", "right"}
+
+
+def test_the_larger_minimum_counts() -> None:
+    small, large = release("small", range(10), 2), release("large", range(7), 5)
+    assert refusal(small, [large]) is not None
+    assert refusal(large, [small]) is not None
+    assert refusal(release("other", range(7), 2), [small]) is None
+
+
+def test_rounds_of_one_job_are_exempt_among_themselves_only() -> None:
+    first, second = release("a", range(10), 3, "job"), release("b", range(9), 3, "job")
+    assert refusal(second, [first]) is None
+    assert refusal(release("b", range(9), 3, "other job"), [first]) is not None
+    assert refusal(release("b", range(9), 3), [first]) is not None
+    outside = release("c", range(10), 3)
+    assert refusal(second, [first, outside]) is not None
+
+
+def test_a_round_is_not_compared_with_itself() -> None:
+    assert refusal(release("a", range(9)), [release("a", range(10))]) is None
+
+
+def test_rosters_of_different_sizes() -> None:
+    known = [release("small", range(9), 3, size=9)]
+    assert refusal(release("grown", range(9), 3, size=1000), known) is None
+    assert refusal(release("grown", range(10), 3, size=1000), known) is not None
+    assert refusal(known[0], [release("grown", range(10), 3, size=1000)]) is not None
+
+
+def test_what_cannot_be_ruled_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    known = []
+    for place in range(12):
+        bits = random.random(200) < 0.5
+        known.append(release(f"r{place}", set(np.flatnonzero(bits).tolist()), 5))
+    new = release("new", range(200), 5)
+    assert refusal(new, known) is None
+    monkeypatch.setattr(differencing, "MOST_LOOKS", 20)
+    found = refusal(new, known)
+    assert found is not None
+    assert "rule a difference out" in found.reason
+
+
+def test_a_reason_tells_no_curator_and_no_number_of_them() -> None:
+    known = [release("round-x", range(1000, 1900), 77)]
+    found = refusal(release("new", range(1000, 1859), 77), known)
+    assert found is not None
+    error = found.error()
+    assert dict(error.extra) == {"rounds": ["round-x"], "minimum": 77}
+    for number in ("41", "859", "900"):
+        assert number not in error.detail
+
+
+def test_what_a_query_is_compared_with() -> None:
+    noisy = query(mechanism="distributed", epsilon="1")
+    assert families(noisy) == (f"query {noisy.digest().hex()}",)
+    assert families(query(mechanism="distributed", epsilon="1", family="f")) == ("family f",)
+    assert families(query(register="gas")) == ("register gas",)
+    assert families(query(family="f")) == ("register energy_import", "family f")
+    assert minimum_of(query(min_participants=7)) == 7
+    assert minimum_of(query(min_participants=7, family="f", family_minimum=9)) == 9
+    assert exempting_job(query(mechanism="distributed", epsilon="1", job="j")) == "j"
+    assert exempting_job(query(job="j")) is None
+
+
+def test_three_hundred_feeders_need_no_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly disjoint parts are all needed: each is looked at twice, whatever their number."""
+    parts = [range(place * 20, place * 20 + 20) for place in range(300)]
+    known = [release(f"p{place}", item, 5, size=6001) for place, item in enumerate(parts)]
+    monkeypatch.setattr(differencing, "MOST_LOOKS", 2 * (len(parts) + 1))
+    assert refusal(release("whole", range(6000), 5), known) is None
+    found = refusal(release("whole", range(6001), 5), known)
+    assert found is not None
+    assert "a whole and its parts" in found.reason

@@ -1,0 +1,201 @@
+"""What rounds cost: sums, the interval sweep and the limits, against plain computations."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from common.accounting.amounts import FEMTO, MICRO, Amount
+from common.accounting.scenarios import Scenario
+from common.models.query import PrivacyUnit
+from common.sets import Bits
+from coordinator.budget.events import MemberSet
+from coordinator.budget.limits import Limit, Limits, Planned, shortages
+from coordinator.budget.spending import Price, RoundCharge, Spending, worst_of_one
+
+ASSUMED, EVERYONE = Scenario.ASSUMED, Scenario.EVERYONE
+
+
+def price(record: int, curator: int, delta: int = 0, everyone: int | None = None) -> Price:
+    """Micro-epsilons of a record and of a curator, in all scenarios but the last alike."""
+    return Price.of(
+        {
+            (unit, scenario): None
+            if scenario is EVERYONE and everyone is None
+            else Amount(record if unit is PrivacyUnit.RECORD else curator, delta)
+            for unit in PrivacyUnit
+            for scenario in Scenario
+        }
+    )
+
+
+def who(*numbers: int, size: int = 4) -> MemberSet:
+    return MemberSet.of(bits(*numbers, size=size))
+
+
+def bits(*numbers: int, size: int = 4) -> Bits:
+    members = np.zeros(size, np.bool_)
+    members[list(numbers)] = True
+    return members
+
+
+def spending(size: int = 4) -> Spending:
+    found = Spending()
+    found.grow(size)
+    return found
+
+
+@pytest.mark.parametrize(("factor", "curator"), [(1, 3), (4, 12)])
+def test_the_sweep_of_the_specification(factor: int, curator: int) -> None:
+    """Budget, acceptance check 5."""
+    book = spending()
+    for name, window in (("a", (0, 10)), ("b", (5, 15)), ("c", (20, 30))):
+        book.debit(name, "q", 0, window, price(MICRO, factor * MICRO), who(0, 1))
+    record, whole = book.worst_record(ASSUMED), book.worst_curator(ASSUMED)
+    assert (record.epsilon, record.instant) == (2 * MICRO, 5)
+    assert whole.epsilon == curator * MICRO
+    assert record.number in (0, 1)
+    assert book.worst_record(EVERYONE).epsilon is None
+
+
+def plain(book: Spending, scenario: Scenario, size: int) -> tuple[int | None, int]:
+    """The worst record figure, instant by instant and curator by curator."""
+    epsilon: int | None = 0
+    delta = 0
+    charges = list(book.rounds.values())
+    for instant in {charge.start for charge in charges}:
+        for number in range(size):
+            mine = [
+                charge.amounts
+                for charge in charges
+                if charge.start <= instant < charge.end and book.members_of(charge)[number]
+            ]
+            place = (list(PrivacyUnit).index(PrivacyUnit.RECORD), list(Scenario).index(scenario))
+            if any(item.unverified[place] for item in mine):
+                epsilon = None
+            elif epsilon is not None:
+                epsilon = max(epsilon, sum(int(item.epsilon[place]) for item in mine))
+            delta = max(delta, sum(int(item.delta[place]) for item in mine))
+    return epsilon, delta
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_worst_instant_is_that_of_a_plain_search(seed: int) -> None:
+    chance, size = random.Random(seed), 5
+    book = spending(size)
+    for turn in range(chance.randrange(1, 14)):
+        start = chance.randrange(0, 30)
+        members = bits(*(n for n in range(size) if chance.random() < 0.5), size=size)
+        cost = price(
+            chance.randrange(0, 5), 1, chance.randrange(0, 4), chance.choice([None, 1, 1, 1])
+        )
+        book.debit(
+            f"{turn}", "q", 0, (start, start + chance.randrange(1, 12)), cost, MemberSet.of(members)
+        )
+        if chance.random() < 0.4:
+            left = members & bits(*(n for n in range(size) if chance.random() < 0.7), size=size)
+            book.settle(f"{turn}", "aborted", MemberSet.of(left), credited=chance.random() < 0.5)
+    for scenario in (ASSUMED, EVERYONE):
+        found = book.worst_record(scenario)
+        epsilon, delta = plain(book, scenario, size)
+        assert found.epsilon == epsilon
+        assert found.delta == delta
+        each = [worst_of_one(book.of_curator(number), scenario) for number in range(size)]
+        assert max(item.delta for item in each) == delta
+        if epsilon is not None:
+            assert max(item.epsilon or 0 for item in each) == epsilon
+
+
+def planned(cost: Price, members: Bits, window: tuple[int, int] = (0, 10), now: int = 0) -> Planned:
+    return Planned(cost, members, window, now)
+
+
+def limit(epsilon: str, unit: str = "curator", **more: object) -> Limit:
+    return Limit(unit=PrivacyUnit(unit), epsilon=Fraction(epsilon), **more)
+
+
+def test_a_limit_for_ever_lets_in_what_fits_and_names_who_and_what_blocks() -> None:
+    book = spending()
+    book.debit("first", "q", 0, (0, 10), price(MICRO, MICRO), who(0, 1))
+    book.debit("second", "q", 0, (0, 10), price(MICRO, MICRO), who(1, 2))
+    cost, limits = price(MICRO, MICRO), Limits((limit("2"),))
+    assert shortages(limits, book, planned(cost, bits(0, 2, 3))) == []
+    (found,) = shortages(limits, book, planned(cost, bits(0, 1, 2, 3)))
+    assert list(np.flatnonzero(found.members)) == [1]
+    assert found.rounds == ("first", "second")
+    assert found.figures()["asked"] == {"epsilon": "1", "delta": "0"}
+    assert found.figures()["spent"] == {"epsilon": "2", "delta": "0"}
+
+
+def test_a_limit_of_a_period_counts_the_rounds_of_the_period() -> None:
+    book, cost = spending(), price(MICRO, MICRO)
+    limits = Limits((limit("1", period_s=60),))
+    book.debit("first", "q", 59_999_999, (0, 10), cost, who(0))
+    assert shortages(limits, book, planned(cost, bits(0), now=0))
+    assert shortages(limits, book, planned(cost, bits(0), now=60_000_000)) == []
+
+
+def test_a_limit_of_the_record_counts_overlapping_windows_only() -> None:
+    book, cost = spending(), price(MICRO, 9 * MICRO)
+    limits = Limits((limit("2", "record"),))
+    book.debit("a", "q", 0, (0, 10), cost, who(0))
+    book.debit("b", "q", 0, (8, 20), cost, who(0))
+    assert shortages(limits, book, planned(cost, bits(0), (10, 12))) == []
+    assert shortages(limits, book, planned(cost, bits(1), (0, 20))) == []
+    (found,) = shortages(limits, book, planned(cost, bits(0), (0, 9)))
+    assert (found.instant, found.rounds) == (8, ("a", "b"))
+
+
+def test_delta_and_what_has_no_figure_meet_a_limit_too() -> None:
+    book, cost = spending(), price(1, 1, delta=FEMTO // 10**6)
+    limits = Limits((limit("5", delta=Fraction(1, 10**6)),))
+    assert shortages(limits, book, planned(cost, bits(0))) == []
+    book.debit("a", "q", 0, (0, 10), cost, who(0))
+    assert shortages(limits, book, planned(cost, bits(0)))
+    against_all = Limits((limit("5", scenario="all-aggregators"),))
+    (found,) = shortages(against_all, book, planned(cost, bits(2)))
+    assert found.figures()["asked"]["epsilon"] == "inf"
+
+
+def test_a_curator_has_limits_of_its_own() -> None:
+    book, cost = spending(), price(MICRO, MICRO)
+    limits = Limits().changed(1, (limit("0.5"),))
+    assert shortages(limits, book, planned(cost, bits(0, 2))) == []
+    (found,) = shortages(limits, book, planned(cost, bits(0, 1)))
+    assert list(np.flatnonzero(found.members)) == [1]
+    assert shortages(limits.changed(1, ()), book, planned(cost, bits(0, 1))) == []
+
+
+def test_a_credit_takes_back_the_assumed_column_only() -> None:
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price(MICRO, MICRO, everyone=1), who(0))
+    book.settle("a", "aborted", None, credited=True)
+    assert book.worst_curator(ASSUMED).epsilon == 0
+    assert book.worst_curator(EVERYONE).epsilon == MICRO
+    assert [charge.credited for charge in book.of_curator(0)] == [True]
+
+
+def test_a_price_survives_its_event() -> None:
+    cost = price(3, 4, 5)
+    again = Price.from_payload(cost.to_payload())
+    for unit in PrivacyUnit:
+        for scenario in Scenario:
+            assert again.cost(unit, scenario) == cost.cost(unit, scenario)
+
+
+def test_many_rounds_of_one_schedule_are_looked_at_once() -> None:
+    book, looks = spending(), []
+    for turn in range(500):
+        book.debit(f"{turn}", "q", 0, (turn, turn + 1), price(7, 7), who(0, 1))
+    sums = book.sums
+
+    def counted(charges: list[RoundCharge], *rest: object) -> object:
+        looks.append(len(charges))
+        return sums(charges, *rest)
+
+    book.sums = counted
+    assert book.worst_record(ASSUMED).epsilon == 7
+    assert looks == [1]
