@@ -1,5 +1,51 @@
 """Tacit's Python client."""
 
-from tacit.client import Client, Problem, RoundNotReleased
+from tacit.client import AsyncClient, Client
+from tacit.exchange import Retry
+from tacit.problems import (
+    BudgetExceeded,
+    Conflict,
+    FieldProblem,
+    Forbidden,
+    Gone,
+    Invalid,
+    KeyReused,
+    Malformed,
+    NotFound,
+    NotReleased,
+    Problem,
+    RoundClosed,
+    ServiceFailed,
+    TooLarge,
+    TooMany,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedForm,
+)
+from tacit.rounds import IdentityMismatch, RoundNotReleased
 
-__all__ = ["Client", "Problem", "RoundNotReleased"]
+__all__ = [
+    "AsyncClient",
+    "BudgetExceeded",
+    "Client",
+    "Conflict",
+    "FieldProblem",
+    "Forbidden",
+    "Gone",
+    "IdentityMismatch",
+    "Invalid",
+    "KeyReused",
+    "Malformed",
+    "NotFound",
+    "NotReleased",
+    "Problem",
+    "Retry",
+    "RoundClosed",
+    "RoundNotReleased",
+    "ServiceFailed",
+    "TooLarge",
+    "TooMany",
+    "Unauthenticated",
+    "Unavailable",
+    "UnsupportedForm",
+]

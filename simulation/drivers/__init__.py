@@ -1,0 +1,1 @@
+"""Drivers: rounds over a population, in process (`in_process`) or through services (`services`)."""

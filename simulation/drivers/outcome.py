@@ -1,0 +1,59 @@
+"""What a driver does and what it gives back: one interface for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.accounting.error import PartError
+from common.models.query import Query
+from common.models.round import RoundState
+from simulation.events import RoundEvents
+from simulation.network import Network, Traffic
+from simulation.populations import Population
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One round. Totals are (d,) signed ring units.
+
+    `truth`: of the honest readings of everyone enrolled. `held`: of what the participants
+    contributed, before noise (None where who took part is not known to the driver). `opened`: the
+    released total (None if the round aborted, for `reason`). `forecast`: the error that was to be
+    expected from noise alone. `wall_s` and `cpu_s` are those of the round, `cpu_s` of all
+    processes that the driver can see.
+    """
+
+    number: int
+    state: RoundState
+    reason: str | None
+    enrolled: int
+    participants: int
+    truth: Ints
+    held: Ints | None
+    opened: Ints | None
+    forecast: tuple[PartError, ...]
+    traffic: Traffic
+    wall_s: float
+    cpu_s: float
+
+
+class Driver(Protocol):
+    """Runs rounds of one query over a population, one after the other."""
+
+    def run(
+        self,
+        query: Query,
+        population: Population,
+        rounds: int,
+        events: Iterator[RoundEvents],
+        network: Network,
+    ) -> Iterator[Outcome]:
+        """The outcomes of so many rounds, as they end."""
+        ...

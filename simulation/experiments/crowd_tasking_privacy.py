@@ -1,0 +1,224 @@
+"""Book, Table 12.1 and Figure 12.11: what attacks find out, and who joins.
+
+Spec: crowd-tasking, sections 3.3, 4 and 5. The printed figures are reproduced by the source's
+attacks; beside them stand an attacker without any data, and one with a prior.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from algorithms.crowd_tasking.attacks import Prior, Risk, ane, filterable_variance, pca, risk, sf
+from algorithms.crowd_tasking.noise_law import mean_absolute
+from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.report import SOURCE_ANE, source_ane
+from common.encoders.crowd_tasking import Component, Floats, admits
+from simulation.experiments.crowd_tasking_populations import (
+    DECLARED_WIDTH,
+    HEART_BOUNDS,
+    heart_rates,
+    user_limits,
+    waypoints,
+)
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.plots import Kind, Line, Panel, Plot
+
+ROUNDS: Final = 600
+USERS: Final = 600
+_FEWEST: Final = 150
+_OTHERS: Final = 300
+_PERSISTENCE: Final = 0.5
+_SALUS: Final[tuple[Component, ...]] = ("Y", "G", "L")
+_EPSILONS: Final = (1, 2, 3, 4, 5, 10, 20, 30)
+_GPS_PRINTED: Final = {1: 1.38, 2: 0.61, 3: 0.45, 4: 0.32, 5: 0.26}
+_WITH_PRIOR: Final = {1: 0.071, 2: 0.067, 5: 0.060, 10: 0.049, 20: 0.044, 30: 0.033}
+_PRIOR: Final = 0.073
+_BASIC: Final = (1, 2, 3, 5)
+GENERATED: Final = (
+    "heart rates: generated (level N(72, 6), autoregression 0.98, a slow wave, 50..150)",
+)
+NOTES: Final = (
+    "The source's recordings, its p and the parameters of its attacks are not published; p = 0.5.",
+    "ANE above the error of an attacker without any data says only that the attack is bad.",
+)
+
+
+def uploaded(
+    run: Run,
+    truth: Floats,
+    epsilon: float,
+    components: tuple[Component, ...],
+    persistence: float,
+) -> Floats:
+    """(users, T) reports of series (users, T) of a range of 100, in floating point."""
+    users, rounds = truth.shape
+    reports = perturb_floating(
+        components,
+        np.array([DECLARED_WIDTH / epsilon]),
+        persistence,
+        np.repeat(np.arange(users), rounds),
+        np.tile(np.arange(1, rounds + 1), users),
+        truth.reshape(-1, 1),
+        run.source("reports", epsilon, components, persistence, truth.shape),
+    )
+    return reports.reshape(users, rounds)
+
+
+def table_12_1(run: Run) -> Outcome:
+    """The printed column means by the source's attacks; the attackers with a prior beside them."""
+    users = max(_FEWEST, run.effort.repetitions(USERS))
+    truth = heart_rates(users, ROUNDS, run.source("heart rates"))
+    prior = Prior(heart_rates(_OTHERS, ROUNDS, run.source("other people")))
+    found: dict[int, Risk] = {}
+    for place, epsilon in enumerate(_EPSILONS):
+        reports = uploaded(run, truth, epsilon, _SALUS, _PERSISTENCE)
+        scale = DECLARED_WIDTH / epsilon
+        found[epsilon] = risk(truth, reports, prior, scale, _SALUS, _PERSISTENCE, HEART_BOUNDS)
+        run.progress(0.6 * (place + 1) / len(_EPSILONS))
+    rows = [
+        Row(
+            f"heart rate: ANE at epsilon {epsilon} (mean of the printed column)",
+            printed,
+            "printed",
+            found[epsilon].source,
+            0.2,
+        )
+        for epsilon, printed in SOURCE_ANE.items()
+    ]
+    rows += [
+        Row(
+            f"raw reports: ANE times epsilon at {epsilon}",
+            mean_absolute(3),
+            "recomputed",
+            found[epsilon].raw * epsilon,
+            0.1,
+        )
+        for epsilon in (1, 5, 20)
+    ]
+    rows.append(Row("no data, population mean: ANE", _PRIOR, "recomputed", found[1].prior, 0.1))
+    rows += [
+        Row(
+            f"reports and a prior (wiener): ANE at epsilon {epsilon}",
+            expected,
+            "recomputed",
+            found[epsilon].wiener,
+            0.2,
+        )
+        for epsilon, expected in _WITH_PRIOR.items()
+    ]
+    never_worse = all(each.wiener <= each.prior + 0.005 for each in found.values())
+    shown = all(each.shown[1] <= each.prior for each in found.values())
+    rows += [
+        Row("the attack with a prior is never worse than no data", True, "recomputed", never_worse),
+        Row("the risk shown never exceeds that of no data", True, "recomputed", shown),
+    ]
+    rows += _basic_rows(run, truth)
+    run.progress(0.8)
+    rows += _gps_rows(run)
+    run.progress(1.0)
+    return Outcome(tuple(rows), (_plot(found),), GENERATED, NOTES)
+
+
+def _basic_rows(run: Run, truth: Floats) -> list[Row]:
+    """Algorithm 1: one fresh part only."""
+    rows = []
+    for epsilon in _BASIC:
+        reports = uploaded(run, truth, epsilon, ("Y",), _PERSISTENCE)
+        variance = filterable_variance(DECLARED_WIDTH / epsilon, ("Y",))
+        best = min(
+            float(ane(truth, attack(reports, variance), DECLARED_WIDTH).mean())
+            for attack in (pca, sf)
+        )
+        rows.append(
+            Row(f"basic Laplace, heart rate: ANE at epsilon {epsilon}", None, "trend", best)
+        )
+        if epsilon == 1:
+            below = best < SOURCE_ANE[1] / 3
+            rows.append(
+                Row("basic Laplace at epsilon 1 is recovered far better", True, "printed", below)
+            )
+    return rows
+
+
+def _gps_rows(run: Run) -> list[Row]:
+    """Two coordinates, each with its own noise; sigma is the L1 diameter."""
+    paths = waypoints(_FEWEST, ROUNDS, run.source("waypoints"))
+    rows = []
+    for epsilon, printed in _GPS_PRINTED.items():
+        variance = filterable_variance(DECLARED_WIDTH / epsilon, _SALUS)
+        guesses = []
+        for axis in range(2):
+            reports = uploaded(run, paths[:, :, axis], epsilon + axis / 1e6, _SALUS, _PERSISTENCE)
+            guesses.append([attack(reports, variance) for attack in (pca, sf)])
+        best = min(
+            float(ane(paths, np.stack(pair, axis=2), 2 * DECLARED_WIDTH).mean())
+            for pair in zip(*guesses, strict=True)
+        )
+        name = f"GPS (random waypoints for T-Drive): ANE at epsilon {epsilon}"
+        rows.append(Row(name, printed, "printed", best, 0.3))
+    return rows
+
+
+def _plot(found: dict[int, Risk]) -> Plot:
+    x = tuple(float(epsilon) for epsilon in found)
+
+    def line(name: str, values: list[float], kind: Kind = "ours") -> Line:
+        return Line(name, x, tuple(values), None, kind)
+
+    panel = Panel(
+        "heart rate, 600 rounds",
+        "epsilon",
+        "ANE",
+        (
+            line("printed (mean of sensors)", [source_ane(each) for each in x], "source"),
+            line("raw reports", [each.raw for each in found.values()]),
+            line("better of PCA and SF", [each.source for each in found.values()]),
+            line("no data: population mean", [each.prior for each in found.values()]),
+            line("reports and a prior", [each.wiener for each in found.values()]),
+        ),
+        "log",
+    )
+    return Plot("book-table-12.1", "What reconstruction attacks leave", (panel,))
+
+
+def figure_12_11(run: Run) -> Outcome:
+    """The 20 participants' limits, and who joins at epsilon 5 and 20."""
+    limits = user_limits(run.source("limits"))
+    ordered = sorted(limits, reverse=True)
+
+    def joined(asked: int) -> float:
+        return float(sum(admits(limit, Fraction(asked)) for limit in limits))
+
+    rows = [
+        Row("participants who join at epsilon 5", 20.0, "printed", joined(5)),
+        Row("share that joins at epsilon 20", 0.45, "printed", joined(20) / len(limits)),
+        Row("more than half above epsilon 15", True, "printed", joined(15) > len(limits) / 2),
+    ]
+    points = tuple(float(place + 1) for place in range(len(ordered)))
+    line = Line("epsilon_u", points, tuple(float(limit) for limit in ordered))
+    panel = Panel("20 participants", "participant", "epsilon_u", (line,), "linear", "linear")
+    notes = ("Generated to the printed shares: 9 U(20, 30), 3 U(15, 20), 8 U(5, 15).",)
+    plot = Plot("book-fig-12.11", "Limits that users set", (panel,))
+    return Outcome(tuple(rows), (plot,), ("limits: generated",), notes)
+
+
+_SOURCE: Final = "book, chapter 12"
+EXPERIMENTS: Final = (
+    Experiment(
+        "book-table-12.1",
+        f"{_SOURCE}, Table 12.1",
+        "reconstruction attacks, and attackers who need no data",
+        15,
+        table_12_1,
+    ),
+    Experiment(
+        "book-fig-12.11",
+        f"{_SOURCE}, Figure 12.11",
+        "limits that users set, and who joins",
+        1,
+        figure_12_11,
+    ),
+)

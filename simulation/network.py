@@ -1,0 +1,164 @@
+"""A network between curators and aggregators that delays, loses, repeats and reorders messages.
+
+One description, two uses. `Faults` wraps a real transport and does it to real requests: the
+services behind it see what a bad network would show them. `arrivals` is the model of the same for
+the driver in process: when each curator's message has arrived.
+
+A message is lost on its way or its answer is lost on the way back, with equal chances; either way
+the sender waits `retry_s` and sends the same bytes again. A repeated message must change nothing,
+which is what a lost answer and `duplicate` are there to try. A held message is overtaken by those
+sent within `hold_s` after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, fields
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from common.randomness import SeededRandom
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Network:
+    """`delay_s`: mean of an exponential delay. `loss`, `duplicate`, `reorder`: probabilities per
+    message. `hold_s`: for how long a reordered message is held back."""
+
+    delay_s: float = 0.0
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    hold_s: float = 0.05
+    retry_s: float = 0.3
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 0 or (not field.name.endswith("_s") and value > 1):
+                raise ValueError(f"{field.name} is out of its range")
+        if self.loss == 1:
+            raise ValueError("a network that loses everything delivers nothing")
+
+
+PERFECT = Network()
+
+
+@dataclass
+class Traffic:
+    """What happened to messages."""
+
+    messages: int = 0
+    lost: int = 0
+    lost_answers: int = 0
+    duplicates: int = 0
+    held: int = 0
+
+    def since(self, before: Traffic) -> Traffic:
+        """What was added."""
+        names = (field.name for field in fields(self))
+        return Traffic(*(getattr(self, name) - getattr(before, name) for name in names))
+
+    def copy(self) -> Traffic:
+        """These counts, as they are now."""
+        return Traffic(*(getattr(self, field.name) for field in fields(self)))
+
+
+def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traffic) -> Floats:
+    """When messages sent at `sent` (n,) seconds have arrived, (n,) seconds; counts into `traffic`.
+
+    Of the lost messages that precede the first arrival; a lost answer delays nobody but makes the
+    sender repeat what has arrived.
+    """
+    generator, count = source.generator, sent.size
+    traffic.messages += count
+    if network == PERFECT:
+        return sent
+    arrived = sent.copy()
+    if network.loss:
+        lost = generator.geometric(1 - network.loss / 2, count) - 1
+        answers = generator.geometric(1 - network.loss / 2, count) - 1
+        arrived += lost * network.retry_s
+        traffic.lost += int(lost.sum())
+        traffic.lost_answers += int(answers.sum())
+        traffic.messages += int(lost.sum() + answers.sum())
+    if network.delay_s:
+        arrived += generator.exponential(network.delay_s, count)
+    if network.reorder:
+        held = generator.random(count) < network.reorder
+        arrived += held * network.hold_s
+        traffic.held += int(held.sum())
+    if network.duplicate:
+        traffic.duplicates += int((generator.random(count) < network.duplicate).sum())
+    return arrived
+
+
+class Faults(httpx.AsyncBaseTransport):
+    """A transport that does this to every request on its way through `inner`.
+
+    `network` may be exchanged at any time: it holds for the requests that follow.
+    """
+
+    def __init__(
+        self,
+        inner: httpx.AsyncBaseTransport,
+        network: Network,
+        source: SeededRandom,
+        traffic: Traffic,
+    ) -> None:
+        self._inner, self.network, self._source = inner, network, source
+        self._traffic = traffic
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send it, or not, or twice; raises httpx.ReadTimeout for what is lost."""
+        network, generator, traffic = self.network, self._source.generator, self._traffic
+        # All chances are drawn at once: what happens to a message does not depend on the others.
+        held, lost, repeated, answer_lost = generator.random(4) < (
+            network.reorder,
+            network.loss / 2,
+            network.duplicate,
+            network.loss / 2,
+        )
+        delay = generator.exponential(network.delay_s) if network.delay_s else 0.0
+        traffic.messages += 1
+        traffic.held += int(held)
+        content = await request.aread()
+        await asyncio.sleep(delay + (network.hold_s if held else 0.0))
+        if lost:
+            traffic.lost += 1
+            raise httpx.ReadTimeout("the network lost the request", request=request)
+        if repeated:
+            traffic.duplicates += 1
+            await self._spend(_same(request, content))
+        answer = await self._inner.handle_async_request(_same(request, content))
+        if answer_lost:
+            traffic.lost_answers += 1
+            await answer.aread()
+            await answer.aclose()
+            raise httpx.ReadTimeout("the network lost the answer", request=request)
+        return answer
+
+    async def _spend(self, request: httpx.Request) -> None:
+        """Send the first of two, whose answer nobody waits for."""
+        answer = await self._inner.handle_async_request(request)
+        await answer.aread()
+        await answer.aclose()
+
+    async def aclose(self) -> None:
+        """Close what is behind."""
+        await self._inner.aclose()
+
+
+def _same(request: httpx.Request, content: bytes) -> httpx.Request:
+    """The request once more: a stream can be read only once."""
+    return httpx.Request(
+        request.method,
+        request.url,
+        headers=request.headers,
+        content=content,
+        extensions=request.extensions,
+    )

@@ -1,0 +1,452 @@
+"""Populations of curators: whose readings a simulated round adds up.
+
+A `Population` holds readings; a `Marginals` only what the bounds of Lu & Shen and the error of a
+sum need of them (m_i, f(x_i), D_i of each curator), for data too large or not free to be held.
+
+    normal_records            thesis, section 4.3.2: five readings ~ Normal(500, 1) a curator
+    household_loads           `simulation.load_model`
+    factory_loads             two shifts on working days over a base load (model below)
+    movielens, movielens_like MovieLens 100K: from its published marginals, or generated to them
+    electricity_like          ElectricityLoadDiagrams 2011-2014: generated to what the sources'
+                              tables fix of it (spec: budget, section 6)
+    read_csv                  any table of meters, wide or long
+
+Seeded: for simulation only. Nothing here is a real person's reading but what a file holds.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import lzma
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, Literal, TextIO, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.randomness import SeededRandom
+from simulation.load_model import INTERVALS_PER_DAY, household_load
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Numbers: TypeAlias = Ints | Floats
+
+MOVIELENS_FILE: Final = "movielens_100k_marginals.json"
+MOVIELENS_USERS: Final = 943
+MOVIELENS_FILMS: Final = 1_682
+MOVIELENS_RATINGS: Final = 100_000
+LARGEST_RATING: Final = 5
+
+ELECTRICITY_METERS: Final = 370
+ELECTRICITY_INSTANTS: Final = 140_256
+ELECTRICITY_LARGEST_READING: Final = 192_500
+ELECTRICITY_LARGEST_TOTAL: Final = 5_270_000_000
+ELECTRICITY_GLOBAL_EPSILON: Final = Fraction(1466, 10_000)
+ELECTRICITY_ROOT_SQUARES: Final = 200_000
+
+_LARGE_METER_READING: Final = 60_000
+_COUNT_PLACES: Final = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
+_COUNT_QUANTILES: Final = (20, 33, 65, 148, 246, 311, 500)
+_RECORDS_PER_CURATOR: Final = 5
+_SHIFT_HOURS: Final = range(6, 22)
+_WORKDAYS: Final = range(5)
+
+
+def shared_data() -> Path | None:
+    """The folder of data sets beside the repository, where there is one."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """What is known of each of n curators: m_i, f(x_i) = sum_j x_ij and D_i = max_j x_ij.
+
+    counts (n,); totals (n,) and largest (n,) in `unit`, exact where integers. Readings >= 0.
+    """
+
+    name: str
+    counts: Ints
+    totals: Numbers
+    largest: Numbers
+    unit: str
+    provenance: str
+
+    def __post_init__(self) -> None:
+        if not len(self.counts) == len(self.totals) == len(self.largest):
+            raise ValueError("a count, a total and a largest reading for every curator")
+        _freeze(self.counts, self.totals, self.largest)
+
+    @property
+    def curators(self) -> int:
+        """n."""
+        return len(self.counts)
+
+    @property
+    def largest_total(self) -> Fraction:
+        """D_X = max_i f(x_i)."""
+        return Fraction(self.totals.max().item())
+
+    def largest_ratio(self) -> Fraction:
+        """max_i D_i / f(x_i); 1, the supremum, for a curator whose total is 0."""
+        return max(
+            Fraction(most) / Fraction(total) if total else Fraction(1)
+            for most, total in zip(self.largest.tolist(), self.totals.tolist(), strict=True)
+        )
+
+    def counting(self) -> Marginals:
+        """The same curators counted instead of summed: every reading is worth 1."""
+        ones: Ints = (self.counts > 0).astype(np.int64)
+        return Marginals(self.name, self.counts, self.counts, ones, "1", self.provenance)
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Readings of n curators.
+
+    counts (n,): readings of each; values (sum of counts,): the readings, one curator after the
+    other, in `unit`, exact where integers. `bounds`, `max_readings`, `resolution` are what a query
+    over them would declare; values may lie outside (real data do, and are then clamped).
+    """
+
+    name: str
+    counts: Ints
+    values: Numbers
+    unit: str
+    bounds: tuple[Fraction, Fraction]
+    max_readings: int
+    resolution: Fraction
+    provenance: str
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 1 or self.values.ndim != 1:
+            raise ValueError("counts and values are flat arrays")
+        if (self.counts < 0).any() or int(self.counts.sum()) != len(self.values):
+            raise ValueError("the counts add up to the number of values")
+        if self.bounds[0] >= self.bounds[1] or self.resolution <= 0 or self.max_readings < 1:
+            raise ValueError("bounds rise, and resolution and max_readings are above 0")
+        if not np.isfinite(self.values).all():
+            raise ValueError("a reading is a finite number")
+        _freeze(self.counts, self.values)
+
+    @property
+    def curators(self) -> int:
+        """n."""
+        return len(self.counts)
+
+    def readings_of(self, curator: int) -> Numbers:
+        """The readings of one curator, by its place from 0."""
+        end = int(self.counts[: curator + 1].sum())
+        return self.values[end - int(self.counts[curator]) : end]
+
+    def totals(self) -> Numbers:
+        """f(x_i), (n,) in `unit`; 0 for a curator without readings."""
+        sums = cast(Numbers, np.zeros_like(self.values, shape=self.curators))
+        np.add.at(sums, self._owners(), self.values)
+        return sums
+
+    def largest(self) -> Numbers:
+        """D_i = max_j x_ij, (n,) in `unit`; 0 for a curator without readings."""
+        most = cast(Numbers, np.zeros_like(self.values, shape=self.curators))
+        full = self.counts > 0
+        starts = np.concatenate([[0], np.cumsum(self.counts[full])[:-1]])
+        if full.any():
+            most[full] = np.maximum.reduceat(self.values, starts)
+        return most
+
+    def total(self) -> Fraction:
+        """The sum of all readings, exactly."""
+        if self.values.dtype == np.int64:
+            return Fraction(sum(self.totals().tolist()))
+        return Fraction(math.fsum(self.values.tolist()))
+
+    def marginals(self) -> Marginals:
+        """m_i, f(x_i), D_i. Raises ValueError where a reading is below 0: no bound is defined."""
+        if (self.values < 0).any():
+            raise ValueError("the sources' bounds are for readings that are not below 0")
+        return Marginals(
+            self.name, self.counts, self.totals(), self.largest(), self.unit, self.provenance
+        )
+
+    def _owners(self) -> Ints:
+        return np.repeat(np.arange(self.curators), self.counts)
+
+
+# ------------------------------------------------------------------------------------- generated
+
+
+def normal_records(curators: int, source: SeededRandom) -> Population:
+    """Five readings ~ Normal(500, 1) for each curator, positive, four decimals (thesis, 4.3.2)."""
+    count = curators * _RECORDS_PER_CURATOR
+    values = np.round(source.generator.normal(500, 1, count), 4)
+    return Population(
+        "normal-records",
+        np.full(curators, _RECORDS_PER_CURATOR, np.int64),
+        np.maximum(values, 1e-4),
+        "1",
+        (Fraction(0), Fraction(510)),
+        _RECORDS_PER_CURATOR,
+        Fraction(1, 10_000),
+        "generated: five readings ~ Normal(500, 1) per curator, four decimals (thesis, 4.3.2)",
+    )
+
+
+def household_loads(households: int, days: int, source: SeededRandom) -> Population:
+    """kWh per 15 minutes of whole days, with the statistics of Swiss households."""
+    return _loads(
+        "households",
+        household_load(households, days, source),
+        Fraction(5),
+        "generated by the load model fitted to Swiss households (simulation.load_model)",
+    )
+
+
+def factory_loads(factories: int, days: int, source: SeededRandom) -> Population:
+    """kWh per 15 minutes of whole days, from a Monday on, of sites that work in two shifts.
+
+    A site of log-normal size (median 100 kWh, sigma 0.5) draws 40 % of it at all times and all of
+    it from 6 to 22 h on working days, times log-normal noise of sigma 0.05. So a factory exceeds
+    every household at any time, the case in which McSherry's condition holds (thesis, 5.1).
+    """
+    generator = source.generator
+    step = np.arange(days * INTERVALS_PER_DAY)
+    day, hour = step // INTERVALS_PER_DAY % 7, step % INTERVALS_PER_DAY // 4
+    working = np.isin(day, list(_WORKDAYS)) & np.isin(hour, list(_SHIFT_HOURS))
+    size = 100 * np.exp(generator.normal(0, 0.5, (factories, 1)))
+    wobble = np.exp(generator.normal(0, 0.05, (factories, step.size)))
+    load = np.minimum(np.round(size * np.where(working, 1.0, 0.4) * wobble, 3), 1000)
+    return _loads("factories", load, Fraction(1000), "generated: two-shift sites over a base load")
+
+
+def joined(name: str, first: Population, second: Population) -> Population:
+    """Two populations of the same unit as one, with the wider declarations."""
+    if first.unit != second.unit:
+        raise ValueError("two populations of one unit")
+    return Population(
+        name,
+        np.concatenate([first.counts, second.counts]),
+        np.concatenate([first.values, second.values]),
+        first.unit,
+        (min(first.bounds[0], second.bounds[0]), max(first.bounds[1], second.bounds[1])),
+        max(first.max_readings, second.max_readings),
+        min(first.resolution, second.resolution),
+        f"{first.provenance}; {second.provenance}",
+    )
+
+
+def electricity_like(source: SeededRandom) -> Marginals:
+    """370 meters with the four figures that the sources' tables fix of ElectricityLoadDiagrams.
+
+    D_X = 5.27e9; 370 max_i D_i/f(x_i) = 0.1466 (a meter that ran for a short part of the four
+    years); sqrt(sum_i D_i^2) = 2.0e5 to 1 %; no reading above 192,500 in any of 140,256 instants,
+    whose product 2.7e10 is the global sensitivity. One large meter holds D_X. The other largest
+    readings are log-normal (sigma 0.5), scaled to the sum of squares, and their meters ran at 10 %
+    to 60 % of it on average. Integers, in the file's raw unit (kW in each quarter-hour).
+
+    The tables say that the curators' noise is nearly normal (E|L| = 0.798 standard deviations), so
+    no single D_i dominates: 192,500 is a bound here, which no meter reaches.
+    """
+    generator = source.generator
+    others = ELECTRICITY_METERS - 1
+    drawn = np.exp(generator.normal(0, 0.5, others))
+    left = ELECTRICITY_ROOT_SQUARES**2 - _LARGE_METER_READING**2
+    most = np.rint(drawn * math.sqrt(left / float((drawn**2).sum()))).astype(np.int64)
+    factor = generator.uniform(0.1, 0.6, others)
+    totals = np.rint(most * factor * ELECTRICITY_INSTANTS).astype(np.int64)
+    brief = int(np.argsort(most)[others // 2])  # an ordinary meter
+    ratio = ELECTRICITY_GLOBAL_EPSILON / ELECTRICITY_METERS
+    totals[brief] = math.ceil(int(most[brief]) / ratio)
+    return Marginals(
+        "electricity-like",
+        np.full(ELECTRICITY_METERS, ELECTRICITY_INSTANTS, np.int64),
+        np.concatenate([[ELECTRICITY_LARGEST_TOTAL], totals]),
+        np.concatenate([[_LARGE_METER_READING], most]),
+        "kW",
+        "generated to the four figures that the sources' tables fix of ElectricityLoadDiagrams "
+        "2011-2014; the readings themselves are not here",
+    )
+
+
+# ------------------------------------------------------------------------------------- MovieLens
+
+
+def movielens(folder: Path | None, source: SeededRandom) -> Population:
+    """MovieLens 100K: from the published marginals in `folder`, else generated like them.
+
+    Either way the single ratings are a made-up set that fits each user's count, sum and maximum;
+    none of the figures of Lu & Shen depends on more.
+    """
+    file = None if folder is None else folder / MOVIELENS_FILE
+    if file is None or not file.exists():
+        return movielens_like(source)
+    triples = np.asarray(json.loads(file.read_text("utf-8"))["per_user_count_sum_max"], np.int64)
+    return _ratings(
+        "movielens-100k",
+        triples,
+        "MovieLens 100K (GroupLens): count, sum and maximum of each user as published; the single "
+        "ratings are made up to fit them",
+    )
+
+
+def movielens_like(source: SeededRandom) -> Population:
+    """A stand-in with the public statistics of MovieLens 100K (spec: budget, section 6).
+
+    943 users, 100,000 ratings, 20 to 737 a user (quartiles near 33, 65, 148); maxima 5 (928 users),
+    4 (14), 3 (one); largest sum 2,087; max D_i/f(x_i) = 5/56; mean rating about 3.5.
+    """
+    generator = source.generator
+    counts = _spread_counts(generator)
+    maxima = np.full(MOVIELENS_USERS, LARGEST_RATING, np.int64)
+    quiet = np.flatnonzero(counts < 60)[-15:]
+    maxima[quiet[:14]], maxima[quiet[14:]] = 4, 3
+    means = generator.normal(3.6, 0.4, MOVIELENS_USERS).clip(2.9, 4.6)
+    sums = np.rint(counts * np.minimum(means, maxima - 0.3)).astype(np.int64)
+    sums = np.minimum(sums, 2_000)
+    # max D/f = 5/56: no smaller sum below a 5, none that lets a maximum of 4 or 3 pass it.
+    sums = np.maximum(sums, 57)
+    sums[3] = 2_087  # of 540 ratings
+    smallest = int(np.flatnonzero((counts == 20) & (maxima == 5))[0])
+    sums[smallest] = 56
+    triples = np.stack([counts, sums, maxima], axis=1)
+    return _ratings(
+        "movielens-like",
+        triples,
+        "generated with the public statistics of MovieLens 100K (its marginals are not here)",
+    )
+
+
+def _spread_counts(generator: np.random.Generator) -> Ints:
+    """Ratings per user, falling: 20 to 737, quartiles near 33, 65 and 148, 100,000 in all."""
+    place = (np.arange(MOVIELENS_USERS) + generator.random(MOVIELENS_USERS)) / MOVIELENS_USERS
+    drawn = np.exp(np.interp(place, _COUNT_PLACES, np.log(_COUNT_QUANTILES)))
+    counts = np.sort(np.rint(drawn).astype(np.int64))[::-1].copy()
+    counts[:4], counts[-30:] = (737, 685, 636, 540), 20
+    free = np.arange(4, MOVIELENS_USERS - 30)
+    while missing := MOVIELENS_RATINGS - int(counts.sum()):
+        step = 1 if missing > 0 else -1
+        room = free[(counts[free] + step <= 530) & (counts[free] + step >= 20)]
+        counts[generator.choice(room, min(abs(missing), room.size), replace=False)] += step
+    return np.sort(counts)[::-1].copy()
+
+
+def _ratings(name: str, triples: Ints, provenance: str) -> Population:
+    """Ratings that fit (count, sum, maximum): one maximum, the rest as even as integers allow."""
+    values = []
+    for count, total, most in triples.tolist():
+        level, above = divmod(total - most, count - 1)
+        rest = [level + 1] * above + [level] * (count - 1 - above)
+        if not 1 <= min(rest) <= max(rest) <= most:
+            raise ValueError("no ratings of 1 and more have this count, sum and maximum")
+        values += [most, *rest]
+    return Population(
+        name,
+        triples[:, 0].copy(),
+        np.asarray(values, np.int64),
+        "1",
+        (Fraction(0), Fraction(LARGEST_RATING)),
+        MOVIELENS_FILMS,
+        Fraction(1),
+        provenance,
+    )
+
+
+# ----------------------------------------------------------------------------------------- tables
+
+
+def read_csv(
+    path: Path,
+    *,
+    unit: str,
+    bounds: tuple[Fraction, Fraction],
+    resolution: Fraction,
+    layout: Literal["wide", "long"] = "wide",
+    delimiter: str = ",",
+    curator_column: str = "curator",
+    value_column: str = "value",
+) -> Population:
+    """A table of readings (.csv, .gz, .xz), in the order of the file.
+
+    Wide: a curator a row, its id first, then its readings. Long: a reading a row, with columns for
+    the curator and the value. A cell that is no finite number is no reading; how many were left
+    out is in the provenance. `max_readings` is the most that a curator has.
+
+    Raises ValueError for a table without a reading or a column that is not there.
+    """
+    with _open_text(path) as file:
+        rows = csv.reader(file, delimiter=delimiter)
+        header = next(rows, [])
+        if layout == "wide":
+            cells = ((row[0], cell) for row in rows if row for cell in row[1:])
+            found = _by_curator(cells)
+        else:
+            missing = {curator_column, value_column} - set(header)
+            if missing:
+                raise ValueError(f"no column {min(missing)}")
+            who, what = header.index(curator_column), header.index(value_column)
+            found = _by_curator((row[who], row[what]) for row in rows if len(row) > max(who, what))
+    readings, left_out = found
+    counts = np.array([len(each) for each in readings], np.int64)
+    if not counts.sum():
+        raise ValueError("the table holds no reading")
+    return Population(
+        path.name.partition(".")[0],
+        counts,
+        np.concatenate([np.asarray(each, np.float64) for each in readings]),
+        unit,
+        bounds,
+        int(counts.max()),
+        resolution,
+        f"{path.name}: {len(counts):,} curators, {counts.sum():,} readings, {left_out:,} cells "
+        "that are no finite number left out",
+    )
+
+
+def _by_curator(cells: Iterator[tuple[str, str]]) -> tuple[list[list[float]], int]:
+    readings: dict[str, list[float]] = {}
+    left_out = 0
+    for curator, cell in cells:
+        mine = readings.setdefault(curator, [])
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value):
+            mine.append(value)
+        else:
+            left_out += 1
+    return list(readings.values()), left_out
+
+
+def _open_text(path: Path) -> TextIO:
+    match path.suffix:
+        case ".xz":
+            return lzma.open(path, "rt", encoding="utf-8", newline="")
+        case ".gz":
+            return gzip.open(path, "rt", encoding="utf-8", newline="")
+        case _:
+            return path.open(encoding="utf-8", newline="")
+
+
+def _loads(name: str, load: Floats, bound: Fraction, provenance: str) -> Population:
+    meters, intervals = load.shape
+    return Population(
+        name,
+        np.full(meters, intervals, np.int64),
+        load.ravel(),
+        "kWh",
+        (Fraction(0), bound),
+        intervals,
+        Fraction(1, 1000),
+        provenance,
+    )
+
+
+def _freeze(*arrays: Numbers) -> None:
+    for array in arrays:
+        array.flags.writeable = False

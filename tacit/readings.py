@@ -1,0 +1,93 @@
+"""Calls of a curator service: readings in, and what their owner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from tacit.exchange import Json, Request, Steps, Stream, get, pages
+from tacit.operation import operation, stream
+
+
+def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[Json]]:
+    """Send readings; one answer per item, in order. A repeated delivery is one reading."""
+    body = readings if isinstance(readings, dict) else list(readings)
+    answer: httpx.Response = yield Request("POST", "/v1/readings", body, repeatable=True)
+    items: list[Json] = answer.json()["items"]
+    return items
+
+
+def _import_readings(content: bytes, *, unit: str, **columns: Any) -> Steps[Json]:
+    """Import a CSV file of readings (plain, gz or xz); `columns` maps them, see the API."""
+    answer: httpx.Response = yield Request(
+        "POST",
+        "/v1/readings/import",
+        content=content,
+        params={"unit": unit, **columns},
+        headers={"Content-Type": "text/csv"},
+        repeatable=True,
+    )
+    found: Json = answer.json()
+    return found
+
+
+def _import_progress(import_id: str) -> Steps[Json]:
+    """How far an import is, while it runs."""
+    return (yield from _json(get(f"/v1/readings/imports/{import_id}")))
+
+
+def _statement(curator: str) -> Steps[Json]:
+    """A curator's ledger statement: what was spent, what is left."""
+    return (yield from _json(get(f"/v1/curators/{curator}/budget")))
+
+
+def _history(curator: str) -> Stream[Json]:
+    """Rounds that a curator contributed to or refused, newest first."""
+    yield from pages(f"/v1/curators/{curator}/contributions", "contributions")
+
+
+def _reading_counts(curator: str) -> Steps[Json]:
+    """How many readings of a curator were accepted, refused, used, clamped."""
+    return (yield from _json(get(f"/v1/curators/{curator}/readings")))
+
+
+def _policy(curator: str | None = None) -> Steps[Json]:
+    """The default policy, or a curator's."""
+    return (yield from _json(get(_policy_path(curator))))
+
+
+def _set_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+    """Set the default policy, or give a curator one of its own; it replaces the whole."""
+    request = Request("PUT", _policy_path(curator), policy, repeatable=True)
+    return (yield from _json(request))
+
+
+def _drop_policy(curator: str) -> Steps[None]:
+    """Let the default policy hold for a curator again."""
+    yield Request("DELETE", _policy_path(curator), repeatable=True)
+
+
+def _policy_path(curator: str | None) -> str:
+    return "/v1/policy" if curator is None else f"/v1/curators/{curator}/policy"
+
+
+def _json(request: Request) -> Steps[Json]:
+    answer: httpx.Response = yield request
+    found: Json = answer.json()
+    return found
+
+
+class Readings:
+    """Readings of one's own curators, their policies and their ledgers."""
+
+    send_readings = operation(_send_readings)
+    import_readings = operation(_import_readings)
+    import_progress = operation(_import_progress)
+    statement = operation(_statement)
+    history = stream(_history)
+    reading_counts = operation(_reading_counts)
+    policy = operation(_policy)
+    set_policy = operation(_set_policy)
+    drop_policy = operation(_drop_policy)

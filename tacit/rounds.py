@@ -1,0 +1,198 @@
+"""Calls about rounds (coordinator): opening, following, ending, reading and checking them."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from uuid import uuid4
+
+import httpx
+
+from common.agreement import check_transcript
+from common.functions import decode
+from common.models.base import parse_binary
+from common.models.round import Transcript
+from tacit.exchange import Item, Json, Request, Steps, Stream, creating, get, pages
+from tacit.operation import operation, stream
+
+FINISHED: Final = ("released", "aborted")
+POLL_S: Final = 20.0
+_PLAIN: Final = {"Accept": "text/plain"}
+
+
+class RoundNotReleased(Exception):
+    """The round was aborted."""
+
+
+class IdentityMismatch(Exception):
+    """The coordinator's identity is not the one of the pinned fingerprint."""
+
+
+def _open_round(
+    query_id: str,
+    *,
+    window: Json | None = None,
+    deadline_s: int | None = None,
+    aggregators: list[str] | None = None,
+    key: str | None = None,
+) -> Steps[Json]:
+    """Open a round; `window` is {"start", "end"} unless the query fixes one."""
+    given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
+    body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
+    answer: httpx.Response = yield creating("/v1/rounds", body, key or uuid4().hex)
+    found: Json = answer.json()
+    return found
+
+
+def _rounds(*, state: str | None = None, query_id: str | None = None) -> Stream[Json]:
+    """Rounds, by state or query. `state="open"` gives the signed descriptors."""
+    yield from pages("/v1/rounds", "rounds", {"state": state, "query_id": query_id})
+
+
+def _round(round_id: str) -> Steps[Json]:
+    """One round."""
+    return (yield from _json(f"/v1/rounds/{round_id}"))
+
+
+def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Json]:
+    """The round each time it changes, until it is finished; raises TimeoutError."""
+    end = time.monotonic() + timeout_s
+    tag = ""
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"round {round_id} is not finished after {timeout_s:.0f} s")
+        wait_s = min(POLL_S, left)
+        answer: httpx.Response = yield Request(
+            "GET",
+            f"/v1/rounds/{round_id}",
+            params={"wait_s": wait_s},
+            headers={"If-None-Match": tag},
+            repeatable=True,
+            wait_s=wait_s,
+        )
+        if answer.status_code == 304:
+            continue
+        tag = answer.headers.get("etag", "")
+        state: Json = answer.json()
+        yield Item(state)
+        if state["state"] in FINISHED:
+            return
+
+
+def _wait_for(round_id: str, timeout_s: float = 600.0) -> Steps[Json]:
+    """The result of a round once it is released; raises RoundNotReleased if it aborts."""
+    watching = _watch(round_id, timeout_s)
+    step = next(watching)
+    while True:
+        if isinstance(step, Item):
+            if step.value["state"] == "aborted":
+                raise RoundNotReleased(step.value["reason"])
+            if step.value["state"] == "released":
+                return (yield from _result(round_id))
+            step = next(watching)
+        else:
+            step = watching.send((yield step))
+
+
+def _result(round_id: str) -> Steps[Json]:
+    """The released result with its privacy report."""
+    return (yield from _json(f"/v1/rounds/{round_id}/result"))
+
+
+def _report(round_id: str) -> Steps[Json]:
+    """The privacy report of a result."""
+    return (yield from _json(f"/v1/rounds/{round_id}/report"))
+
+
+def _report_words(round_id: str) -> Steps[str]:
+    """The privacy report of a result in plain words."""
+    answer: httpx.Response = yield Request(
+        "GET", f"/v1/rounds/{round_id}/report", headers=_PLAIN, repeatable=True
+    )
+    return answer.text
+
+
+def _descriptor(round_id: str) -> Steps[Json]:
+    """The signed descriptor of a round."""
+    return (yield from _json(f"/v1/rounds/{round_id}/descriptor"))
+
+
+def _transcript(round_id: str) -> Steps[Json]:
+    """What anyone needs to check the sum."""
+    return (yield from _json(f"/v1/rounds/{round_id}/transcript"))
+
+
+def _close_round(round_id: str) -> Steps[Json]:
+    """Freeze before the deadline."""
+    return (yield from _end(round_id, "close"))
+
+
+def _abort_round(round_id: str) -> Steps[Json]:
+    """End a round without a sum, for good."""
+    return (yield from _end(round_id, "abort"))
+
+
+def _identity() -> Steps[Json]:
+    """Who the coordinator says it is: deployment, identity key, fingerprint."""
+    return (yield from _json("/.well-known/tacit-coordinator"))
+
+
+def _verify(round_id: str, *, fingerprint: str | None = None) -> Steps[Json]:
+    """Recombine a round's transcript here and compare; {"result", "matches", ...}.
+
+    Every signature, commitment and reveal is checked, and the sum is put together again from the
+    partial sums. `fingerprint` (hex) pins the coordinator's identity, which otherwise is the one
+    that the service shows: raises IdentityMismatch.
+    """
+    identity = yield from _identity()
+    if fingerprint is not None and identity["fingerprint"] != fingerprint:
+        raise IdentityMismatch("the coordinator shows another identity than the pinned one")
+    answer: httpx.Response = yield get(f"/v1/rounds/{round_id}/transcript")
+    transcript = Transcript.model_validate_json(answer.content)
+    total = check_transcript(transcript, parse_binary(identity["identity_key"]))
+    if transcript.descriptor.statement.round != round_id:
+        raise ValueError("the transcript is that of another round")
+    recombined = decode(transcript.descriptor.statement.query, total)
+    published = yield from _result(round_id)
+    return {
+        "round": round_id,
+        "result": recombined,
+        "matches": recombined == published["result"],
+        "participants": transcript.participants,
+        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
+        "coordinator_fingerprint": identity["fingerprint"],
+    }
+
+
+def _json(path: str) -> Steps[Json]:
+    answer: httpx.Response = yield get(path)
+    found: Json = answer.json()
+    return found
+
+
+def _end(round_id: str, how: str) -> Steps[Json]:
+    answer: httpx.Response = yield Request(
+        "POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"
+    )
+    found: Json = answer.json()
+    return found
+
+
+class Rounds:
+    """Rounds of a query, and what they released."""
+
+    open_round = operation(_open_round)
+    rounds = stream(_rounds)
+    round = operation(_round)
+    watch = stream(_watch)
+    wait_for = operation(_wait_for)
+    result = operation(_result)
+    report = operation(_report)
+    report_words = operation(_report_words)
+    descriptor = operation(_descriptor)
+    transcript = operation(_transcript)
+    close_round = operation(_close_round)
+    abort_round = operation(_abort_round)
+    identity = operation(_identity)
+    verify = operation(_verify)

@@ -1,0 +1,354 @@
+"""Every reproduction comes out, and none of them cannot fail."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.accounting.loss import Draws
+from simulation import baselines
+from simulation.experiments import (
+    budget_bounds,
+    budget_figures,
+    budget_noise,
+    budget_tables,
+    two_layer_error,
+    two_layer_privacy,
+    two_layer_sweep,
+)
+from simulation.experiments.experiment import (
+    FULL,
+    QUICK,
+    Effort,
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+)
+from simulation.experiments.registry import experiment, experiments, ordered
+from simulation.experiments.results import result_document, write
+from simulation.plots import Line, Panel, Plot
+from simulation.populations import MOVIELENS_FILE, shared_data
+
+IDS = (
+    *("prop-4.1", "fig-4.2", "fig-4.3", "fig-4.4", "fig-4.5"),
+    *("table-5.1", "fig-5.2", "fig-5.3", "table-5.3", "fig-5.4", "table-5.4"),
+)
+
+
+def wrong_rows(outcome: Outcome) -> list[str]:
+    return [row.name for row in outcome.rows if not row.ok]
+
+
+# -------------------------------------------------------------------------------------- the rows
+
+
+@pytest.mark.parametrize(
+    ("expected", "measured", "tolerance", "ok"),
+    [
+        (100.0, 102.9, 0.03, True),
+        (100.0, 103.1, 0.03, False),
+        (-100.0, -103.1, 0.03, False),
+        (0.0, 1e-13, 1e-12, True),
+        (0.0, 1e-11, 1e-12, False),
+        (1, 1.0, 0.0, True),
+        (1.0, float("nan"), 0.03, False),
+        (1.0, float("inf"), 0.03, False),
+        (1.0, None, 0.03, False),
+        (True, True, 0.0, True),
+        (True, False, 0.0, False),
+        (True, 1.0, 0.0, False),
+        (1.0, True, 0.0, False),
+        ("infinite", "infinite", 0.0, True),
+        ("infinite", 3.0, 0.0, False),
+    ],
+)
+def test_when_a_row_is_ok(expected: Any, measured: Any, tolerance: float, ok: bool) -> None:
+    assert Row("x", expected, "printed", measured, tolerance).ok is ok
+
+
+def test_trends_and_quotations_expect_nothing() -> None:
+    assert Row("seconds", None, "trend", 3.0).ok
+    for expected, basis in ((1.0, "trend"), (None, "printed")):
+        with pytest.raises(ValueError, match="expects something"):
+            Row("x", expected, basis, 1.0)  # type: ignore[arg-type]
+
+
+def test_sources_of_measurements_are_independent_and_repeatable() -> None:
+    run = Run(seed=1)
+    words = [
+        source.words(4).tolist()
+        for source in (
+            run.source("a", 1),
+            run.source("a", 2),
+            run.source("b", 1),
+            Run(seed=2).source("a", 1),
+        )
+    ]
+    assert words[0] == run.source("a", 1).words(4).tolist()
+    assert len({tuple(each) for each in words}) == 4
+
+
+# ---------------------------------------------------------------------------------- the registry
+
+
+def test_every_id_of_lus_thesis_is_there_in_reading_order() -> None:
+    known = [each.id for each in experiments()]
+    assert [name for name in known if name in IDS] == list(IDS)
+    assert len(set(known)) == len(known)
+    with pytest.raises(KeyError):
+        experiment("fig-9.9")
+
+
+def test_other_sources_follow_and_no_id_is_claimed_twice() -> None:
+    def named(name: str) -> Experiment:
+        return replace(experiment("table-5.1"), id=name)
+
+    mixed = ["dpbv-fig-10", "dpbv-fig-3", "chen-table-6.10", "chen-fig-6.9", "fig-6.10", "fig-6.9"]
+    assert [each.id for each in ordered(map(named, mixed))] == [
+        *("fig-6.9", "fig-6.10", "chen-fig-6.9", "chen-table-6.10", "dpbv-fig-3", "dpbv-fig-10"),
+    ]
+    with pytest.raises(ValueError, match=r"two experiments are called fig-1\.1"):
+        ordered([named("fig-1.1"), named("fig-1.1")])
+
+
+# ---------------------------------------------------------------------------------- they come out
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_an_experiment_comes_out(name: str) -> None:
+    told: list[float] = []
+    outcome = experiment(name).run(Run(QUICK, None, progress=told.append))
+    assert outcome.rows
+    assert wrong_rows(outcome) == []
+    assert told == sorted(told)
+    assert all(0 < share <= 1 for share in told)
+    assert not outcome.plots if name.startswith("table") else outcome.plots
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prop-4.1", "fig-4.4", "table-5.3", "table-5.4"])
+def test_an_experiment_comes_out_in_full_on_real_data(name: str) -> None:
+    folder = shared_data()
+    if folder is None or not (folder / MOVIELENS_FILE).exists():
+        pytest.skip("the shared data are not beside this clone")
+    assert wrong_rows(experiment(name).run(Run(FULL, folder))) == []
+
+
+def test_without_real_data_the_result_says_so(tmp_path: Path) -> None:
+    found = budget_tables.table_5_3(Run(Effort("tiny", 1000), tmp_path))
+    assert any("generated with the public statistics of MovieLens" in each for each in found.data)
+    assert any("ElectricityLoadDiagrams" in each and "generated" in each for each in found.data)
+
+
+def test_the_table_at_epsilon_10_on_the_published_marginals() -> None:
+    folder = shared_data()
+    if folder is None or not (folder / MOVIELENS_FILE).exists():
+        pytest.skip("the shared data are not beside this clone")
+    run = Run(FULL, folder)
+    summed, counted, _ = budget_noise.datasets(run)
+    assert summed.marginals.name == "movielens-100k"
+    for data, scheme, expected, exact in (
+        (summed, "MaxEpsilon", 190.96, 191.43),
+        (summed, "ThisWork", 14.80, 14.792),
+        (counted, "MaxEpsilon", 70.26, 70.24),
+        (counted, "ThisWork", 1.899, 1.9015),
+    ):
+        found = budget_noise.differences(run, data, 10)[scheme]
+        assert found.value == pytest.approx(expected, rel=0.03)
+        assert found.expected == pytest.approx(exact, rel=5e-4)
+
+
+# ------------------------------------------------------------------------------- they can fail
+
+
+def scaled(scheme: Callable[..., tuple[Draws, ...]], factor: Fraction) -> Any:
+    """The scheme with noise of another scale."""
+
+    def tampered(*arguments: Any) -> tuple[Draws, ...]:
+        return tuple(replace(layer, scale=layer.scale * factor) for layer in scheme(*arguments))
+
+    return tampered
+
+
+@pytest.mark.parametrize(
+    ("scheme", "line"),
+    [("this_work", "ThisWork"), ("privada", "PrivaDA"), ("paste", "PASTE"), ("orig", "Orig")],
+)
+def test_a_scheme_with_more_noise_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, line: str
+) -> None:
+    wrong = scaled(getattr(baselines, scheme), Fraction(6, 5))
+    monkeypatch.setattr(two_layer_sweep, scheme, wrong)
+    missed = wrong_rows(two_layer_error.figure_4_4(Run(QUICK)))
+    assert f"{line}: MAE at epsilon 10" in missed
+
+
+def test_draws_that_differ_from_their_law_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def louder(*arguments: Any) -> Any:
+        return 1.2 * baselines.exact_total(*arguments)
+
+    monkeypatch.setattr(two_layer_sweep, "exact_total", louder)
+    missed = wrong_rows(two_layer_error.figure_4_2(Run(QUICK)))
+    assert missed
+    assert all(name.startswith("distributed") for name in missed)
+
+
+def test_a_coin_that_is_too_fair_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(layers: tuple[Draws, ...], *rest: Any) -> Any:
+        sure = tuple(replace(layer, probability=Fraction(1)) for layer in layers)
+        return baselines.literal_noise(sure, *rest)
+
+    monkeypatch.setattr(two_layer_privacy, "literal_noise", always)
+    missed = wrong_rows(two_layer_privacy.proposition_4_1(Run(QUICK)))
+    assert len(missed) == 3
+    assert all("release the exact sum" in name for name in missed)
+
+
+def test_another_table_of_readings_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget_bounds, "READINGS", ((1, 2, 3, 4), (5, 6, 7, 8), (1, 1, 1, 26)))
+    missed = wrong_rows(budget_bounds.table_5_1(Run()))
+    assert "all three: unconditional" in missed
+
+
+@pytest.mark.parametrize(
+    ("run", "row"),
+    [
+        (budget_tables.table_5_3, "ML summation, MaxEpsilon: MAE at epsilon 10"),
+        (budget_tables.table_5_4, "ML summation, SumEpsilon: mean absolute noise at epsilon 10"),
+        (
+            budget_figures.figure_5_2,
+            "ML counting, MaxEpsilon: value over expectation, farthest point of the line",
+        ),
+    ],
+)
+def test_louder_noise_is_noticed_against_the_printed_tables(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[Run], Outcome], row: str
+) -> None:
+    def louder(layers: tuple[Draws, ...], *rest: Any) -> Any:
+        return 1.2 * baselines.total_noise(layers, *rest)
+
+    monkeypatch.setattr(budget_noise, "total_noise", louder)
+    assert row in wrong_rows(run(Run(QUICK)))
+
+
+def test_curves_that_never_meet_give_a_row_that_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = scaled(baselines.privada, Fraction(1, 100))
+    monkeypatch.setattr(two_layer_sweep, "privada", wrong)
+    found = two_layer_error.figure_4_5(Run(Effort("tiny", 1000)))
+    rows = {row.name: row for row in found.rows}
+    place = rows["largest ratio at which ThisWork's expected MAE is below PrivaDA's"]
+    assert place.measured is None
+    assert not place.ok
+
+
+# ------------------------------------------------------------------------------- closed forms
+
+
+def test_crossings_and_minima_on_a_grid() -> None:
+    grid = [Fraction(k, 10) for k in range(-30, 31)]
+    places = two_layer_sweep.crossings(lambda x: float(x * x - 2), grid)
+    assert places == pytest.approx([-(2**0.5), 2**0.5], abs=1e-2)
+    assert two_layer_sweep.crossings(lambda x: float(x * x + 1), grid) == []
+    assert two_layer_sweep.lowest(lambda x: float((x - 1) ** 2), grid) == 1
+
+
+def test_the_normalised_scales_of_inequality_4_2() -> None:
+    assert two_layer_sweep.normalised_scales(two_layer_sweep.Setting()) == Fraction(
+        2000, 10**4
+    ) / Fraction(3, 4) + Fraction(1, 100) / Fraction(1, 4)
+
+
+# ------------------------------------------------------------------------------- the written files
+
+LINES = (
+    Line("theirs", (1.0, 10.0), (5.0, 0.5), (5.1, 0.51)),
+    Line("ours", (1.0, 10.0), (4.0, 0.4), kind="ours"),
+)
+OUTCOME = Outcome(
+    (
+        Row("a, with a comma", 1.0, "printed", 1.01, 0.03),
+        Row("b", True, "recomputed", False),
+        Row("c", None, "trend", 7.0),
+    ),
+    (Plot("fig-0.1", "A figure", (Panel("(a)", "x (1)", "y (kWh)", LINES),)),),
+    ("made up",),
+    ("a note",),
+)
+
+
+def test_a_result_has_the_shape_of_the_specification(tmp_path: Path) -> None:
+    shown = replace(experiment("table-5.1"), id="fig-0.1", source="a test")
+    paths = write(shown, OUTCOME, QUICK, tmp_path / "deep" / "fig-0.1")
+    names = ["result.json", "rows.csv", "lines.csv", "fig-0.1.svg", "fig-0.1.png"]
+    assert [path.name for path in paths] == names
+    document = json.loads(paths[0].read_text())
+    assert document == {
+        "format": "tacit.reproduction/1",
+        "id": "fig-0.1",
+        "source": "a test",
+        "rows": [
+            {
+                "name": "a, with a comma",
+                "expected": 1.0,
+                "basis": "printed",
+                "measured": 1.01,
+                "tolerance": 0.03,
+                "ok": True,
+            },
+            {
+                "name": "b",
+                "expected": True,
+                "basis": "recomputed",
+                "measured": False,
+                "tolerance": 0.0,
+                "ok": False,
+            },
+            {
+                "name": "c",
+                "expected": None,
+                "basis": "trend",
+                "measured": 7.0,
+                "tolerance": 0.0,
+                "ok": True,
+            },
+        ],
+        "effort": "quick",
+        "data": ["made up"],
+        "notes": ["a note"],
+    }
+    rows = list(csv.DictReader(paths[1].open()))
+    assert [row["name"] for row in rows] == ["a, with a comma", "b", "c"]
+    lines = list(csv.DictReader(paths[2].open()))
+    assert lines[0] == {
+        "plot": "fig-0.1",
+        "panel": "(a)",
+        "line": "theirs",
+        "kind": "source",
+        "x": "1.0",
+        "y": "5.0",
+        "expected": "5.1",
+    }
+    assert len(lines) == 4
+    assert lines[2]["expected"] == ""
+
+
+def test_no_result_holds_a_number_that_json_has_not() -> None:
+    infinite = Outcome((Row("x", 1.0, "printed", float("inf")),))
+    with pytest.raises(ValueError, match="JSON"):
+        json.dumps(result_document(experiment("table-5.1"), infinite, FULL), allow_nan=False)
+
+
+def test_a_seed_fixes_everything() -> None:
+    effort = Effort("tiny", 500)
+    one, again, other = (budget_figures.figure_5_2(Run(effort, seed=seed)) for seed in (1, 1, 2))
+    assert one == again
+    assert np.any([a.measured != b.measured for a, b in zip(one.rows, other.rows, strict=True)])

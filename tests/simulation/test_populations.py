@@ -1,0 +1,254 @@
+"""Populations have the statistics that they say, and read what a table holds."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.randomness import SeededRandom
+from simulation.populations import (
+    MOVIELENS_FILE,
+    Marginals,
+    Population,
+    electricity_like,
+    factory_loads,
+    household_loads,
+    joined,
+    movielens,
+    movielens_like,
+    normal_records,
+    read_csv,
+    shared_data,
+)
+
+BOUNDS = (Fraction(0), Fraction(5))
+SEEDS = range(40)
+
+
+def of_readings(*readings: list[int]) -> Population:
+    return Population(
+        "small",
+        np.array([len(each) for each in readings], np.int64),
+        np.array([value for each in readings for value in each], np.int64),
+        "1",
+        BOUNDS,
+        10,
+        Fraction(1),
+        "a test",
+    )
+
+
+# ------------------------------------------------------------------------------------- the values
+
+
+@given(st.lists(st.lists(st.integers(-50, 50), max_size=5), min_size=1, max_size=8))
+def test_totals_and_maxima_are_those_of_each_curator(readings: list[list[int]]) -> None:
+    population = of_readings(*readings)
+    assert population.curators == len(readings)
+    assert population.totals().tolist() == [sum(each) for each in readings]
+    assert population.largest().tolist() == [max(each, default=0) for each in readings]
+    assert population.total() == sum(map(sum, readings))
+    for place, each in enumerate(readings):
+        assert population.readings_of(place).tolist() == each
+
+
+def test_a_population_is_consistent_and_cannot_be_changed() -> None:
+    population = of_readings([1, 2], [3])
+    with pytest.raises(ValueError, match="read-only"):
+        population.values[0] = 9
+    for counts, values, bounds, message in (
+        ([1], [1, 2], BOUNDS, "add up"),
+        ([3, -1], [1, 2], BOUNDS, "add up"),
+        ([1], [np.nan], BOUNDS, "finite"),
+        ([1], [1], (Fraction(5), Fraction(0)), "bounds rise"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Population(
+                "x", np.array(counts), np.array(values), "1", bounds, 1, Fraction(1), "a test"
+            )
+
+
+def test_marginals_of_the_worked_example() -> None:
+    marginals = of_readings([1, 2, 3, 4], [5, 6, 7, 8], [1, 1, 1, 27]).marginals()
+    assert marginals.totals.tolist() == [10, 26, 30]
+    assert marginals.largest.tolist() == [4, 8, 27]
+    assert (marginals.largest_total, marginals.largest_ratio()) == (30, Fraction(27, 30))
+    counted = marginals.counting()
+    assert counted.totals.tolist() == [4, 4, 4]
+    assert (counted.largest_total, counted.largest_ratio()) == (4, Fraction(1, 4))
+
+
+def test_marginals_where_a_total_is_0_or_a_reading_below_it() -> None:
+    marginals = of_readings([0, 0], [4]).marginals()
+    assert marginals.largest_ratio() == 1  # the supremum
+    assert of_readings([], [4]).marginals().counting().largest.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="below 0"):
+        of_readings([-1]).marginals()
+    one = np.ones(1, np.int64)
+    with pytest.raises(ValueError, match="every curator"):
+        Marginals("x", one, one, np.ones(2, np.int64), "1", "a test")
+
+
+# ------------------------------------------------------------------------------------- generated
+
+
+def test_normal_records_are_those_of_the_thesis() -> None:
+    population = normal_records(2000, SeededRandom(1))
+    assert set(population.counts.tolist()) == {5}
+    assert np.array_equal(np.round(population.values, 4), population.values)
+    assert population.values.min() > 0
+    # 10,000 draws: standard errors 0.01 and 0.007; six of them.
+    assert population.values.mean() == pytest.approx(500, abs=0.06)
+    assert population.values.std() == pytest.approx(1, abs=0.043)
+
+
+def test_a_seed_fixes_a_population() -> None:
+    for generate in (
+        lambda source: normal_records(10, source),
+        lambda source: household_loads(3, 1, source),
+        lambda source: factory_loads(3, 1, source),
+        movielens_like,
+    ):
+        one, again, other = (generate(SeededRandom(seed)) for seed in (5, 5, 6))
+        assert np.array_equal(one.values, again.values)
+        assert not np.array_equal(one.values, other.values)
+
+
+def test_factories_exceed_households_so_that_the_condition_of_mcsherry_holds() -> None:
+    homes = household_loads(100, 7, SeededRandom(1))
+    works = factory_loads(5, 7, SeededRandom(2))
+    both = joined("district", homes, works)
+    assert both.curators == 105
+    assert both.total() == pytest.approx(homes.total() + works.total())
+    assert both.bounds == (0, 1000)
+    marginals = both.marginals()
+    assert marginals.largest_total > marginals.largest.sum()
+    # Two shifts on five days of seven: the night and the weekend draw 40 %.
+    load = works.values.reshape(5, 7, 96)
+    assert load[:, 5:].mean() / load[:, :5, 24:88].mean() == pytest.approx(0.4, abs=0.01)
+
+
+def test_joining_asks_for_one_unit() -> None:
+    with pytest.raises(ValueError, match="one unit"):
+        joined("x", household_loads(1, 1, SeededRandom(1)), normal_records(1, SeededRandom(1)))
+
+
+def test_electricity_meets_the_four_figures_that_the_tables_fix() -> None:
+    for seed in SEEDS:
+        meters = electricity_like(SeededRandom(seed))
+        assert meters.curators == 370
+        assert meters.largest_total == 5_270_000_000
+        assert float(370 * meters.largest_ratio()) == pytest.approx(0.1466, rel=1e-5)
+        squares = (meters.largest.astype(float) ** 2).sum()
+        assert np.sqrt(squares) == pytest.approx(2.0e5, rel=0.01)
+        assert int(meters.counts.max()) * 192_500 == pytest.approx(2.7e10, rel=1e-3)
+        assert meters.largest.max() <= 192_500
+        # They are marginals of some readings: D <= f <= m D.
+        assert (meters.largest <= meters.totals).all()
+        assert (meters.totals <= meters.largest * meters.counts).all()
+
+
+# ------------------------------------------------------------------------------------- MovieLens
+
+
+def check_movielens(population: Population) -> None:
+    """The statistics of budget, section 6."""
+    marginals = population.marginals()
+    assert population.curators == 943
+    assert int(population.counts.sum()) == 100_000
+    assert (population.counts.min(), population.counts.max()) == (20, 737)
+    assert marginals.largest_total == 2087
+    assert np.unique_counts(marginals.largest).values.tolist() == [3, 4, 5]
+    assert np.unique_counts(marginals.largest).counts.tolist() == [1, 14, 928]
+    assert marginals.largest_ratio() == Fraction(5, 56)
+    assert 1 <= population.values.min() < population.values.max() == 5
+    assert float(population.total()) / 100_000 == pytest.approx(3.53, abs=0.15)
+    quartiles = np.quantile(population.counts, [0.25, 0.5, 0.75])
+    assert quartiles == pytest.approx([33, 65, 148], rel=0.1)
+
+
+def test_movielens_generated() -> None:
+    for seed in SEEDS:
+        check_movielens(movielens_like(SeededRandom(seed)))
+
+
+def test_movielens_without_the_file_is_generated(tmp_path: Path) -> None:
+    for folder in (None, tmp_path):
+        assert movielens(folder, SeededRandom(1)).name == "movielens-like"
+
+
+def test_movielens_from_the_published_marginals() -> None:
+    folder = shared_data()
+    if folder is None or not (folder / MOVIELENS_FILE).exists():
+        pytest.skip("the shared data are not beside this clone")
+    population = movielens(folder, SeededRandom(1))
+    check_movielens(population)
+    assert population.total() == 6_110 + 2 * 11_370 + 3 * 27_145 + 4 * 34_174 + 5 * 21_201
+    assert (population.counts[0], population.totals()[0]) == (737, 1352)
+
+
+# ----------------------------------------------------------------------------------------- tables
+
+WIDE = "meter,t0,t1,t2\na,0.5,1.25,\nb,nonsense,-3,inf\nc,,,\n"
+LONG = "when,who,kwh\n1,a,0.5\n1,b,-3\n2,a,1.25\n2,a,NaN\n"
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".csv": lambda text: text,
+    ".csv.gz": gzip.compress,
+    ".csv.xz": lzma.compress,
+}
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_wide_table(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"meters{ending}"
+    path.write_bytes(PACK[ending](WIDE.encode()))
+    found = read_csv(path, unit="kWh", bounds=BOUNDS, resolution=Fraction(1, 1000))
+    assert found.counts.tolist() == [2, 1, 0]
+    assert found.values.tolist() == [0.5, 1.25, -3]
+    assert (found.max_readings, found.unit) == (2, "kWh")
+    assert "6 cells" in found.provenance
+
+
+def test_a_long_table(tmp_path: Path) -> None:
+    path = tmp_path / "meters.csv"
+    path.write_text(LONG)
+    found = read_csv(
+        path,
+        unit="kWh",
+        bounds=BOUNDS,
+        resolution=Fraction(1, 1000),
+        layout="long",
+        curator_column="who",
+        value_column="kwh",
+    )
+    assert found.counts.tolist() == [2, 1]
+    assert found.readings_of(0).tolist() == [0.5, 1.25]
+    with pytest.raises(ValueError, match="no column curator"):
+        read_csv(path, unit="1", bounds=BOUNDS, resolution=Fraction(1), layout="long")
+
+
+def test_a_table_without_readings(tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text("meter,t0\n")
+    with pytest.raises(ValueError, match="no reading"):
+        read_csv(path, unit="1", bounds=BOUNDS, resolution=Fraction(1))
+
+
+def test_the_swiss_meters() -> None:
+    folder = shared_data()
+    file = None if folder is None else folder / "swiss_meters_15min_400.csv.xz"
+    if file is None or not file.exists():
+        pytest.skip("the shared data are not beside this clone")
+    found = read_csv(file, unit="kWh", bounds=BOUNDS, resolution=Fraction(1, 1000))
+    assert found.curators == 400
+    assert set(found.counts.tolist()) == {4704}
+    assert found.values.mean() == pytest.approx(0.5251, abs=1e-4)
+    assert float(found.totals().max()) == pytest.approx(67_307, abs=1)

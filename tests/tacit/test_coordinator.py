@@ -1,0 +1,89 @@
+"""The asynchronous client against a real coordinator, in process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+import tacit
+from coordinator.app import create_app
+from coordinator.settings import CoordinatorSettings
+
+TOKEN = "operator-token-of-the-client-tests-0123456789"
+QUERY: dict[str, Any] = {
+    "name": "feeder",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "5"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "sharing": "additive",
+    "aggregators": 3,
+    "n_max": 100,
+    "deadline_s": 60,
+}
+
+
+@asynccontextmanager
+async def coordinator(directory: Path) -> AsyncIterator[httpx.ASGITransport]:
+    settings = CoordinatorSettings(data_dir=directory, operator_token=SecretStr(TOKEN))
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        yield httpx.ASGITransport(app=app)
+
+
+async def test_calls_against_a_coordinator(tmp_path: Path) -> None:
+    async with (
+        coordinator(tmp_path) as transport,
+        tacit.AsyncClient("http://it.test", TOKEN, transport=transport) as client,
+    ):
+        await client.wait_until_ready(5)
+        names = [f"feeder-{number}" for number in range(3)]
+        ids = [(await client.create_query({**QUERY, "name": name}))["id"] for name in names]
+        assert [item["id"] async for item in client.queries()] == ids
+        paged = client.pages("/v1/queries", "queries", limit=1)
+        assert [item["query"]["name"] async for item in paged] == names
+        assert (await client.query(ids[0]))["query"]["name"] == names[0]
+        assert (await client.preview(QUERY))["mechanism"]
+        assert (await client.verify_budget())["verified"]
+        assert (await client.identity())["deployment"] == "tacit"
+        assert [item async for item in client.budget_events()] == []
+
+        made = await client.create_token("analyst", label="reader", valid_s=600)
+        async with tacit.AsyncClient(
+            "http://it.test", made["token"], transport=transport
+        ) as analyst:
+            assert (await analyst.query(ids[1]))["id"] == ids[1]
+            with pytest.raises(tacit.Forbidden):
+                await analyst.create_query(QUERY)
+        tokens = [item async for item in client.tokens()]
+        assert made["id"] in [item["id"] for item in tokens]
+        await client.revoke_token(made["id"])
+
+
+async def test_refusals_of_a_coordinator(tmp_path: Path) -> None:
+    async with (
+        coordinator(tmp_path) as transport,
+        tacit.AsyncClient("http://it.test", TOKEN, transport=transport) as client,
+        tacit.AsyncClient("http://it.test", transport=transport) as nobody,
+    ):
+        with pytest.raises(tacit.NotFound) as missing:
+            await client.query("no-such-query")
+        assert missing.value.name == "unknown_query"
+        with pytest.raises(tacit.Invalid) as wrong:
+            await client.create_query({**QUERY, "epsilon": "0"})
+        assert [item.pointer for item in wrong.value.errors] == ["/epsilon"]
+        await client.create_query(QUERY, key="mine")
+        assert (await client.create_query(QUERY, key="mine"))["query"]["name"] == "feeder"
+        with pytest.raises(tacit.KeyReused):
+            await client.create_query({**QUERY, "name": "other"}, key="mine")
+        with pytest.raises(tacit.Unauthenticated):
+            await nobody.create_query(QUERY)
