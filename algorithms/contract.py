@@ -1,0 +1,129 @@
+"""What an algorithm is: a frozen parameter model and a pure `run(dataset, params, context)`.
+
+Spec: jobs, "Catalogue" and "Result". An algorithm knows no service, store, clock or scheduler; it
+draws noise from the context's secret streams only, and public choices from public seeds. What it
+returns holds nothing that depends on the data except through the mechanism; `evaluation` alone
+compares with the true data, and is never published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+from common.models.base import WireModel
+from common.models.report import PrivacyReport
+from common.randomness import NoiseSource, SecureRandom, SeededRandom
+
+Block = TypeVar("Block")
+Part = TypeVar("Part")
+Stance = Literal["sound", "paper"]
+
+
+class Cancelled(Exception):
+    """The job was cancelled; raised by `Context.progress`."""
+
+
+class Context(Protocol):
+    """What a running job is given."""
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:
+        """The secret stream of a stage and block; the same pair gives the same words on every
+        attempt, and no two pairs share any."""
+        ...
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Tell how far it is (0..1) and what it does; raises `Cancelled`. At least every 250 ms."""
+        ...
+
+    def map_blocks(
+        self, function: Callable[[Block], Part], blocks: Iterable[Block]
+    ) -> Sequence[Part]:
+        """The results of independent blocks, in order; on several workers where there are some."""
+        ...
+
+
+@dataclass(frozen=True)
+class SequentialContext:
+    """A context for tests, reproductions and simulations: blocks one after the other.
+
+    `seed`: 32 secret bytes; None takes seeded streams, which protect nobody.
+    """
+
+    seed: bytes | None = None
+    test_seed: int = 1
+    told: Callable[[float, str], None] = field(default=lambda _fraction, _stage: None)
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:
+        """The stream of a stage and block."""
+        name = f"{stage}/{block}"
+        if self.seed is not None:
+            return SecureRandom.from_secret_seed(self.seed, name)
+        return SeededRandom(int.from_bytes(f"{self.test_seed}/{name}".encode(), "big"))
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Pass it on."""
+        self.told(fraction, stage)
+
+    def map_blocks(
+        self, function: Callable[[Block], Part], blocks: Iterable[Block]
+    ) -> Sequence[Part]:
+        """In sequence."""
+        return [function(block) for block in blocks]
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """A native part of a result: CSV, edge list, .npy, NDJSON."""
+
+    name: str
+    media_type: str
+    content: bytes
+    description: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture of published values."""
+
+    name: str
+    svg: bytes
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job returns. `result`: the summary that the spec lists, plain JSON values.
+
+    `public_seeds` by parameter name; `evaluation`: for the operator's eyes only.
+    """
+
+    result: Mapping[str, Any]
+    report: PrivacyReport
+    files: tuple[ResultFile, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    public_seeds: Mapping[str, int] = field(default_factory=dict)
+    evaluation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An entry of the catalogue.
+
+    `run(dataset, params, stance, context) -> Outcome` is pure; `preview(params, stance)` is the
+    report that a result would carry, without data, where the parameters alone decide it.
+    """
+
+    name: str
+    title: str
+    source: str
+    purpose: str
+    dataset_kind: str
+    params: type[WireModel]
+    stances: tuple[Stance, ...]
+    run: Callable[[Any, Any, Stance, Context], Outcome]
+    preview: Callable[[Any, Stance], PrivacyReport]
+    result: Mapping[str, str]
+    complexity: str
+    federated: Literal["rounds", "reports"] | None = None

@@ -1,0 +1,7 @@
+"""Predictable crowd sensing with Salus. Spec: crowd-tasking.
+
+`parameters` what a publisher posts; `task` the same with every choice made, and what it costs;
+`noise_law`, `prediction` mathematics of the noise and of errors; `paper` the source's floating
+noise; `aggregates` what a server computes of reports; `attacks` what it could guess; `report`,
+`plots`, `evaluation`; `job` the central form. Devices: `common.encoders.crowd_tasking`.
+"""

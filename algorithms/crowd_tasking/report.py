@@ -1,0 +1,374 @@
+"""The privacy report of a task. Spec: crowd-tasking, section 9; jobs, "Privacy report"."""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from algorithms.crowd_tasking.parameters import Unit
+from algorithms.crowd_tasking.prediction import centred_change
+from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
+from common.models.report import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    MechanismStatement,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from common.noise import sampler_delta
+from common.report import amount, delta_amount, epsilon_amount
+
+NAME: Final = "crowd-tasking"
+VERSION: Final = "1"
+
+SOURCE_ANE: Final = {1: 1.268, 2: 0.578, 3: 0.377, 4: 0.283, 5: 0.218}
+"""Column means of Table 12.1; beyond 5 about 1.13 / epsilon."""
+_BEYOND: Final = 1.13
+
+_UP: Final = Context(prec=12, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_DOWN: Final = Context(prec=12, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+_ADVERSARY: Final = {
+    False: "whoever receives the result, together with all other users",
+    True: "the coordinator together with all other curators",
+}
+_FLOAT: Final = (
+    "the noise is floating-point and readings are not clamped, as in the source: no statement"
+)
+_NO_FRESH: Final = (
+    "no part of the noise is fresh in every round: two rounds reveal the difference of two readings"
+)
+_ANE: Final = (
+    "The source's risk figure (ANE) overstates protection: an outsider who knows the population's "
+    "mean, and no report at all, is already closer to the readings than the source's attacks at "
+    "small epsilon. The evaluation of a simulated job sets the two side by side."
+)
+_PARTS: Final = (
+    "The permanent and the dynamic part do not lower epsilon; three parts triple the variance. "
+    "Value protection by the permanent part is the unit level; trend protection by the dynamic "
+    "part has no worst-case statement."
+)
+_PER_COORDINATE: Final = (
+    "Theorem 12.1 takes the L1 diameter of a reading for sigma; the source's experiments scaled "
+    "each coordinate by its own range: k epsilon for a reading of k coordinates."
+)
+_UNCLAMPED: Final = "The source has no clamp: its sensitivity is not bounded."
+_PER_READING: Final = "Epsilon is per reading: over T rounds a user is protected at T epsilon."
+
+
+def privacy_report(
+    task: Task, *, joined: int | None = None, collected: bool = False, evaluated: bool = False
+) -> PrivacyReport:
+    """The report of a task: a preview, or with `joined` users a result's.
+
+    `collected`: reports came from curators; else one trusted coordinator held the readings.
+    """
+    params, paper = task.params, task.stance == "paper"
+    cost = task.cost
+    return PrivacyReport(
+        subject=Subject(kind="job", id=NAME, algorithm=NAME, version=VERSION),
+        stance=task.stance,
+        mechanism=MechanismStatement(name="salus", parameters=_mechanism(task)),
+        privacy_unit=params.privacy_unit,
+        neighbouring="any-two-values",
+        sensitivity=_sensitivity(task),
+        claimed=None
+        if "Y" not in task.components
+        else Claim(
+            model="pure-dp",
+            epsilon=amount(task.epsilon),
+            delta="0",
+            theorem="12.1",
+            text="unit: one reading of one user in one round",
+        ),
+        verified=_verified(task, collected),
+        charged=Charge(
+            ledger="curators" if collected else "dataset",
+            privacy_unit=params.privacy_unit,
+            epsilon=None if paper else epsilon_amount(cost.epsilon),
+            delta=None if paper else delta_amount(cost.delta),
+            outside_budget=paper,
+        ),
+        noise=_noise(task),
+        sampler_delta=None if paper else _sampler_delta(task),
+        accounting=AccountingStatement(
+            method="sum of pure epsilons; exact composition of randomised responses",
+            library="common.accounting.randomised_response",
+            version="1",
+        ),
+        public_parameters=(
+            "sensor, bounds, grid, n, T, components, p, buckets and classes are public and chosen "
+            "without the readings",
+            "who takes part and in which rounds",
+        ),
+        post_processing=(
+            "averages, histograms and classifiers are computed from noisy reports alone; one set "
+            "of reports may serve several of them at no further cost",
+        ),
+        not_protected=_not_protected(task),
+        source_defects=_defects(task),
+        voided_by=(
+            "a second draw of the permanent part, or of the noise of one reading",
+            "bounds, buckets or epsilon chosen after looking at the readings",
+        ),
+        assumptions=_assumptions(task, collected),
+        caveats=_caveats(task, cost),
+        evaluation_attached=evaluated,
+        error=_error(task, params.n if joined is None else joined),
+        details=_details(task),
+    )
+
+
+def _defects(task: Task) -> tuple[str, ...]:
+    if task.stance == "paper":
+        return (_UNCLAMPED, _PER_COORDINATE, _PER_READING, _PARTS, _ANE)
+    return (_PER_COORDINATE,) if task.per_coordinate and task.params.dimension > 1 else ()
+
+
+def _mechanism(task: Task) -> dict[str, Any]:
+    return {
+        "components": list(task.components),
+        "p": amount(task.params.p),
+        "scale_per_coordinate": {
+            each.name: _float_up(scale)
+            for each, scale in zip(task.params.sensor.coordinates, task.scales, strict=True)
+        },
+        "sampler": "float" if task.stance == "paper" else "exact-integer",
+        "steps": task.params.sensor.steps,
+        "epsilon_per_coordinate": amount(task.coordinate_epsilon),
+    }
+
+
+def _sensitivity(task: Task) -> tuple[SensitivityStatement, ...]:
+    if task.stance == "paper":
+        return (
+            SensitivityStatement(
+                norm="l1",
+                source="data-dependent",
+                part="no clamp: not bounded; the noise is scaled to the declared range",
+            ),
+        )
+    steps = task.params.sensor.steps
+    return (
+        SensitivityStatement(
+            value=amount(steps * task.params.dimension),
+            norm="l1",
+            source="declared",
+            part=f"one reading, in grid steps: {steps} in each coordinate",
+        ),
+    )
+
+
+def _verified(task: Task, collected: bool) -> tuple[VerifiedStatement, ...]:
+    scenario = "coordinator and all other curators" if collected else "recipient"
+    rounds = task.params.rounds
+    shift = ("two series differ by one constant vector in every round, after clamp and grid",)
+    listed: list[tuple[Unit, UnitCost, tuple[str, ...]]] = [
+        ("reading", task.reading, ()),
+        ("level", task.level, shift),
+        ("user", task.user_pure, (f"at most {rounds} readings, one a round",)),
+    ]
+    if task.user != task.user_pure:
+        listed.append(("user", task.user, (f"at most {rounds} readings, one a round",)))
+    if task.stance == "paper":
+        would = task.reading.epsilon
+        text = "" if would is None else f"; with both it would be {amount(would)} for a reading"
+        return tuple(
+            VerifiedStatement(
+                scenario=scenario,
+                model="none",
+                privacy_unit=unit,
+                neighbouring="any-two-values",
+                epsilon=None,
+                delta=None,
+                reason=_FLOAT + text,
+            )
+            for unit in ("reading", "level", "user")
+        )
+    return tuple(
+        VerifiedStatement(
+            scenario=scenario,
+            key=unit,
+            description=_ADVERSARY[collected],
+            model="none" if cost.epsilon is None else "approximate-dp" if cost.delta else "pure-dp",
+            privacy_unit=unit,
+            neighbouring="any-two-values",
+            epsilon=epsilon_amount(cost.epsilon),
+            delta=delta_amount(cost.delta),
+            conditions=conditions,
+            reason=_NO_FRESH if cost.epsilon is None else None,
+        )
+        for unit, cost, conditions in listed
+    )
+
+
+def _noise(task: Task) -> tuple[NoiseStatement, ...]:
+    kinds = {"Y": "fresh in every round", "G": "drawn once", "L": "kept with probability p"}
+    paper = task.stance == "paper"
+    stated = [
+        NoiseStatement(
+            layer="curator",
+            distribution="laplace" if paper else "discrete-laplace",
+            part=f"{part}: {kinds[part]}",
+            scale=None if paper else amount(task.perturbation.scale),
+            sampler="float" if paper else "exact-integer",
+        )
+        for part in task.components
+    ]
+    if (truth := task.label_truth) is not None:
+        stated.append(
+            NoiseStatement(
+                layer="curator",
+                distribution="randomised-response",
+                part="label",
+                probability=amount(truth),
+            )
+        )
+    return tuple(stated)
+
+
+def _sampler_delta(task: Task) -> str | None:
+    """Of one user's draws in the whole task, at the epsilon of the unit."""
+    epsilon = task.cost.epsilon
+    if epsilon is None:
+        return None
+    per_round = ("Y" in task.components) + ("L" in task.components)
+    draws = task.params.dimension * (per_round * task.params.rounds + ("G" in task.components))
+    draws += task.params.rounds * bool(task.label_epsilon)
+    return amount(min(sampler_delta(draws, epsilon), Fraction(1)))
+
+
+def _not_protected(task: Task) -> tuple[str, ...]:
+    held = [
+        "Participation: who joined and in which rounds is visible, and joining shows that the "
+        "user's own limit epsilon_u is at least the task's epsilon.",
+        "Timing and size of reports.",
+    ]
+    if task.labels_in_clear:
+        held.append("Class labels are sent as they are.")
+    if task.params.aggregate == "CLS":
+        held.append("d_avg, the mean distance of classes, where it was taken from private readings")
+    if task.params.privacy_unit != "user" and task.params.rounds > 1:
+        held.append("What several readings of one user show together, beyond the line for user.")
+    return tuple(held)
+
+
+def _assumptions(task: Task, collected: bool) -> tuple[str, ...]:
+    held = ["The device clamps and samples honestly." if collected else _CENTRAL]
+    held.append("One report a round; a retry repeats the stored numbers.")
+    if task.permanent or "L" in task.components:
+        held.append("Lasting parts of the noise are kept, secret, for the life of the task.")
+    if task.params.labels_are_public and task.params.aggregate == "CLS":
+        held.append("Class labels were declared public.")
+    return tuple(held)
+
+
+_CENTRAL: Final = (
+    "The coordinator holds the readings and is trusted with them; the noise is drawn as devices "
+    "would."
+)
+
+
+def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
+    held = [
+        "Tasks add up: the same readings used for two tasks are protected at the sum of their "
+        "epsilons."
+    ]
+    if task.stance == "sound":
+        held.append(_ANE)
+        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
+        if cost.epsilon is None:
+            held.append("NO PRIVACY for the unit of this task.")
+    return tuple(held)
+
+
+def _error(task: Task, n: int) -> dict[str, Any]:
+    stated: dict[str, Any] = {"n_joined": n, "aggregate": task.params.aggregate}
+    if task.stance == "sound":
+        stated["grid_half_step"] = _float_up(float(task.perturbation.step.max()) / 2)
+    if n < 1:
+        return stated
+    predicted = task.predicted(n)
+    stated["predicted_mean_error"] = _float_up(predicted.mean)
+    stated["predicted_95"] = _float_up(predicted.point_95)
+    stated["source_bound"] = None if predicted.bound is None else _float_up(predicted.bound)
+    stated["source_bound_fails_with"] = amount(Fraction(str(BOUND_DELTA)))
+    stated["basis"] = {
+        "AVG": "mean of one round, the widest coordinate; the bound is on the L1 error of all",
+        "HIST": "half the L1 distance of bucket shares, from the public reference",
+        "CLS": "L2 distance by which a report moves; the 95 % point is the source's bound",
+    }[task.params.aggregate]
+    if task.params.aggregate == "HIST":
+        coordinate = float(task.scales[task.params.histogram_place])
+        edges = task.params.bucket_edges
+        width = edges[1] - edges[0]
+        stated["centred_change"] = {
+            "one part": _float_up(centred_change(width, coordinate, 1)),
+            "as run": _float_up(centred_change(width, coordinate, task.parts)),
+        }
+    return stated
+
+
+def _details(task: Task) -> dict[str, Any]:
+    paper = task.stance == "paper"
+    user, pure = task.user, task.user_pure
+    reading = task.reading.epsilon
+    lines = {
+        "reading": {"epsilon": epsilon_amount(reading), "delta": delta_amount(task.reading.delta)},
+        "level": epsilon_amount(task.level.epsilon) if task.permanent else None,
+        "user": {
+            "T": task.params.rounds,
+            "pure": epsilon_amount(pure.epsilon),
+            "epsilon": epsilon_amount(user.epsilon),
+            "delta": delta_amount(user.delta),
+        },
+    }
+    risk: dict[str, Any] = {
+        "prior_only": None,
+        "best_attack": None,
+        "attack_name": None,
+        "source_ane": amount(Fraction(source_ane(float(task.epsilon)))),
+        "note": "prior_only and best_attack need the true readings: see the evaluation",
+    }
+    if reading is not None and not paper:
+        odds = _UP.next_plus(_UP.exp(_UP.divide(reading.numerator, reading.denominator)))
+        risk["odds_factor"] = _text(odds)
+        risk["test_error_floor"] = _text(_DOWN.divide(Decimal(1), _UP.add(1, odds)))
+    return {
+        "verified": None if paper else lines,
+        "sensitivity": {
+            "kind": "per-coordinate" if task.per_coordinate else "l1",
+            "value": _float_up(float(sum(task.params.widths))),
+            "clamped": not paper,
+        },
+        "tasks_composed": 1,
+        "ledger": {"cap": None, "spent": None},
+        "risk": risk,
+        "epsilon_asked_of_users": amount(task.asked_of_users),
+        "descriptor": task.digest,
+    }
+
+
+def source_ane(epsilon: float) -> float:
+    """What the source's Table 12.1 shows at this epsilon, in the mean over its sensors."""
+    if epsilon >= max(SOURCE_ANE):
+        return _BEYOND / epsilon
+    if epsilon <= 1:
+        return SOURCE_ANE[1] / epsilon
+    below = int(epsilon)
+    part = epsilon - below
+    return SOURCE_ANE[below] * (1 - part) + SOURCE_ANE[below + 1] * part
+
+
+def _float_up(value: float) -> str:
+    """Seven digits of a predicted figure, rounded up."""
+    return amount(Fraction(value), Context(prec=7, rounding=ROUND_CEILING))
+
+
+def _text(value: Decimal) -> str:
+    return f"{value:.6e}" if value.adjusted() > 15 or value.adjusted() < -7 else str(value)

@@ -1,0 +1,205 @@
+"""kCluster: k-means on mean distances instead of centres.
+
+Spec: dpbv-clustering, section 3.6. Source: Algorithm 2, equations 15 to 17. Each round every record
+moves to the cluster of the previous round with the least mean distance (itself counted as 0). The
+batch update has no descent guarantee: a labelling that repeats ends it, and so does `max_iter`.
+
+It asks for two things only: sums of distances to clusters, and distances to single records. They
+come from a matrix, or, for one attribute and for sums of attributes, from the bits without one:
+
+    sum_{p' in C} d_H(p, p') = |C| w_p + W_C - 2 b_p . S_C
+
+with w_p the ones of p, W_C their sum over C and S_C the bitwise sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from algorithms.dpbv_clustering.distances import Decoder
+from algorithms.dpbv_clustering.hamming import Beat, Singles, quiet
+from common.encoders.dpbv_clustering import Code, Flip, Floats, Ints, Words, unpack
+
+_ROWS: Final = 4096
+
+
+class Distances(Protocol):
+    """What kCluster needs of n records."""
+
+    @property
+    def rows(self) -> int:
+        """n."""
+        ...
+
+    def to_records(self, chosen: Ints) -> Floats:
+        """Distances (n, c) to these records."""
+        ...
+
+    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+        """Sums (n, k) of distances to the members of each cluster; a record is 0 from itself."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixDistances:
+    """From all distances (n, n), 0 on the diagonal. O(n^2 k) a round."""
+
+    matrix: Singles
+
+    @property
+    def rows(self) -> int:
+        """n."""
+        return len(self.matrix)
+
+    def to_records(self, chosen: Ints) -> Floats:
+        """Columns."""
+        return self.matrix[:, chosen].astype(np.float64)
+
+    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+        """A product with the memberships."""
+        members = np.zeros((self.rows, clusters), np.float32)
+        members[np.arange(self.rows), labels] = 1
+        return (self.matrix @ members).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class BitDistances:
+    """Sums over attributes of decoded distances, from packed bits (n, d, w). O(n s d k) a round."""
+
+    words: Words
+    codes: tuple[Code, ...]
+    flip: Flip
+
+    @property
+    def rows(self) -> int:
+        """n."""
+        return len(self.words)
+
+    def to_records(self, chosen: Ints) -> Floats:
+        """Each record a cluster of its own."""
+        found = np.zeros((self.rows, len(chosen)))
+        for place, decoder in self._decoders():
+            sums = self._bits(chosen, place, decoder.bits).astype(np.float64)
+            found += self._decoded(place, decoder, sums, np.ones(len(chosen)))
+        found[chosen, np.arange(len(chosen))] = 0
+        return found
+
+    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+        """Bitwise sums of every cluster, then one product a block of records."""
+        sizes = np.bincount(labels, minlength=clusters).astype(np.float64)
+        found = np.zeros((self.rows, clusters))
+        itself = 0.0
+        for place, decoder in self._decoders():
+            sums = np.zeros((clusters, decoder.bits))
+            for start in range(0, self.rows, _ROWS):
+                part = np.arange(start, min(start + _ROWS, self.rows))
+                members = np.zeros((clusters, len(part)), np.float32)
+                members[labels[part], np.arange(len(part))] = 1
+                sums += members @ self._bits(part, place, decoder.bits)
+            found += self._decoded(place, decoder, sums, sizes)
+            itself += decoder.decode(0)
+        found[np.arange(self.rows), labels] -= itself  # a literal decode of d_H = 0 is no distance
+        return found
+
+    def _decoders(self) -> list[tuple[int, Decoder]]:
+        return [(place, Decoder.of(code, self.flip)) for place, code in enumerate(self.codes)]
+
+    def _bits(self, rows: Ints, place: int, bits: int) -> Singles:
+        return unpack(self.words[rows, place], bits).astype(np.float32)
+
+    def _decoded(self, place: int, decoder: Decoder, sums: Floats, sizes: Floats) -> Floats:
+        found = np.empty((self.rows, len(sums)))
+        ones = sums.sum(axis=1)
+        turned = sums.astype(np.float32).T  # whole numbers below 2^24
+        for start in range(0, self.rows, _ROWS):
+            part = np.arange(start, min(start + _ROWS, self.rows))
+            bits = self._bits(part, place, decoder.bits)
+            weight = bits.sum(axis=1, dtype=np.float64)
+            hamming = np.outer(weight, sizes) + ones - 2 * (bits @ turned).astype(np.float64)
+            found[part] = decoder.factor * (hamming - decoder.floor * sizes)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """labels (n,), the objective (17) of the best restart, and how each restart went."""
+
+    labels: Ints
+    objective: float
+    iterations: tuple[int, ...]
+    converged: bool
+
+
+def kcluster(
+    held: Distances,
+    clusters: int,
+    generator: np.random.Generator,
+    restarts: int = 10,
+    max_iter: int = 100,
+    beat: Beat = quiet,
+) -> Clustering:
+    """The best of `restarts` starts from k distinct records each; 1 <= k <= n."""
+    best: Clustering | None = None
+    iterations = []
+    for _ in range(restarts):
+        start = generator.choice(held.rows, clusters, replace=False)
+        found = from_records(held, start, max_iter, beat)
+        iterations.append(found.iterations[0])
+        if best is None or found.objective < best.objective:
+            best = found
+    assert best is not None
+    return Clustering(best.labels, best.objective, tuple(iterations), best.converged)
+
+
+def from_records(
+    held: Distances, start: Ints, max_iter: int = 100, beat: Beat = quiet
+) -> Clustering:
+    """One run from given distinct first records (k,)."""
+    clusters = len(start)
+    labels = np.argmin(held.to_records(start), axis=1)
+    labels[start] = np.arange(clusters)
+    rows = np.arange(held.rows)
+    seen = {labels.tobytes()}
+    means = _means(held, labels, clusters)
+    rounds, converged = 0, False
+    while rounds < max_iter:
+        rounds += 1
+        beat()
+        moved = np.argmin(means, axis=1)
+        stays = means[rows, labels] <= means[rows, moved]
+        moved = np.where(stays, labels, moved)
+        moved = _refill(moved, means[rows, moved], clusters)
+        converged = bool((moved == labels).all())
+        if converged:
+            break
+        labels = moved
+        means = _means(held, labels, clusters)
+        if labels.tobytes() in seen:
+            break
+        seen.add(labels.tobytes())
+    return Clustering(labels, float(means[rows, labels].sum()), (rounds,), converged)
+
+
+def _means(held: Distances, labels: Ints, clusters: int) -> Floats:
+    """Equation 16: mean distances (n, k) to the clusters; none is empty."""
+    sums = held.to_clusters(labels, clusters)
+    sums /= np.bincount(labels, minlength=clusters)
+    return sums
+
+
+def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:
+    """Give every emptied cluster the record that is farthest from its own, of those not alone."""
+    sizes = np.bincount(labels, minlength=clusters)
+    if sizes.all():
+        return labels
+    filled = labels.copy()
+    farthest = iter(np.argsort(-own, kind="stable").tolist())
+    for empty in np.flatnonzero(sizes == 0).tolist():
+        record = next(each for each in farthest if sizes[filled[each]] > 1)
+        sizes[filled[record]] -= 1
+        sizes[empty] = 1
+        filled[record] = empty
+    return filled

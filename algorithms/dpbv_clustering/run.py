@@ -1,0 +1,412 @@
+"""One run of dpbv-clustering: plan, release, cluster what was released, report.
+
+Spec: dpbv-clustering; jobs, "Result". The result is made of released bits, counts or points and of
+public parameters alone. Everything that compares with the true rows is in the evaluation.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
+from algorithms.dpbv_clustering import plots
+from algorithms.dpbv_clustering.baselines import adp, rsp
+from algorithms.dpbv_clustering.distances import Combination, point_distances
+from algorithms.dpbv_clustering.grid import (
+    GridClustering,
+    unary_counts,
+    unary_deviation,
+)
+from algorithms.dpbv_clustering.paper import (
+    Found,
+    cluster_bits,
+    cluster_recovered,
+    cluster_vertical,
+    encode_blocks,
+)
+from algorithms.dpbv_clustering.parameters import (
+    BitPlan,
+    Pair,
+    Parameters,
+    check_rows,
+    check_stance,
+    make_box,
+    plan_bits,
+    resolve_method,
+)
+from algorithms.dpbv_clustering.points import kmeans, scores
+from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.report import (
+    exact_report,
+    paper_report,
+    sound_report,
+    unplanned_report,
+)
+from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, release
+from common.datasets.tables import NumericTable
+from common.encoders.dpbv_clustering import BLOCK_COINS, Flip, Floats, Ints
+from common.encoders.dpbv_clustering_cells import (
+    POINT_STEPS,
+    Cells,
+    noisy_points,
+    unary_reports,
+)
+from common.models.report import PrivacyReport
+from common.noise import DiscreteLaplace
+from common.randomness import PublicRandom, SeededRandom
+
+_MOST_COMPARED: Final = 2000
+"""Rows whose distances an evaluation compares."""
+_POINT_ROWS: Final = 1 << 16
+
+
+def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Context) -> Outcome:
+    """Cluster a table. Raises BadParameter."""
+    columns, values = _chosen(dataset, params)
+    check_stance(params, stance)
+    check_rows(params, len(values))
+    reproducible = isinstance(context.noise("stance"), SeededRandom)
+    context.progress(0.0, "planning")
+    if stance == "paper":
+        return _paper(dataset, columns, values, params, context, reproducible)
+    assert params.bounds is not None
+    method, per_axis = resolve_method(params, len(values))
+    if method == "dpbv-exact":
+        return _exact(dataset, columns, values, params, context, reproducible)
+    report = sound_report(params, method, per_axis, reproducible=reproducible)
+    if method == "laplace-points":
+        return _points(dataset, columns, values, params, context, report)
+    return _grid(
+        dataset, columns, values, params, context, report, per_axis, local=method != "grid-core"
+    )
+
+
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
+    """The report that a result would carry, from the parameters alone. Raises BadParameter."""
+    check_stance(params, stance)
+    if params.bounds is None:
+        return unplanned_report(params)
+    if stance == "paper":
+        plan = plan_bits(params, stance, make_box(params, params.bounds), None)
+        return paper_report(params, plan, reproducible=False)
+    method, per_axis = resolve_method(params, None)
+    if method == "dpbv-exact":
+        plan = plan_bits(params, stance, make_box(params, params.bounds), None)
+        return exact_report(params, plan, reproducible=False)
+    return sound_report(params, method, per_axis, reproducible=False)
+
+
+# ---------------------------------------------------------------------------------- what goes in
+
+
+def _chosen(dataset: NumericTable, params: Parameters) -> tuple[tuple[str, ...], Floats]:
+    columns = params.columns or dataset.columns
+    places = []
+    for name in columns:
+        if name not in dataset.columns:
+            raise BadParameter("columns", f"there is no column {name!r}")
+        places.append(dataset.columns.index(name))
+    if params.bounds is not None and len(params.bounds) != len(columns):
+        raise BadParameter("bounds", "one pair for every attribute")
+    return columns, dataset.values[:, places]
+
+
+def _paper_bounds(columns: tuple[str, ...], values: Floats, params: Parameters) -> tuple[Pair, ...]:
+    """Declared, or the data's own. Raises BadParameter for a row outside the declared ones."""
+    if params.bounds is None:
+        ends = list(zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True))
+        for name, (low, high) in zip(columns, ends, strict=True):
+            if not low < high:
+                raise BadParameter("bounds", f"column {name!r} has one value only: declare a range")
+        return tuple(ends)
+    limits = np.array(params.bounds)
+    outside = np.argwhere((values < limits[:, 0]) | (values > limits[:, 1]))
+    if outside.size:
+        row, column = outside[0].tolist()
+        raise BadParameter(columns[column], "a value outside the bounds", "malformed_row", row)
+    return params.bounds
+
+
+# ----------------------------------------------------------------------------------- the stances
+
+
+def _paper(
+    dataset: NumericTable,
+    columns: tuple[str, ...],
+    values: Floats,
+    params: Parameters,
+    context: Context,
+    reproducible: bool,
+) -> Outcome:
+    box = make_box(params, _paper_bounds(columns, values, params))
+    plan = plan_bits(params, "paper", box, len(values))
+    mapped = box.apply(values)
+    if params.partition == "horizontal":
+        words = encode_blocks(mapped, plan, context)
+        found = cluster_bits(words, params, plan, context)
+    else:
+        found = cluster_vertical(mapped, params, plan, context)
+    report = paper_report(params, plan, reproducible=reproducible)
+    evaluation: dict[str, Any] = {}
+    if params.evaluate:
+        evaluation |= _compared(dataset, found.labels)
+        if found.matrix is not None:
+            evaluation["distance_error"] = _distance_error(found.matrix, mapped, params)
+    if params.baselines:
+        evaluation["baselines"] = _baselines(dataset, values, params)
+    return _labelled(columns, params, plan, found, report, evaluation)
+
+
+def _exact(
+    dataset: NumericTable,
+    columns: tuple[str, ...],
+    values: Floats,
+    params: Parameters,
+    context: Context,
+    reproducible: bool,
+) -> Outcome:
+    assert params.bounds is not None
+    box = make_box(params, params.bounds)
+    plan = plan_bits(params, "sound", box, len(values))
+    words = encode_blocks(box.apply(values), plan, context)
+    cluster = cluster_recovered if plan.consistency == "matched" else cluster_bits
+    found = cluster(words, params, plan, context)
+    report = exact_report(params, plan, reproducible=reproducible)
+    evaluation = _compared(dataset, found.labels) if params.evaluate else {}
+    return _labelled(columns, params, plan, found, report, evaluation)
+
+
+def _labelled(
+    columns: tuple[str, ...],
+    params: Parameters,
+    plan: BitPlan,
+    found: Found,
+    report: PrivacyReport,
+    evaluation: Mapping[str, Any],
+) -> Outcome:
+    drawn: list[Callable[[], Plot]] = []
+    points = found.points
+    if points is not None and plots.is_plane(len(columns)):
+        drawn.append(lambda: plots.scatter(plan.box.raw(points), found.labels, columns))
+    merges = found.merges
+    if merges is not None:
+        drawn.append(lambda: plots.dendrogram(merges))
+    if plan.flip.threshold and params.partition == "horizontal":
+        drawn.append(lambda: plots.delta_curve(plan))
+    clusters = np.unique(found.labels[found.labels >= 0])
+    summary: dict[str, Any] = {
+        "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
+        "k": int(clusters.size),
+        "sizes": [int((found.labels == each).sum()) for each in clusters.tolist()],
+        "noise_records": int((found.labels < 0).sum()),
+        "objective": found.objective,
+        "iterations": list(found.iterations),
+        "converged": found.converged,
+        "consistency": plan.consistency,
+        "unreached_pairs": found.unreached,
+        "warning": (report.error or {}).get("warning"),
+    }
+    return Outcome(
+        summary,
+        report,
+        (_labels_file(found.labels),),
+        _draw(drawn),
+        {"r_seed": params.r_seed, "public_seed": params.public_seed},
+        evaluation or None,
+    )
+
+
+def _points(
+    dataset: NumericTable,
+    columns: tuple[str, ...],
+    values: Floats,
+    params: Parameters,
+    context: Context,
+    report: PrivacyReport,
+) -> Outcome:
+    assert params.bounds is not None
+    assert params.k is not None
+    box = make_box(params, params.bounds)
+
+    def part(start: int) -> Ints:
+        context.progress(0.5 * start / len(values), "noise")
+        source = context.noise("points", start // _POINT_ROWS)
+        return noisy_points(values[start : start + _POINT_ROWS], box, params.epsilon, source)
+
+    steps = np.concatenate(context.map_blocks(part, range(0, len(values), _POINT_ROWS)))
+    ends = np.array(box.ranges)
+    places = ends[:, 0] + steps * ((ends[:, 1] - ends[:, 0]) / POINT_STEPS)
+    context.progress(0.6, "clustering")
+    generator = PublicRandom(params.public_seed).generator
+    found = kmeans(places, params.k, generator, params.n_init, params.max_iter)
+    drawn: list[Callable[[], Plot]] = []
+    if plots.is_plane(len(columns)):
+        drawn.append(lambda: plots.scatter(box.raw(places), found.labels, columns))
+    evaluation = None
+    if params.evaluate:
+        from scipy.spatial import cKDTree
+
+        nearest = cKDTree(found.centres).query(box.apply(values))[1]
+        evaluation = _compared(dataset, found.labels) | {
+            "own_rows": _compared(dataset, nearest) or None
+        }
+    return Outcome(
+        {
+            "method": "laplace-points",
+            "k": len(found.centres),
+            "centres": box.raw(found.centres).tolist(),
+            "columns": list(columns),
+            "sizes": np.bincount(found.labels, minlength=len(found.centres)).tolist(),
+        },
+        report,
+        (_labels_file(found.labels),),
+        _draw(drawn),
+        {"public_seed": params.public_seed},
+        evaluation,
+    )
+
+
+def _grid(
+    dataset: NumericTable,
+    columns: tuple[str, ...],
+    values: Floats,
+    params: Parameters,
+    context: Context,
+    report: PrivacyReport,
+    per_axis: int,
+    *,
+    local: bool,
+) -> Outcome:
+    assert params.bounds is not None
+    state = first(params, per_axis)
+    cells = state.cells
+    if local:
+        counts, deviation = _unary_counts(cells, values, params, context)
+        context.progress(0.7, "clustering")
+        found = cluster_grid(cells, counts, deviation, params)
+    else:
+        noise = DiscreteLaplace(state.scale).draw(context.noise("counts"), cells.count)
+        opened = cells.sums(values) + noise
+        counts = opened.astype(np.float64)
+        context.progress(0.7, "clustering")
+        found = release(absorb(state, opened))
+    drawn: list[Callable[[], Plot]] = []
+    if len(columns) == 2:
+        drawn.append(lambda: plots.grid(cells, counts, found, columns))
+    evaluation = None
+    if params.evaluate:
+        evaluation = _compared(dataset, found.labels[cells.places(values)])
+    return Outcome(
+        {
+            "method": "grid-ldp" if local else "grid-core",
+            "form": "density" if params.clusterer == "dbscan" else "kmeans",
+            "k": found.clusters,
+            "columns": list(columns),
+            "centres": found.centres.tolist(),
+            "masses": found.masses.tolist(),
+            "cells_per_axis": per_axis,
+            "kept_cells": found.kept,
+            "warning": None if found.clusters else "no_cell_above_the_noise",
+        },
+        report,
+        (_grid_file(cells, counts, found, columns),),
+        _draw(drawn),
+        {"public_seed": params.public_seed},
+        evaluation or None,
+    )
+
+
+def _unary_counts(
+    cells: Cells, values: Floats, params: Parameters, context: Context
+) -> tuple[Floats, float]:
+    flip = Flip.of_epsilon(params.epsilon)
+    places = cells.places(values)
+    rows = max(1, BLOCK_COINS // cells.count)
+
+    def part(start: int) -> Ints:
+        context.progress(0.6 * start / len(places), "reports")
+        source = context.noise("reports", start // rows)
+        reports = unary_reports(places[start : start + rows], cells.count, flip, source)
+        ones: Ints = reports.sum(axis=0)
+        return ones
+
+    ones = np.sum(context.map_blocks(part, range(0, len(places), rows)), axis=0)
+    probability = float(flip.probability)
+    return (
+        unary_counts(ones, len(places), probability),
+        unary_deviation(probability, len(places)),
+    )
+
+
+# --------------------------------------------------------------------------------- what comes out
+
+
+def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
+    """Against the reference labels, where the table has them."""
+    return {} if dataset.labels is None else dict(scores(dataset.labels, labels))
+
+
+def _distance_error(found: Floats | Any, mapped: Floats, params: Parameters) -> dict[str, float]:
+    rows = min(len(mapped), _MOST_COMPARED)
+    true = point_distances(mapped[:rows], Combination(params.metric))
+    pairs = np.triu_indices(rows, 1)
+    if not len(pairs[0]):
+        return {}
+    errors = (found[:rows, :rows] - true)[pairs].astype(np.float64)
+    return {
+        "mean_absolute": float(np.abs(errors).mean()),
+        "bias": float(errors.mean()),
+        "largest": float(np.abs(errors).max()),
+    }
+
+
+def _baselines(dataset: NumericTable, values: Floats, params: Parameters) -> dict[str, Any]:
+    """Scores (or sizes) of the baselines on the true rows; private."""
+    if params.k is None:
+        raise BadParameter("k", "the baselines need the number of clusters")
+    found: dict[str, Any] = {}
+    dimensions = params.rsp_dimensions or max(1, values.shape[1] // 2)
+    for name in params.baselines:
+        generator = PublicRandom(params.public_seed).generator
+        match name:
+            case "kmeans":
+                labels = kmeans(values, params.k, generator, params.n_init, params.max_iter).labels
+            case "adp":
+                sigma = float(params.adp_sigma)
+                labels = adp(values, sigma, params.k, generator, params.n_init).labels
+            case "rsp":
+                labels = rsp(values, dimensions, params.k, generator, params.n_init).labels
+        found[name] = _compared(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
+    return found
+
+
+def _draw(drawn: list[Callable[[], Plot]]) -> tuple[Plot, ...]:
+    return tuple(each() for each in drawn) if plots.can_draw() else ()
+
+
+def _labels_file(labels: Ints) -> ResultFile:
+    text = "label\n" + "".join(f"{label}\n" for label in labels.tolist())
+    return ResultFile(
+        "labels.csv", "text/csv", text.encode(), "the cluster of each record in order; -1 is noise"
+    )
+
+
+def _grid_file(
+    cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]
+) -> ResultFile:
+    lines = io.StringIO()
+    lines.write(",".join((*columns, "noisy_count", "label")) + "\n")
+    for middle, count, label in zip(
+        cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
+    ):
+        lines.write(",".join(map(repr, middle)) + f",{count!r},{label}\n")
+    return ResultFile(
+        "grid.csv",
+        "text/csv",
+        lines.getvalue().encode(),
+        "the middle of each cell, its noisy count and its label; curators label their own rows",
+    )

@@ -1,0 +1,18 @@
+"""K-means: cluster centres of numeric records, released with differential privacy.
+
+Source: Lu's thesis, chapter 7. Spec: kmeans. The sound form asks a few noisy sums of integers that
+are planned before any data is touched, and computes everything else from them; the source's own
+algorithm (`paper`, `zones`) protects nobody and is kept to repeat its figures.
+
+    parameters   what a job is given           plan         queries and budgets, from public inputs
+    steps        the run as pure steps         central      queries answered from stored rows
+    starts       synopsis, packing, projection zone_round   what an opened zone round says
+    weighted     weighted k-means of points    paper, zones the source's algorithm
+    baselines    what it is compared with      report       what is true of a run's privacy
+    pictures     plots of published values     evaluation   comparison with the true data
+"""
+
+from algorithms.kmeans.algorithm import ALGORITHM, preview, publish, run
+from algorithms.kmeans.parameters import KmeansParameters
+
+__all__ = ["ALGORITHM", "KmeansParameters", "preview", "publish", "run"]

@@ -1,0 +1,212 @@
+"""Where a sound run starts: a noisy synopsis, a packing of the box, or a noisy projection.
+
+Spec: kmeans, sections 5.4 to 5.6. All of it is post-processing of opened noisy sums and of public
+choices. Lengths are in half sides of the box: the box is [-1, 1]^d.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from algorithms.kmeans.plan import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
+from algorithms.kmeans.weighted import Beat, quiet, weighted_kmeans
+from common.encoders.kmeans import PROJECTED, Floats, Ints, Projection
+from common.randomness import PublicRandom
+
+THRESHOLD: Final = 3.0
+"""Of a cell's noisy count, in scales of its noise: what lies below is taken for empty."""
+WIDENING: Final = 1.8
+LEAST_RADIUS: Final = 0.05
+"""Of a zone, over d."""
+_FEWEST_CELLS: Final = 8
+_LIGHTEST: Final = 1e-3
+_FAILURES: Final = 100
+_SHRINK: Final = 0.9
+_TAIL: Final = 0.005
+_NARROWEST: Final = 0.05
+
+
+def public(seed: int, purpose: str) -> PublicRandom:
+    """The public choices of one purpose, from the seed that the result prints."""
+    digest = hashlib.sha256(f"tacit kmeans {purpose} {seed}".encode()).digest()
+    return PublicRandom(int.from_bytes(digest[:16]))
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where zones begin: centres (k, d), L1 radii (k,); of a synopsis also its weights (k,) and
+    the mean L1 distances (k,) of its cells."""
+
+    centres: Floats
+    radii: Floats
+    counts: Floats | None = None
+    distances: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a noisy histogram that are taken for occupied: middles (c, d), weights (c,)."""
+
+    middles: Floats
+    weights: Floats
+
+
+# ---------------------------------------------------------------------------------- the synopsis
+
+
+def occupied(noisy: Ints, per_side: int, dimension: int, least: int, scale: float) -> Cells:
+    """The cells above three scales of noise, at least max(2 k, 8) of them (`least`: k)."""
+    chosen = np.flatnonzero(noisy > THRESHOLD * scale)
+    if chosen.size < 2 * least:
+        chosen = np.argsort(-noisy, kind="stable")[: max(2 * least, _FEWEST_CELLS)]
+        chosen.sort()
+    places = np.stack(np.unravel_index(chosen, (per_side,) * dimension), axis=1)
+    middles = (2 * places + 1) / per_side - 1
+    return Cells(middles, np.maximum(noisy[chosen].astype(np.float64), _LIGHTEST))
+
+
+def synopsis(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
+    """Clusters of the occupied cells, and zones as wide as they look."""
+    assert plan.per_side is not None
+    assert plan.epsilon_histogram is not None
+    cells = occupied(
+        noisy,
+        plan.per_side,
+        plan.dimension,
+        plan.clusters,
+        plan.inflation / float(plan.epsilon_histogram),
+    )
+    generator = public(seed, "synopsis").generator
+    found = weighted_kmeans(cells.middles, cells.weights, plan.clusters, generator, beat)
+    mass = np.bincount(found.labels, weights=cells.weights, minlength=plan.clusters)
+    counts: Floats = mass.astype(np.float64)
+    norms = np.abs(cells.middles - found.centres[found.labels]).sum(axis=1)
+    sums = np.bincount(found.labels, weights=cells.weights * norms, minlength=plan.clusters)
+    distances = sums / np.maximum(counts, _LIGHTEST)
+    radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension / plan.per_side)
+    return Start(
+        found.centres,
+        np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),
+        counts,
+        distances,
+    )
+
+
+# ----------------------------------------------------------------------------------- the packing
+
+
+def packing(plan: Plan, seed: int) -> Start:
+    """Centres far from each other and from the sides, without any data.
+
+    Radius A = 1; one centre after the other, uniform in [-1+A, 1-A]^d, kept if no other is nearer
+    than 2 A; after 100 failures in a row A shrinks by a tenth and all start over.
+    """
+    generator = public(seed, "packing").generator
+    apart = 1.0
+    while True:
+        centres = _packed(plan.clusters, plan.dimension, apart, generator)
+        if centres is not None:
+            return Start(centres, _public_radii(plan))
+        apart *= _SHRINK
+
+
+def _packed(
+    clusters: int, dimension: int, apart: float, generator: np.random.Generator
+) -> Floats | None:
+    centres = np.empty((clusters, dimension))
+    for place in range(clusters):
+        drawn = generator.uniform(apart - 1, 1 - apart, (_FAILURES, dimension))
+        gaps = np.square(drawn[:, None, :] - centres[None, :place]).sum(axis=2)
+        fits = np.flatnonzero((gaps >= (2 * apart) ** 2).all(axis=1))
+        if not fits.size:
+            return None
+        centres[place] = drawn[fits[0]]
+    return centres
+
+
+def _public_radii(plan: Plan) -> Floats:
+    return np.full(plan.clusters, float(PUBLIC_START_RADIUS) * plan.dimension)
+
+
+# -------------------------------------------------------------------------------- the projection
+
+
+def public_projection(plan: Plan, seed: int) -> Projection:
+    """A random plane: the orthonormal columns of a Gaussian matrix."""
+    drawn = public(seed, "projection").generator.standard_normal((plan.dimension, PROJECTED))
+    orthonormal, _ = np.linalg.qr(drawn)
+    return Projection.of(orthonormal, plan.steps)
+
+
+def boxed(view: Projection, noisy: Ints, plan: Plan) -> Projection:
+    """The projection with the box between the 0.5 % and 99.5 % quantiles of noisy marginals.
+
+    Each bin first loses two scales of its noise and is floored at 0. A coordinate whose box would
+    be narrower than 0.05 keeps the whole side.
+    """
+    assert plan.epsilon_marginals is not None
+    scale = PROJECTED * plan.inflation / float(plan.epsilon_marginals)
+    sides = []
+    for bins in noisy.reshape(PROJECTED, -1):
+        held = np.maximum(bins - 2 * scale, 0.0)
+        running = np.cumsum(held)
+        low, high = -1.0, 1.0
+        if running[-1] > 0:
+            edges = np.linspace(-1, 1, len(bins) + 1)
+            share = running / running[-1]
+            low = edges[np.searchsorted(share, _TAIL, side="right")]
+            high = edges[np.searchsorted(share, 1 - _TAIL, side="left") + 1]
+        if high - low < _NARROWEST:
+            low, high = -1.0, 1.0
+        sides.append((round(low * plan.steps), round(high * plan.steps)))
+    return Projection(view.matrix, view.steps, tuple(sides))
+
+
+def projected_centres(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Ints:
+    """3 k centres (3 k, 2) of the projected synopsis, on the stretched grid."""
+    assert plan.per_side is not None
+    assert plan.epsilon_histogram is not None
+    clusters = PROJECTED_CLUSTERS * plan.clusters
+    cells = occupied(
+        noisy,
+        plan.per_side,
+        PROJECTED,
+        clusters,
+        plan.inflation / float(plan.epsilon_histogram),
+    )
+    generator = public(seed, "projected synopsis").generator
+    found = weighted_kmeans(cells.middles, cells.weights, clusters, generator, beat)
+    return on_grid(found.centres, plan.steps)
+
+
+def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
+    """k centres in full space from noisy sums and counts (3 k (d + 1),) of the lift.
+
+    Points with a noisy count of at most four scales are dropped, unless fewer than k would remain:
+    then the k largest stay.
+    """
+    rows = noisy.reshape(-1, plan.dimension + 1)
+    counts = rows[:, -1].astype(np.float64)
+    scale = plan.inflation / epsilon_counts
+    chosen = np.flatnonzero(counts > 4 * scale)
+    if chosen.size < plan.clusters:
+        chosen = np.sort(np.argsort(-counts, kind="stable")[: plan.clusters])
+    weights = np.maximum(counts[chosen], max(2 * scale, 1.0))
+    points = np.clip(rows[chosen, :-1] / (plan.steps * weights[:, None]), -1, 1)
+    generator = public(seed, "lifted").generator
+    found = weighted_kmeans(points, weights, plan.clusters, generator, beat)
+    return Start(found.centres, _public_radii(plan))
+
+
+def on_grid(points: Floats, steps: int) -> Ints:
+    """Points of the box as integers in [-G, G]."""
+    return np.clip(np.rint(points * steps), -steps, steps).astype(np.int64)
+
+
+def radii_on_grid(radii: Floats, steps: int) -> Ints:
+    """L1 radii, floored to whole steps, at least one."""
+    return np.maximum(np.floor(radii * steps), 1).astype(np.int64)
