@@ -23,6 +23,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from cli.budget import print_budget
 from cli.context import DEFAULT_HOME, console, errors, plain_errors, table
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.meter_file import MeterFile
@@ -132,8 +133,14 @@ def _run(directory: Path, data: Path | None) -> None:
             _enrol(deployment, meters)
             _import(deployment, file)
         _show_window(truth)
-        for act in ACTS:
-            _perform(deployment, act, truth)
+        *sound, paper = ACTS
+        created = [_perform(deployment, act, truth) for act in sound]
+        _show_budget(deployment, created)
+        _perform(deployment, paper, truth)
+        console.print(
+            "After a round without a verified figure the totals of its curators are infinite.",
+            highlight=False,
+        )
     finally:
         with errors.status("stopping the services"):
             running.stop()
@@ -200,7 +207,15 @@ def _show_window(truth: Truth) -> None:
     )
 
 
-def _perform(deployment: Deployment, act: Act, truth: Truth) -> None:
+def _show_budget(deployment: Deployment, queries: list[str]) -> None:
+    """The coordinator's ledger after the sound rounds; the last of them was local."""
+    console.rule("[bold]what these rounds cost together", align="left")
+    with deployment.coordinator.client() as client:
+        print_budget(client.budget(query_id=queries[-1]))
+
+
+def _perform(deployment: Deployment, act: Act, truth: Truth) -> str:
+    """Run a round and show it; the query's id."""
     begin = START + timedelta(hours=HOUR)
     window = {"start": format_instant(begin), "end": format_instant(begin + timedelta(hours=1))}
     query = {**COMMON, **act.query, "name": f"demo-{act.query['mechanism']}"}
@@ -217,6 +232,8 @@ def _perform(deployment: Deployment, act: Act, truth: Truth) -> None:
         f"sum {verdict} the published one",
         highlight=False,
     )
+    query_id: str = created["id"]
+    return query_id
 
 
 def _show(found: dict[str, Any], truth: Truth) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -35,10 +36,10 @@ class ServiceAddress:
     url: str
     directory: str
 
-    def client(self) -> Client:
+    def client(self, timeout_s: float = 60.0) -> Client:
         """A client that speaks as the service's operator."""
         token = (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
-        return Client(self.url, token)
+        return Client(self.url, token, timeout_s=timeout_s)
 
 
 @dataclass(frozen=True)
@@ -97,19 +98,29 @@ class Deployment:
         )
 
 
+PORTS = range(16_000, 32_000)
 _KINDS = ("coordinator", "aggregator", "curator")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on at this moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
-    finally:
-        for item in sockets:
-            item.close()
+    """Ports on loopback that nobody listens on at this moment.
+
+    They lie below the range from which outgoing connections take theirs, so that a service that is
+    down for a moment finds its port free, and are chosen at random, so that two deployments that
+    start at once hardly meet.
+    """
+    found: list[int] = []
+    for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as item:
+            item.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                item.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 class Running:

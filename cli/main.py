@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from cli import demo, enroll, keys, queries, readings, rounds, up, whatif
+from cli import (
+    audit,
+    budget,
+    demo,
+    enroll,
+    groups,
+    keys,
+    queries,
+    readings,
+    reproduce,
+    rounds,
+    simulate,
+    up,
+    whatif,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,10 +31,15 @@ app.command("serve")(up.serve)
 app.command("health")(up.health)
 app.command("demo")(demo.demo)
 app.command("whatif")(whatif.whatif)
+app.command("reproduce")(reproduce.reproduce)
+app.command("simulate")(simulate.simulate)
 app.add_typer(enroll.app, name="enroll")
 app.add_typer(readings.app, name="readings")
 app.add_typer(queries.app, name="query")
 app.add_typer(rounds.app, name="round")
+app.add_typer(budget.app, name="budget")
+app.add_typer(groups.app, name="group")
+app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
 
 

@@ -46,6 +46,22 @@ def test_the_operators_pages_are_true(tmp_path: Path) -> None:
         running.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["budget-by-curl", "find-polluters", "groups-and-differencing"])
+def test_a_page_with_a_deployment_of_its_own(tmp_path: Path, name: str) -> None:
+    home = tmp_path / ".tacit"
+    home.mkdir()
+    deployment = Deployment.plan(home, 3)
+    deployment.save()
+    running = Running(deployment, {})
+    try:
+        running.start()
+        pair(deployment)
+        walk(DOCS / "how-to" / f"{name}.md", tmp_path, {"COLUMNS": "110"})
+    finally:
+        running.stop()
+
+
 def test_blocks_and_what_they_print() -> None:
     page = (
         "Words.\n```bash exit=3\nfalse\n```\n\n```text\na ... c\n...\nend\n```\n```json\n{}\n```\n"

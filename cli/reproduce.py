@@ -1,0 +1,135 @@
+"""`tacit reproduce`: run the sources' tables and figures again, and say what comes out.
+
+Each id writes its result.json, CSV and plots; exit code 1 if a row is not what was expected.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.context import console, errors, fail, plain_errors, table
+from simulation.experiments.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import Value as RowValue
+from simulation.experiments.registry import experiments
+from simulation.experiments.results import write
+from simulation.plots import can_draw
+from simulation.populations import shared_data
+
+ALL = "all"
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="ID", help="An id of --list, or `all`.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory for the files; with `all`, one below it for each id."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of the repetitions, wider stated tolerances.")
+    ] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="What there is to reproduce, and the time each takes.")
+    ] = False,
+) -> None:
+    """Reproduce a table or figure of the sources, or all of them."""
+    with plain_errors():
+        known = experiments()
+        if show_list:
+            console.print(_listing(known))
+            return
+        chosen = [each for each in known if name in (each.id, ALL)]
+        if name is None:
+            fail("name an id, or `all`; `tacit reproduce --list` shows them")
+        if not chosen:
+            fail(f"nothing is called {name}; `tacit reproduce --list` shows what there is")
+        if out is None:
+            fail("--out says where the files go")
+        if not can_draw():
+            fail("plots need matplotlib: install the extra `plots`")
+        places = {each.id: out / each.id if name == ALL else out for each in chosen}
+        effort = QUICK if quick else FULL
+        found = [_perform(each, effort, places[each.id]) for each in chosen]
+    for experiment, outcome, _ in found:
+        if name != ALL or not outcome.ok:
+            console.print(_rows_table(experiment, outcome, all_rows=name != ALL))
+            for note in outcome.notes:
+                console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
+    console.print(_summary(found))
+    console.print(f"files are in {out}", highlight=False, markup=False, soft_wrap=True)
+    if not all(outcome.ok for _, outcome, _ in found):
+        raise typer.Exit(1)
+
+
+def _perform(
+    experiment: Experiment, effort: Effort, directory: Path
+) -> tuple[Experiment, Outcome, float]:
+    """Run one and write its files; what it found and the seconds it took."""
+    started = time.monotonic()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(experiment.id, total=1)
+        outcome = experiment.run(
+            Run(effort, shared_data(), progress=lambda share: bar.update(task, completed=share))
+        )
+        write(experiment, outcome, effort, directory)
+    return experiment, outcome, time.monotonic() - started
+
+
+def _listing(known: tuple[Experiment, ...]) -> object:
+    rows = [[each.id, each.source, each.shows, f"{each.seconds} s"] for each in known]
+    return table("", ["id", "source", "what it shows", "takes"], rows)
+
+
+def _summary(found: list[tuple[Experiment, Outcome, float]]) -> object:
+    rows = [
+        [
+            experiment.id,
+            f"{sum(row.ok for row in outcome.rows)} of {len(outcome.rows)}",
+            "ok" if outcome.ok else "NOT OK",
+            f"{seconds:.1f} s",
+        ]
+        for experiment, outcome, seconds in found
+    ]
+    return table("", ["id", "rows as expected", "", "took"], rows)
+
+
+def _rows_table(experiment: Experiment, outcome: Outcome, *, all_rows: bool) -> object:
+    rows = [_texts(row) for row in outcome.rows if all_rows or not row.ok]
+    columns = ["", "expected", "basis", "measured", "tolerance", ""]
+    return table(experiment.source, columns, rows)
+
+
+def _texts(row: Row) -> list[str]:
+    return [
+        row.name,
+        _text(row.expected),
+        row.basis,
+        _text(row.measured),
+        f"{row.tolerance:.2g}" if row.tolerance else "exact",
+        "ok" if row.ok else "NOT OK",
+    ]
+
+
+def _text(value: RowValue) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float() | int():
+            return f"{value:.6g}"
+        case _:
+            return value

@@ -1,0 +1,388 @@
+"""`tacit simulate`: many curators, in process or through services (the soak: `cli.soak`)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich import box
+from rich.table import Table
+
+from cli.context import AsJson, Token, console, errors, fail, plain_errors, show
+from cli.deployment import Deployment, Running, join_token, pair
+from cli.soak import operator_token, progress, soak
+from cli.up import service_settings
+from common.models.base import format_exact
+from common.models.enrolment import JoinToken, PartyKind
+from common.models.query import Query
+from common.randomness import SeededRandom
+from simulation import populations
+from simulation.drivers.in_process import InProcess
+from simulation.drivers.outcome import Driver
+from simulation.events import Rates, stream
+from simulation.network import Network, Traffic
+from simulation.plots import can_draw, draw
+from simulation.populations import Population
+from simulation.summary import Summary, plot, row
+
+
+def simulate(
+    curators: Annotated[int, typer.Option(min=1, help="How many curators.")] = 1000,
+    aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds.")] = 10,
+    mechanism: Annotated[
+        str, typer.Option(help="distributed, two-layer, local or exact.")
+    ] = "distributed",
+    population: Annotated[
+        str,
+        typer.Option(
+            help="normal, households, factories, movielens, or a wide CSV of meters in kWh "
+            "(.csv, .gz, .xz)."
+        ),
+    ] = "normal",
+    epsilon: Annotated[
+        str, typer.Option(help="Epsilon; two-layer takes 3/4 of it for curators.")
+    ] = "10",
+    corrupt: Annotated[
+        int, typer.Option(min=0, help="Aggregators that are assumed to collude.")
+    ] = 0,
+    sharing: Annotated[
+        str, typer.Option(help="additive or shamir (with the smallest majority).")
+    ] = "additive",
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", help="Any field of the query, name=value (value may be JSON)."),
+    ] = None,
+    events: Annotated[
+        str,
+        typer.Option(
+            help="Probabilities per curator and round, such as dropout=0.05,join=0.01: "
+            "outside, join, leave, refresh, dropout, straggler, liar, non_compliant; and "
+            "straggler_s."
+        ),
+    ] = "",
+    network: Annotated[
+        str,
+        typer.Option(
+            help="Such as loss=0.01,delay_s=0.05: loss, duplicate, reorder, delay_s, hold_s, "
+            "retry_s."
+        ),
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is simulated.")] = 1,
+    services: Annotated[
+        bool, typer.Option("--services", help="Through a deployment that is started for it.")
+    ] = False,
+    against: Annotated[
+        str | None, typer.Option(help="Through the deployment of this coordinator.")
+    ] = None,
+    token: Token = None,
+    join: Annotated[
+        str | None,
+        typer.Option(help="With --against: a join token for a host of as many curators."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write simulation.json and plots into this directory.")
+    ] = None,
+    with_chaos: Annotated[
+        bool, typer.Option("--chaos", help="Kill services at random instead; see --kills.")
+    ] = False,
+    kills: Annotated[int, typer.Option(min=1, help="With --chaos: how many kills.")] = 100,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="With --chaos: stop after this time at the latest.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sum over many simulated curators and compare with the truth, which only a simulation knows.
+
+    In this process a million curators take less than a second a round. With --services or
+    --against the same rounds go through real services. --chaos kills services during many
+    rounds and checks that nothing was lost, summed or debited twice; exit code 1 if it was.
+    """
+    with plain_errors():
+        if with_chaos:
+            soak(aggregators, kills, seconds, seed, out, as_json)
+            return
+        people = _population(population, curators, SeededRandom(seed))
+        query = _query(
+            people, aggregators, _noise(mechanism, epsilon), corrupt, sharing, field or []
+        )
+        rates, net = _rates(events), Network(**_pairs(network, Network))
+        with _driver(people, query, seed, services, against, token, join) as driver:
+            happening = stream(people.curators, rates, SeededRandom(seed + 2))
+            summary = _run(driver, query, people, rounds, seed, happening, net)
+        if out is not None:
+            _write(summary, out)
+        show(summary.document(), as_json, lambda: _print(summary))
+
+
+# --- what is asked, of whom ----------------------------------------------------------------------
+
+
+def _population(name: str, curators: int, source: SeededRandom) -> Population:
+    match name:
+        case "normal":
+            return populations.normal_records(curators, source)
+        case "households":
+            return populations.household_loads(curators, 1, source)
+        case "factories":
+            return populations.factory_loads(curators, 1, source)
+        case "movielens":
+            return populations.movielens(populations.shared_data(), source)
+    path = Path(name)
+    if not path.exists():
+        fail(f"no population {name!r}: normal, households, factories, movielens, or a file")
+    bounds = (Fraction(0), Fraction(5))
+    return populations.read_csv(path, unit="kWh", bounds=bounds, resolution=Fraction(1, 1000))
+
+
+def _noise(mechanism: str, epsilon: str) -> dict[str, Any]:
+    """The fields of a mechanism; of two-layer, epsilon split as in the thesis, section 4.3."""
+    match mechanism:
+        case "two-layer":
+            whole = Fraction(epsilon)
+            parts = {
+                "epsilon_u": format_exact(whole * 3 / 4),
+                "epsilon_s": format_exact(whole / 4),
+            }
+            return {"mechanism": mechanism, **parts, "pr_u": "1", "pr_s": "1"}
+        case "local":
+            return {"mechanism": mechanism, "epsilon_i": epsilon, "sharing": "none"}
+        case "exact":
+            return {"mechanism": mechanism}
+    return {"mechanism": mechanism, "epsilon": epsilon}
+
+
+def _query(
+    people: Population,
+    aggregators: int,
+    noise: dict[str, Any],
+    corrupt: int,
+    sharing: str,
+    changed: Sequence[str],
+) -> Query:
+    local = noise["mechanism"] == "local"
+    given: dict[str, Any] = {
+        "name": f"simulated-{people.name}",
+        "function": "sum",
+        "unit": people.unit,
+        "bounds": [format_exact(bound) for bound in people.bounds],
+        "max_readings": people.max_readings,
+        "resolution": format_exact(people.resolution),
+        "sharing": sharing,
+        "aggregators": 1 if local else aggregators,
+        "collusion": {"curators": 0, "aggregators": corrupt},
+        "min_participants": min(2, people.curators),
+        "n_max": people.curators,
+        "deadline_s": 60,
+        **noise,
+    }
+    if given["sharing"] == "shamir":
+        given["threshold"] = aggregators // 2 + 1
+    for item in changed:
+        name, equals, value = item.partition("=")
+        if not equals:
+            fail(f"--field {item}: give name=value")
+        given[name] = _plain(value)
+    try:
+        return Query.model_validate_json(json.dumps(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "query"
+        fail(f"{place}: {first['msg']}")
+
+
+def _plain(value: str) -> Any:
+    """JSON where it is a list, an object or a whole number; a text otherwise."""
+    if value[:1] in ("[", "{") or value.isdecimal() or value in ("true", "false", "null"):
+        return json.loads(value)
+    return value
+
+
+def _rates(text: str) -> Rates:
+    return Rates(**_pairs(text, Rates))
+
+
+def _pairs(text: str, kind: type[Rates] | type[Network]) -> dict[str, float]:
+    """name=value,... for the fields of a dataclass."""
+    known = {field.name for field in fields(kind)}
+    found = {}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        if name not in known:
+            fail(f"{item}: one of {', '.join(sorted(known))}")
+        found[name] = float(value)
+    return found
+
+
+# --- drivers -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _driver(
+    people: Population,
+    query: Query,
+    seed: int,
+    services: bool,
+    against: str | None,
+    token: str | None,
+    join: str | None,
+) -> Iterator[Driver]:
+    # A curator service comes with it, which takes a while to import.
+    from common.service.logs import configure_logging
+    from simulation.drivers.services import Services
+
+    source = SeededRandom(seed + 1)
+    if services or against is not None:
+        configure_logging("warning")  # the curator service within says what it does
+    if against is not None:
+        if token is None or join is None:
+            fail("--against needs --token (an operator's) and --join (a host's join token)")
+        if JoinToken.from_text(join).max_curators < people.curators:
+            fail("the join token allows fewer curators than the population has")
+        with tempfile.TemporaryDirectory(prefix="tacit-simulate-") as directory:
+            yield Services(against, token, join, Path(directory), source, alone=False)
+    elif services:
+        with _deployment(query.aggregators, exact=query.mechanism == "exact") as running:
+            deployment = running.deployment
+            host = join_token(deployment, "simulated", PartyKind.HOST, people.curators, 3600)
+            yield Services(
+                deployment.coordinator.url,
+                operator_token(deployment.coordinator),
+                host.to_text(),
+                deployment.directory / "simulated",
+                source,
+                cpu_s=lambda: time.process_time() + processes_cpu_s(running),
+            )
+    else:
+        yield InProcess(source)
+
+
+@contextmanager
+def _deployment(aggregators: int, *, exact: bool) -> Iterator[Running]:
+    """A coordinator and aggregators of our own; nothing is left of them."""
+    directory = Path(tempfile.mkdtemp(prefix="tacit-simulate-"))
+    deployment = Deployment.plan(directory, aggregators)
+    running = Running(deployment, service_settings(allow_exact=exact))
+    needed = (deployment.coordinator, *deployment.aggregators)
+    try:
+        with errors.status("starting the services"):
+            for service in needed:
+                running.start_one(service)
+            for service in needed:
+                running.wait_for(service)
+            pair(deployment)
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def processes_cpu_s(running: Running) -> float:
+    """CPU seconds of a deployment's processes so far; 0 where the system does not tell."""
+    ticks = 0
+    for process in running.processes.values():
+        with contextlib.suppress(OSError):
+            told = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(told[11]) + int(told[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+# --- running and showing -------------------------------------------------------------------------
+
+
+def _run(
+    driver: Driver,
+    query: Query,
+    people: Population,
+    rounds: int,
+    seed: int,
+    happening: Iterator[Any],
+    net: Network,
+) -> Summary:
+    rows, traffic = [], Traffic()
+    with progress("rounds") as bar:
+        task = bar.add_task("round", total=rounds)
+        for outcome in driver.run(query, people, rounds, happening, net):
+            rows.append(row(query, outcome))
+            for field in fields(Traffic):
+                total = getattr(traffic, field.name) + getattr(outcome.traffic, field.name)
+                setattr(traffic, field.name, total)
+            bar.update(task, advance=1, description=outcome.state.value)
+    return Summary(
+        "in process" if isinstance(driver, InProcess) else "services",
+        json.loads(query.canonical()),
+        {
+            "name": people.name,
+            "curators": people.curators,
+            "readings": int(people.counts.sum()),
+            "provenance": people.provenance,
+        },
+        query.unit,
+        seed,
+        tuple(rows),
+        {field.name: getattr(traffic, field.name) for field in fields(Traffic)},
+    )
+
+
+def _print(summary: Summary) -> None:
+    shown = Table(
+        title=f"{summary.query['mechanism']}, {summary.driver}, amounts in {summary.unit}",
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    columns = ["state", "in sum", "true", "released", "error", "noise", "forecast"]
+    for column in ["round", *columns, "wall", "CPU"]:
+        shown.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
+    for item in summary.rows:
+        shown.add_row(
+            str(item.round),
+            item.state,
+            f"{item.participants}/{item.enrolled}",
+            _figure(float(item.true or 0)),
+            _figure(None if item.released is None else float(item.released)),
+            _figure(item.error),
+            _figure(item.noise),
+            _figure(item.forecast),
+            f"{item.wall_s:.2f}",
+            f"{item.cpu_s:.2f}",
+        )
+    console.print(shown)
+    figures = summary.figures()
+    console.print(
+        f"{figures['released']} of {figures['rounds']} rounds released; mean absolute error "
+        f"{_figure(figures['mean_absolute_error'])}, of noise alone "
+        f"{_figure(figures['mean_absolute_noise'])}, forecast {_figure(figures['mean_forecast'])}",
+        highlight=False,
+    )
+    for reason in dict.fromkeys(item.reason for item in summary.rows if item.reason):
+        console.print(f"aborted: {reason}", highlight=False)
+
+
+def _figure(value: float | None) -> str:
+    """Few digits, for a column."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+
+
+def _write(summary: Summary, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(summary.document(), indent=2) + "\n"
+    (out / "simulation.json").write_text(text, encoding="utf-8")
+    if can_draw() and any(item.released is not None for item in summary.rows):
+        draw(plot(summary), out)

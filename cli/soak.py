@@ -1,0 +1,198 @@
+"""The soak of `tacit simulate --chaos`: its processes, and what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.context import console, errors, fail, show, table
+from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
+from cli.up import service_settings
+from common.models.enrolment import PartyKind
+from simulation import chaos
+
+PERIOD_S = 86_400
+HOSTS = 3
+CURATORS_PER_HOST = 8
+SOAK_SETTINGS: dict[str, dict[str, str]] = {
+    "coordinator": {"TACIT_POLL_S": "0.1", "TACIT_PATIENCE_S": "20", "TACIT_LEASE_S": "1.1"},
+    "aggregator": {},
+    "curator": {
+        "TACIT_RETRY_S": "0.3",
+        "TACIT_SETTLE_AFTER_S": "1",
+        "TACIT_SEND_WINDOW_SHARE": "0.5",
+        "TACIT_PREPARE_LEAD_S": "0.1",
+        "TACIT_POLICY_EPSILON": "100000000",
+        "TACIT_POLICY_DELTA": "1",
+    },
+}
+
+
+def operator_token(service: ServiceAddress) -> str:
+    """The token of a service of an embedded deployment."""
+    return (Path(service.directory) / "operator.token").read_text(encoding="ascii").strip()
+
+
+def progress(what: str) -> Progress:
+    """A bar on standard error that is gone when it is full."""
+    return Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Machines:
+    """The services of a soak as processes."""
+
+    running: Running
+    services: dict[str, ServiceAddress]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.services)
+
+    def kill(self, name: str) -> None:
+        process = self.running.processes[name]
+        process.kill()
+        process.wait()
+
+    def start(self, name: str) -> None:
+        self.running.start_one(self.services[name])
+
+    def wait_until_ready(self, name: str) -> None:
+        self.running.wait_for(self.services[name])
+
+
+def soak(
+    aggregators: int,
+    kills: int,
+    seconds: float | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a soak and print what must hold; exit code 1 if anything does not."""
+    if aggregators < 2:
+        fail("a soak shares sums among at least two aggregators")
+    directory = Path(tempfile.mkdtemp(prefix="tacit-soak-"))
+    try:
+        document = _soak_in(directory, aggregators, kills, seconds, seed)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "soak.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    show(document, as_json, lambda: _print_soak(document))
+    if not document["passed"]:
+        raise typer.Exit(1)
+
+
+def _soak_in(
+    directory: Path, aggregators: int, kills: int, seconds: float | None, seed: int
+) -> dict[str, Any]:
+    from simulation import chaos_checks
+
+    deployment = Deployment.plan(directory, aggregators)
+    hosts = [
+        ServiceAddress("curator", name, f"http://127.0.0.1:{port}", str(directory / name))
+        for name, port in zip(
+            [f"host-{place + 1}" for place in range(HOSTS)], free_ports(HOSTS), strict=True
+        )
+    ]
+    services = {item.id: item for item in (*_shared(deployment), *hosts)}
+    settings = service_settings(allow_exact=True)
+    for kind, changed in SOAK_SETTINGS.items():
+        settings[kind] |= changed
+    running = Running(deployment, settings)
+    machines = _Machines(running, services)
+    plan = chaos.Plan(kills, seconds, seed)
+    try:
+        with errors.status("starting the services"):
+            for name in services:
+                machines.start(name)
+            for name in services:
+                machines.wait_until_ready(name)
+            pair(deployment)
+            site = _site(deployment, hosts)
+        soaked = _watched(plan, site, machines)
+        with errors.status("asking everybody what happened"):
+            told = asyncio.run(chaos_checks.ask(site))
+    finally:
+        running.stop()
+    aggregator_stores = {
+        item.id: Path(item.directory) / "aggregator.db" for item in deployment.aggregators
+    }
+    host_stores = [Path(item.directory) / "curator.db" for item in hosts]
+    evidence = asyncio.run(
+        chaos_checks.collect(site, soaked, told, aggregator_stores, host_stores, PERIOD_S)
+    )
+    found = chaos_checks.checks(soaked, evidence)
+    return chaos_checks.document(plan, soaked, found)
+
+
+def _shared(deployment: Deployment) -> tuple[ServiceAddress, ...]:
+    return (deployment.coordinator, *deployment.aggregators)
+
+
+def _site(deployment: Deployment, hosts: Sequence[ServiceAddress]) -> chaos.Site:
+    """Every host enrolled with its curators."""
+    curators = {}
+    for host in hosts:
+        names = tuple(f"{host.id}-meter-{place}" for place in range(CURATORS_PER_HOST))
+        made = join_token(deployment, host.id, PartyKind.HOST, len(names), 3600)
+        with host.client() as client:
+            client.enrol(made.to_text(), list(names))
+            policy = client.policy()
+            client.set_policy({**policy, "min_participants": 1})
+        curators[host.id] = names
+    return chaos.Site(
+        chaos.Access(deployment.coordinator.url, operator_token(deployment.coordinator)),
+        {host.id: chaos.Access(host.url, operator_token(host)) for host in hosts},
+        curators,
+        len(deployment.aggregators),
+    )
+
+
+def _watched(plan: chaos.Plan, site: chaos.Site, machines: chaos.Machines) -> chaos.Soak:
+    with progress("kills") as bar:
+        task = bar.add_task("", total=plan.kills)
+
+        def told(soaked: chaos.Soak) -> None:
+            bar.update(task, completed=soaked.killed, description=f"{len(soaked.rounds)} rounds")
+
+        return asyncio.run(chaos.soak(plan, site, machines, told))
+
+
+def _print_soak(document: dict[str, Any]) -> None:
+    killed = ", ".join(f"{name} {count}" for name, count in document["kills"].items())
+    console.print(
+        f"{document['killed']} kills in {document['seconds']:.0f} s ({killed}); "
+        f"{document['released']} rounds released, {document['aborted']} aborted",
+        highlight=False,
+    )
+    cells = [[item["name"], f"{item['cases']:,}", _verdict(item)] for item in document["checks"]]
+    console.print(table("What must hold", ["statement", "cases", ""], cells))
+    for item in document["checks"]:
+        for failure in item["failures"][:5]:
+            console.print(f"  {item['name']}: {failure}", style="red", highlight=False)
+
+
+def _verdict(check: dict[str, Any]) -> str:
+    if check["passed"]:
+        return "holds"
+    return "FAILS" if check["failures"] else "not tried"

@@ -1,0 +1,117 @@
+"""`tacit reproduce`: what it lists, writes and answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import cli.reproduce
+from cli.main import app
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.experiments.registry import experiment, experiments
+from tests.docs.walkthrough import walk
+
+GOOD = Row("a row that is as expected", 1.0, "printed", 1.0, 0.03)
+BAD = Row("a row that is not", 1.0, "printed", 2.0, 0.03)
+
+
+def tacit(*arguments: str) -> tuple[int, str]:
+    """Exit code, and everything printed in one line."""
+    done = CliRunner().invoke(app, ["reproduce", *arguments])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def small(name: str, *rows: Row) -> Experiment:
+    """An experiment that finds these rows."""
+
+    def run(run: Run) -> Outcome:
+        run.progress(1.0)
+        return Outcome(rows, (), ("made up",), ("a note",))
+
+    return replace(experiment("table-5.1"), id=name, run=run)
+
+
+def test_the_list_names_every_id() -> None:
+    code, text = tacit("--list")
+    assert code == 0
+    for each in experiments():
+        assert each.id in text
+        assert f"{each.seconds} s" in text
+
+
+def test_one_id_writes_into_the_directory_itself(tmp_path: Path) -> None:
+    code, text = tacit("fig-4.4", "--quick", "--out", str(tmp_path / "f"))
+    assert code == 0
+    names = sorted(path.name for path in (tmp_path / "f").iterdir())
+    assert names == ["fig-4.4.png", "fig-4.4.svg", "lines.csv", "result.json", "rows.csv"]
+    document = json.loads((tmp_path / "f" / "result.json").read_text())
+    assert (document["format"], document["id"]) == ("tacit.reproduction/1", "fig-4.4")
+    assert document["effort"] == "quick"
+    assert all(row["ok"] for row in document["rows"])
+    assert f"{len(document['rows'])} of {len(document['rows'])}" in text
+    assert "NOT OK" not in text
+
+
+def test_all_writes_a_directory_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = (small("fig-1.1", GOOD), small("table-1.1", GOOD))
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: found)
+    code, text = tacit("all", "--out", str(tmp_path))
+    assert code == 0
+    for each in found:
+        document = json.loads((tmp_path / each.id / "result.json").read_text())
+        assert document["id"] == each.id
+        assert document["effort"] == "full"
+        assert each.id in text
+
+
+def test_a_row_that_is_not_ok_is_shown_and_gives_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = (small("fig-1.1", GOOD), small("table-1.1", GOOD, BAD))
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: found)
+    code, text = tacit("all", "--out", str(tmp_path))
+    assert code == 1
+    assert "1 of 2" in text
+    assert "that is not" in text
+    assert "as expected" not in text.replace("rows as expected", "")
+    assert tacit("fig-1.1", "--out", str(tmp_path))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name an id"),
+        (("fig-9.9", "--out", "x"), "nothing is called fig-9.9"),
+        (("fig-4.4",), "--out"),
+        (("fig-4.4", "--speed"), "No such option"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    code, text = tacit(*arguments)
+    assert code == 2
+    assert words in text
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _ = tacit("table-5.1", "--out", str(tmp_path / "file"))
+    assert code == 2
+
+
+def test_without_the_extra_for_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.reproduce, "can_draw", lambda: False)
+    code, text = tacit("table-5.1", "--out", str(tmp_path / "x"))
+    assert code == 2
+    assert "plots" in text
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_the_page_is_true(tmp_path: Path) -> None:
+    walk(
+        Path(__file__).parents[2] / "docs" / "how-to" / "reproduce.md", tmp_path, {"COLUMNS": "110"}
+    )

@@ -1,0 +1,121 @@
+"""`tacit simulate`: what it prints, writes and refuses. A small soak is part of its page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from cli.deployment import Deployment, Running, join_token, pair
+from cli.main import app
+from cli.up import service_settings
+from common.models.enrolment import PartyKind
+from simulation.plots import can_draw
+from tests.docs.walkthrough import walk
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def simulate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    done = simulate(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_table_and_files(tmp_path: Path) -> None:
+    done = simulate(
+        *("--curators", "200", "--rounds", "3", "--out", str(tmp_path / "out")),
+        *("--events", "dropout=0.1", "--network", "loss=0.01"),
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "3 of 3 rounds released" in done.stdout
+    found = json.loads((tmp_path / "out" / "simulation.json").read_text("utf-8"))
+    assert found["format"] == "tacit.simulation/1"
+    assert [row["state"] for row in found["rows"]] == ["released"] * 3
+    for row in found["rows"]:
+        assert 0 < row["participants"] < row["enrolled"] == 200
+    plots = {path.name for path in (tmp_path / "out").glob("simulation.*")}
+    assert plots == {"simulation.json"} | (
+        {"simulation.svg", "simulation.png"} if can_draw() else set()
+    )
+
+
+def test_an_exact_simulation_has_no_error_and_a_seed_repeats() -> None:
+    asked = ("--curators", "50", "--rounds", "2", "--population", "households")
+    exact = document(*asked, "--mechanism", "exact")
+    assert [row["error"] for row in exact["rows"]] == [0.0, 0.0]
+    first, second = document(*asked, "--seed", "5"), document(*asked, "--seed", "5")
+    released = [[row["released"] for row in found["rows"]] for found in (first, second)]
+    assert released[0] == released[1]
+    assert first["figures"]["mean_forecast"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--population", "nobody"), "no population"),
+        (("--mechanism", "magic"), "mechanism"),
+        (("--epsilon", "0.001"), "scale"),
+        (("--events", "drop=0.1"), "one of dropout"),
+        (("--events", "dropout=2"), "dropout is a probability"),
+        (("--network", "loss=1"), "delivers nothing"),
+        (("--field", "function"), "give name=value"),
+        (("--field", "n_max=3"), "n_max"),
+        (("--against", "http://127.0.0.1:1"), "--against needs"),
+        (("--against", "http://127.0.0.1:1", "--token", "t", "--join", "x"), "not a join token"),
+        (("--chaos", "--aggregators", "1"), "at least two"),
+    ],
+)
+def test_an_error_is_one_line(arguments: tuple[str, ...], words: str) -> None:
+    done = simulate("--curators", "20", *arguments)
+    assert done.exit_code == 2, done.stdout
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_against_a_running_deployment(tmp_path: Path) -> None:
+    deployment = Deployment.plan(tmp_path, 2)
+    running = Running(deployment, service_settings(allow_exact=True))
+    needed = (deployment.coordinator, *deployment.aggregators)
+    try:
+        for service in needed:
+            running.start_one(service)
+        for service in needed:
+            running.wait_for(service)
+        pair(deployment)
+        join = join_token(deployment, "rehearsal", PartyKind.HOST, 12, 600).to_text()
+        token = Path(deployment.coordinator.directory, "operator.token").read_text().strip()
+        there = ("--against", deployment.coordinator.url, "--token", token, "--join", join)
+        asked = ("--rounds", "2", "--aggregators", "2", "--mechanism", "exact", *there)
+        # A process of its own: a curator service lives in it.
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", "simulate", *asked, "--curators", "12", "--json"],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert [row["error"] for row in found["rows"]] == [0.0, 0.0]
+        assert [row["participants"] for row in found["rows"]] == [12, 12]
+        too_many = simulate(*asked, "--curators", "13")
+        assert too_many.exit_code == 2
+        assert "fewer curators" in too_many.stderr
+    finally:
+        running.stop()
+
+
+@pytest.mark.slow
+def test_the_page_is_true(tmp_path: Path) -> None:
+    walk(DOCS / "how-to" / "simulate.md", tmp_path, {"COLUMNS": "110"}, timeout_s=200)
