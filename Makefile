@@ -9,8 +9,8 @@ SETUP := $(VENV)/.ready
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
 
-test: $(SETUP)  ## The whole suite
-	$(BIN)/pytest
+test: $(SETUP)  ## The whole suite, two files at a time
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-fast: $(SETUP)  ## Without the tests marked slow
 	$(BIN)/pytest -m "not slow"
