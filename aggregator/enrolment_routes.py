@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import FastAPI, Request, Response
 
-from aggregator import enrolment, examples, memory
+from aggregator import enrolment, examples
 from aggregator.errors import EnrolmentRefused, NotYourParty
 from aggregator.store import roster as store
 from aggregator.web import Curator, Operator, Service, service_of
@@ -15,6 +15,7 @@ from common.models.enrolment import GRANT_HEADER, Enrolment, EpochKey, GrantRequ
 from common.service.bodies import takes
 from common.service.body_limit import BodyTooLarge
 from common.service.database import reading
+from common.service.memory import give_back
 from common.service.paging import BadCursor, PageQuery, next_link
 from common.service.problems import MalformedBody
 from common.service.wire import (
@@ -68,7 +69,7 @@ def add_enrolment(app: FastAPI) -> None:
             try:
                 return await _enrol(request, service, limit)
             finally:
-                await asyncio.to_thread(memory.give_back)
+                await asyncio.to_thread(give_back)
 
     @app.put(
         "/v1/parties/{party}/keys/{epoch}",

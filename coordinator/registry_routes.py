@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from common.models.enrolment import GRANT_HEADER, Enrolment, GrantRequest
 from common.service.bodies import takes
 from common.service.bounded_body import read_within
 from common.service.database import reading
+from common.service.memory import give_back
 from common.service.paging import BadCursor, Page, PageQuery
 from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
 from common.service.wire import read_body
@@ -26,7 +26,15 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, PartyRow
-from coordinator.web import Operator, Reader, model_response, page_response, service_of, time_text
+from coordinator.web import (
+    Operator,
+    Reader,
+    Service,
+    model_response,
+    page_response,
+    service_of,
+    time_text,
+)
 
 LARGE_BYTES = 1 << 20
 """Enrolments that may be longer than this are read one at a time."""
@@ -85,6 +93,14 @@ def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
                 raise UnknownAggregator
 
 
+async def _enrol(request: Request, service: Service, limit: int) -> Response:
+    detail = f"{GRANT_HEADER} names no grant that allows as many curators"
+    body = await read_within(request, Signed[Enrolment], limit, detail)
+    answer = await registry.enrol(service.engine, service.registry, body)
+    service.authenticator.forget()
+    return model_response(answer, 201)
+
+
 def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
     large = asyncio.Lock()  # one large enrolment at a time: there is memory for one
 
@@ -112,12 +128,13 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         service, named = service_of(app), request.headers.get(GRANT_HEADER)
         small, most = settings.enrolment_open_body_bytes, settings.enrolment_max_body_bytes
         limit = await registry.largest_body(service.engine, service.registry, named, small, most)
-        async with large if limit > LARGE_BYTES else nullcontext():
-            detail = f"{GRANT_HEADER} names no grant that allows as many curators"
-            body = await read_within(request, Signed[Enrolment], limit, detail)
-            answer = await registry.enrol(service.engine, service.registry, body)
-        service.authenticator.forget()
-        return model_response(answer, 201)
+        if limit <= LARGE_BYTES:
+            return await _enrol(request, service, limit)
+        async with large:
+            try:
+                return await _enrol(request, service, limit)
+            finally:
+                await asyncio.to_thread(give_back)
 
     @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
     async def parties(request: Request, page: PageQuery, _: Operator) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -27,6 +28,7 @@ from common.service.auth import (
 from common.service.bodies import takes
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_database, reading
+from common.service.memory import give_back
 from common.service.paging import PageQuery, next_link
 from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
 from common.service.wire import read_body
@@ -131,6 +133,7 @@ def _add_parties(app: FastAPI) -> None:
         row = await service.enroller.enrol(body.token, body.curators)
         async with reading(service.engine) as connection:
             await service.intake.hosted.load(connection)
+        await asyncio.to_thread(give_back)
         service.participation.wake()
         return _party(row)
 
@@ -154,7 +157,9 @@ def _add_parties(app: FastAPI) -> None:
             raise BadItem("is operator, device or curator", pointer="/scope")
         if body.scope is Scope.OPERATOR and body.subject is not None:
             raise BadItem("an operator's token belongs to no curator", pointer="/subject")
-        if body.scope is not Scope.OPERATOR and body.subject not in service.intake.hosted.curators:
+        if body.scope is not Scope.OPERATOR and (
+            body.subject is None or service.intake.hosted.curator(body.subject) is None
+        ):
             raise UnknownCurator(pointer="/subject")
         lifetime = None if body.valid_s is None else timedelta(seconds=body.valid_s)
         token, record = mint(

@@ -38,7 +38,7 @@ from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import ContributionRow, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
-from curator.windows import WindowReadings, load_window
+from curator.windows import WindowReadings, fits_together, load_window
 
 PART = 0
 LONE_TOGETHER, LONE_WORDS = 100, 1 << 18
@@ -174,13 +174,19 @@ class Contributor:
         assert first is not None
         async with reading(self._store) as connection:
             done = await accounts.debited_segments(connection, task.contribution.id)
+            together = await fits_together(connection, work.descriptor)
+            if together:
+                keys = (party.first_key, party.first_key + party.curators)
+                window = await load_window(connection, work.descriptor, keys)
         prepared = bool(done)
         for span in spans(first, party.curators, work.descriptor.segment_size):
             if span.segment in done:
                 continue
-            keys = party.first_key + span.first - first
-            async with reading(self._store) as connection:
-                window = await load_window(connection, work.descriptor, (keys, keys + span.length))
+            if not together:
+                start = party.first_key + span.first - first
+                async with reading(self._store) as connection:
+                    keys = (start, start + span.length)
+                    window = await load_window(connection, work.descriptor, keys)
             async with self._store.begin() as connection:
                 await exclusive(connection, f"ledger {party.id}")
                 sealed = await self._segment(connection, work, task, span, window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse
 from common.errors import UnsupportedForm
 from common.service.auth import Principal, require
 from common.service.clock import uuid7
+from common.service.memory import give_back
 from common.service.problems import invalid_from
 from common.service.tokens import Scope
 from common.service.wire import JSON, NDJSON, content_type
@@ -100,6 +102,8 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
         except BaseException:
             progress.state = "failed"
             raise
+        finally:
+            await asyncio.to_thread(give_back)
         return JSONResponse(progress.document())
 
     @app.get(

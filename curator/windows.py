@@ -24,9 +24,14 @@ _HALF = np.int64(1 << 16)
 _LAST = np.int64((1 << 32) - 1)
 
 
+TOGETHER = 1 << 21
+"""Numbers that a host's whole window may have to be read in one scan, not one for each segment."""
+
+
 @dataclass(frozen=True)
 class WindowReadings:
-    """Readings of many curators: `curator` holds keys; all arrays are in (time, random) order."""
+    """Readings of many curators: `curator` holds keys, ascending; a curator's own readings are in
+    (time, random) order where that matters."""
 
     curator: Ints
     quantity: Ints
@@ -34,16 +39,36 @@ class WindowReadings:
 
     def of(self, first_key: int, present: NDArray[np.bool_]) -> Readings:
         """Those of the present curators of a run that starts at `first_key`."""
-        index = self.curator - first_key
-        inside = (index >= 0) & (index < present.size)
+        start, end = np.searchsorted(self.curator, (first_key, first_key + present.size))
+        index = self.curator[start:end] - first_key
+        quantity, offset = self.quantity[start:end], self.offset[start:end]
         if not present.all():
-            inside &= present[np.clip(index, 0, present.size - 1)]
-            index = (np.cumsum(present) - 1)[np.clip(index, 0, present.size - 1)]
-        if inside.all():
-            return Readings(int(present.sum()), index, self.quantity, self.offset)
-        return Readings(
-            int(present.sum()), index[inside], self.quantity[inside], self.offset[inside]
-        )
+            inside = present[index]
+            index = (np.cumsum(present) - 1)[index[inside]]
+            quantity, offset = quantity[inside], offset[inside]
+        return Readings(int(present.sum()), index, quantity, offset)
+
+
+def _by_curator(curator: Ints, quantity: Ints, offset: Ints) -> WindowReadings:
+    if (np.diff(curator) < 0).any():
+        order = np.argsort(curator, kind="stable")
+        curator, quantity, offset = curator[order], quantity[order], offset[order]
+    return WindowReadings(curator, quantity, offset)
+
+
+async def fits_together(connection: AsyncConnection, descriptor: RoundDescriptor) -> bool:
+    """Whether the window is small enough to be read at once, whosever readings it has."""
+    query, window = descriptor.query, descriptor.window
+    register = await store.register_key(connection, query.register_name, UNITS[query.unit].base)
+    start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
+    width = dimension(query) if _by_value(query) else 1
+    limit = max(1, TOGETHER // width)
+    return register is None or await store.fewer_than(connection, register, start, end, limit)
+
+
+def _by_value(query: Query) -> bool:
+    by_value = query.function is Function.VECTOR_SUM and query.coordinates is Coordinates.VALUES
+    return by_value or bool(query.blocks)
 
 
 async def load_window(
@@ -54,8 +79,7 @@ async def load_window(
     base = UNITS[query.unit].base
     register = await store.register_key(connection, query.register_name, base)
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    by_value = query.function is Function.VECTOR_SUM and query.coordinates is Coordinates.VALUES
-    if by_value or query.blocks:
+    if _by_value(query):
         return await _vectors(connection, query, register, (start, end), keys)
     if register is None:
         return _none(())
@@ -65,10 +89,10 @@ async def load_window(
         counts = np.bincount(rows[:, 0] - keys[0]) if rows.size else np.zeros(1, np.int64)
         if counts.max() <= query.max_readings:
             nothing = np.zeros(rows.shape[0], np.int64)
-            return WindowReadings(rows[:, 0], rows[:, 1], nothing)
+            return _by_curator(rows[:, 0], rows[:, 1], nothing)
     rows = await store.window(connection, register, start, end, keys, timed=True)
     rows = rows[np.lexsort((rows[:, 3], rows[:, 2]))]
-    return WindowReadings(rows[:, 0], rows[:, 1], position(rows[:, 2], window))
+    return _by_curator(rows[:, 0], rows[:, 1], position(rows[:, 2], window))
 
 
 async def _vectors(
@@ -88,7 +112,7 @@ async def _vectors(
         return _none((d,))
     quantity = np.frombuffer(b"".join(row[3] for row in rows), "<i8").reshape(-1, d)
     curator = np.array([row[0] for row in rows], np.int64)
-    return WindowReadings(curator, quantity.astype(np.int64), np.zeros(len(rows), np.int64))
+    return _by_curator(curator, quantity.astype(np.int64), np.zeros(len(rows), np.int64))
 
 
 def _none(shape: tuple[int, ...]) -> WindowReadings:

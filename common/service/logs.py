@@ -138,6 +138,7 @@ def configure_logging(
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
+        logger.setLevel(logging.NOTSET)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from common.service.database import exclusive
 from curator.store.tables import anchors, curators, epoch_keys, facts, parties
 
 ENROLLING, ACTIVE = "enrolling", "active"
+_PAGE = 50_000
 
 
 @dataclass(frozen=True)
@@ -159,22 +160,11 @@ async def add_party(
     """Store a party that begins to enrol, with its curators, anchors and first key."""
     values = {column.name: getattr(row, column.name) for column in parties.columns}
     await connection.execute(insert(parties).values({**values, "kind": row.kind.value}))
-    await connection.execute(
-        insert(curators),
-        [
-            {
-                "key": row.first_key + index,
-                "id": name,
-                "party": row.id,
-                "accepted": 0,
-                "duplicates": 0,
-                "conflicts": 0,
-                "rejected": 0,
-                "refreshed": 0,
-            }
-            for index, name in enumerate(ids)
-        ],
-    )
+    nothing = {"accepted": 0, "duplicates": 0, "conflicts": 0, "rejected": 0, "refreshed": 0}
+    for start in range(0, len(ids), _PAGE):
+        page = enumerate(ids[start : start + _PAGE], row.first_key + start)
+        values_of = [{"key": key, "id": name, "party": row.id, **nothing} for key, name in page]
+        await connection.execute(insert(curators), values_of)
     await put_anchors(connection, row.id, row.anchors)
     await add_epoch_key(connection, key)
 
@@ -263,10 +253,17 @@ async def curator(connection: AsyncConnection, curator_id: str) -> CuratorRow | 
     return None if row is None else CuratorRow(**row._mapping)
 
 
-async def curator_keys(connection: AsyncConnection) -> dict[str, int]:
-    """Key of every hosted curator by its name."""
-    rows = await connection.execute(select(curators.c.id, curators.c.key))
-    return {row.id: row.key for row in rows}
+async def curator_names(
+    connection: AsyncConnection, after: int
+) -> AsyncIterator[tuple[list[int], list[str]]]:
+    """Keys from `after` on and names of the hosted curators, some at a time. Keys have no gaps."""
+    while True:
+        chosen = select(curators.c.key, curators.c.id).where(curators.c.key >= after)
+        rows = (await connection.execute(chosen.order_by(curators.c.key).limit(_PAGE))).all()
+        if not rows:
+            return
+        yield [row.key for row in rows], [row.id for row in rows]
+        after = rows[-1].key + 1
 
 
 async def curator_ids(connection: AsyncConnection, party_id: str) -> list[str]:

@@ -6,13 +6,13 @@ database. An insert never replaces; what was there before is told apart by its r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import delete, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.service.database import exclusive
@@ -22,6 +22,7 @@ Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]
 """register, time, device, curator, quantity, random, vector."""
 
+_PAGE = 50_000
 _COLUMNS = ("register", "time", "device", "curator", "quantity", "random", "vector")
 _INSERT = (
     "INSERT INTO reading (register, time, device, curator, quantity, random, vector) "
@@ -64,10 +65,17 @@ async def register_key(connection: AsyncConnection, name: str, base: str) -> int
     return key
 
 
-async def device_keys(connection: AsyncConnection) -> dict[tuple[int, str], int]:
-    """Key of every known device by (curator key, device id)."""
-    rows = await connection.execute(select(devices.c.curator, devices.c.id, devices.c.key))
-    return {(row.curator, row.id): row.key for row in rows}
+async def device_names(
+    connection: AsyncConnection, after: int
+) -> AsyncIterator[tuple[list[int], list[int], list[str]]]:
+    """Keys from `after` on, curator keys and ids of the known devices, some at a time."""
+    while True:
+        chosen = select(devices).where(devices.c.key >= after).order_by(devices.c.key)
+        rows = (await connection.execute(chosen.limit(_PAGE))).all()
+        if not rows:
+            return
+        yield [row.key for row in rows], [row.curator for row in rows], [row.id for row in rows]
+        after = rows[-1].key + 1
 
 
 async def add_devices(
@@ -197,6 +205,21 @@ async def remove_reading(
 
 
 _RANGE = "register = ? AND time >= ? AND time < ? AND curator >= ? AND curator < ?"
+
+
+async def fewer_than(
+    connection: AsyncConnection, register: int, start: int, end: int, limit: int
+) -> bool:
+    """Whether a window has fewer readings than `limit`; looks at no more than that."""
+    found = (
+        select(literal(1))
+        .select_from(readings)
+        .where(readings.c.register == register, readings.c.time >= start, readings.c.time < end)
+        .limit(limit)
+        .subquery()
+    )
+    count: int = (await connection.execute(select(func.count()).select_from(found))).scalar_one()
+    return count < limit
 
 
 async def window(
