@@ -2,8 +2,10 @@
 
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
+from common.service.memory import return_large_blocks
 from common.service.serve import serve
 
 if __name__ == "__main__":
+    return_large_blocks()
     settings = AggregatorSettings()
     serve(create_app(settings), settings)

@@ -57,7 +57,14 @@ class Names:
 
     def find(self, name: str) -> int:
         """The number of a name, or ABSENT."""
-        return int(self.find_all((name,))[0])
+        digest = self._digest(name)
+        head, tail = (int.from_bytes(digest[at : at + 8], "little") for at in (0, 8))
+        place = int(self._heads.searchsorted(np.uint64(head)))
+        while place < self._heads.size and int(self._heads[place]) == head:
+            if int(self._tails[place]) == tail:
+                return int(self._numbers[place])
+            place += 1
+        return self._fresh.get(digest, ABSENT)
 
     def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
         """The number of each name, ABSENT where there is none."""

@@ -24,6 +24,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from common.service import sqlite_driver
+
 PAGE_BYTES: Final = 16384
 WAL_BYTES: Final = 64 * 1024 * 1024
 BUSY_MS: Final = 10_000
@@ -144,7 +146,9 @@ def _open_sqlite(url: URL) -> AsyncEngine:
     if path and path != ":memory:" and not path.startswith("file:"):
         make_private_directory(Path(path).absolute().parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    engine = create_async_engine(url, hide_parameters=True)
+    engine = create_async_engine(
+        url, hide_parameters=True, connect_args={"async_creator_fn": sqlite_driver.connect}
+    )
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from typing import Final
+
+_M_MMAP_THRESHOLD: Final = -3
 
 
 @cache
@@ -19,3 +22,11 @@ def give_back() -> None:
     trim = _trim()
     if callable(trim):
         trim(0)
+
+
+def return_large_blocks() -> None:
+    """From now on blocks of a megabyte and more go back to the system when they are freed (glibc):
+    a peak of large bodies is not held for later ones, for some page faults more."""
+    option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if callable(option):
+        option(_M_MMAP_THRESHOLD, 1 << 20)

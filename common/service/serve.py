@@ -15,6 +15,8 @@ from common.service.logs import configure_logging
 from common.service.settings import ServiceSettings
 
 GRACE_S: Final = 30
+GARBAGE: Final = 20_000
+"""Objects made, less those freed, between looks for cycles: a request makes thousands."""
 
 
 class Server(uvicorn.Server):
@@ -25,6 +27,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(GARBAGE, 20, 50)
 
     @property
     def address(self) -> tuple[str, int]:

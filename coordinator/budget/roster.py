@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from common.accounting.bounds import Aggregates
 from coordinator.budget.figures import MICRO, NANO, Scaled, ScaledDisclosure
+from coordinator.budget.growing import widened
 from coordinator.budget.maxima import Maxima
 
 Ints = NDArray[np.int64]
@@ -212,12 +213,12 @@ class Roster:
         room = self._status.size
         if size <= room:
             return
-        more = max(size, 2 * room, 64) - room
-        self._status = np.concatenate((self._status, np.zeros(more, np.uint8)))
-        self._told = np.concatenate((self._told, np.zeros(more, np.uint8)))
-        self._refreshed = np.concatenate((self._refreshed, np.zeros(more, np.uint32)))
-        self._declared = np.concatenate((self._declared, np.zeros((more, 3), np.int64)))
-        self._disclosed = np.concatenate((self._disclosed, np.zeros((more, 3), np.int64)))
+        room = max(size, 2 * room, 64)
+        self._status = widened(self._status, room)
+        self._told = widened(self._told, room)
+        self._refreshed = widened(self._refreshed, room)
+        self._declared = widened(self._declared, room)
+        self._disclosed = widened(self._disclosed, room)
 
 
 def _key(numerator: int, denominator: int) -> int:

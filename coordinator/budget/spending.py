@@ -24,6 +24,7 @@ from common.models.base import canonical_json
 from common.models.query import PrivacyUnit
 from common.sets import Bits
 from coordinator.budget.events import MemberSet
+from coordinator.budget.growing import widened
 
 Ints = NDArray[np.int64]
 
@@ -205,14 +206,9 @@ class Spending:
             return
         room = self._totals.epsilon.shape[1]
         if size > room:
-            more = max(size, 2 * room, 64) - room
-            pad = np.zeros((len(SCENARIOS), more), np.int64)
-            totals = self._totals
-            self._totals = Spent(
-                np.hstack((totals.epsilon, pad)),
-                np.hstack((totals.delta, pad)),
-                np.hstack((totals.unverified, pad)),
-            )
+            room = max(size, 2 * room, 64)
+            totals = (self._totals.epsilon, self._totals.delta, self._totals.unverified)
+            self._totals = Spent(*(widened(total, room, axis=1) for total in totals))
         self.size = size
 
     def _add(self, charge: RoundCharge, sign: int) -> None:

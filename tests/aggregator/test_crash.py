@@ -154,14 +154,19 @@ async def test_freeze_while_many_send(tmp_path: Path, database_url: str) -> None
         pieces = [current.piece(sender, 0, words[i]) for i, sender in enumerate(lone)]
         upload = Upload()
 
+        frozen = asyncio.Event()
+
         async def send(i: int) -> None:
             await asyncio.sleep(0.002 * i)
+            if i >= 240:
+                await frozen.wait()
             upload.saw(lone[i].id, (await current.send(lone[i], 0, pieces[i])).status_code)
 
         sending = [asyncio.create_task(send(i)) for i in range(256)]
         while len(upload.acknowledged) < 60:
             await asyncio.sleep(0.001)
         (accepted,) = await current.freeze()
+        frozen.set()
         await asyncio.gather(*sending)
         statuses = {seen[0] for seen in upload.statuses.values()}
         assert statuses == {201, 410}
