@@ -107,12 +107,19 @@ class Outcome:
     evaluation: Mapping[str, Any] | None = None
 
 
+def _accept(_dataset: Any, _params: Any, _stance: Stance) -> None:
+    """For an algorithm whose parameters fit every dataset of its kind."""
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """An entry of the catalogue.
 
     `run(dataset, params, stance, context) -> Outcome` is pure; `preview(params, stance)` is the
-    report that a result would carry, without data, where the parameters alone decide it.
+    report that a result would carry, without data, where the parameters alone decide it;
+    `check(dataset, params, stance)` refuses what does not go together before any noise is drawn.
+    All three raise subclasses of `common.errors.Invalid` (or another category) with a pointer into
+    `/params` or `/dataset`; what `check` says may depend on private rows and is for the operator.
     """
 
     name: str
@@ -127,3 +134,4 @@ class Algorithm:
     result: Mapping[str, str]
     complexity: str
     federated: Literal["rounds", "reports"] | None = None
+    check: Callable[[Any, Any, Stance], None] = _accept

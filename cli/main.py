@@ -7,6 +7,7 @@ import typer
 from cli import (
     audit,
     budget,
+    datasets,
     demo,
     enroll,
     groups,
@@ -39,6 +40,7 @@ app.add_typer(queries.app, name="query")
 app.add_typer(rounds.app, name="round")
 app.add_typer(budget.app, name="budget")
 app.add_typer(groups.app, name="group")
+app.add_typer(datasets.app, name="dataset")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
 

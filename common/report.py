@@ -511,6 +511,19 @@ _UNITS: Final = {
     "curator": "all readings of one curator (its data replaced by none; that it takes part is "
     "public)",
 }
+_JOB_UNITS: Final = {
+    "record": "one row or record, more or less",
+    "curator": "all rows of one curator",
+    "reading": "one reading of one user in one round",
+    "level": "the level of a user's series: a constant added to all of it",
+    "user": "all readings of one user",
+    "radius": "a record, against others within the declared radius",
+    "sequence": "one sequence, more or less",
+    "edge": "one edge, more or less",
+    "path-edge": "one edge of the path",
+    "vertex-pair": "whether two vertices are joined",
+    "cell-entry": "one entry of the matrix",
+}
 _KINDS: Final = {"query": "Query", "round": "Round", "job": "Job"}
 
 
@@ -526,7 +539,8 @@ def plain_words(report: PrivacyReport) -> str:
     if report.privacy_unit is None:
         page.append("  No privacy unit is named.")
     else:
-        unit = _UNITS.get(report.privacy_unit, report.privacy_unit)
+        units = _JOB_UNITS if report.subject.kind == "job" else _UNITS
+        unit = units.get(report.privacy_unit, report.privacy_unit)
         page.append(f"  The unit is {report.privacy_unit}: {unit}.")
     if report.not_protected:
         page += ["", "What is not protected", *(f"  - {line}" for line in report.not_protected)]
@@ -546,12 +560,7 @@ def plain_words(report: PrivacyReport) -> str:
     for line in report.verified:
         page.extend(_words(line))
     if report.charged is not None and report.charged.ledger != "none":
-        page += [
-            "",
-            "What it costs",
-            f"  The ledger of {report.charged.ledger} is charged epsilon {report.charged.epsilon}, "
-            f"delta {report.charged.delta}.",
-        ]
+        page += ["", "What it costs", _cost_words(report.charged)]
     page += ["", "How far off the result will be", *_error_words(report.error)]
     for title, lines in (
         ("Assumptions", report.assumptions),
@@ -561,6 +570,14 @@ def plain_words(report: PrivacyReport) -> str:
         if lines:
             page += ["", title, *(f"  - {line}" for line in lines)]
     return "\n".join(page) + "\n"
+
+
+def _cost_words(charged: Charge) -> str:
+    whose = "The dataset's ledger" if charged.ledger == "dataset" else "The ledger of curators"
+    if charged.outside_budget:
+        return f"  {whose} is charged no figure: this is a release outside the budget."
+    unit = f" per {charged.privacy_unit}" if charged.ledger == "dataset" else ""
+    return f"  {whose} is charged epsilon {charged.epsilon}, delta {charged.delta}{unit}."
 
 
 def _words(line: VerifiedStatement) -> list[str]:
@@ -590,7 +607,12 @@ def _short(number: str) -> str:
 
 
 def _error_words(error: dict[str, Any] | None) -> list[str]:
-    if not error or "parts" not in error:
+    if error and "parts" not in error:  # an algorithm's own figures, under its own names
+        plain = {name: value for name, value in error.items() if not isinstance(value, dict | list)}
+        return [f"  {name.replace('_', ' ')}: {value}" for name, value in plain.items()] or [
+            "  The report has the figures."
+        ]
+    if not error:
         return ["  No forecast."]
     words = [
         f"  {part['part']}: {_short(part['mean_absolute'])}"

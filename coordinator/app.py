@@ -19,7 +19,14 @@ from coordinator.budget.meters import add_meters
 from coordinator.budget_routes import add_budget
 from coordinator.changes import Changes
 from coordinator.conductor import Conductor
+from coordinator.dataset_routes import add_datasets
+from coordinator.datasets.holding import Datasets
+from coordinator.datasets.upload import FORM_BYTES
 from coordinator.group_routes import add_groups
+from coordinator.job_routes import add_jobs
+from coordinator.jobs.attempt_routes import PREFIX as ATTEMPTS
+from coordinator.jobs.attempt_routes import add_attempts
+from coordinator.jobs.service import open_jobs
 from coordinator.peers import Peers
 from coordinator.proposal_routes import add_proposals
 from coordinator.query_routes import add_queries
@@ -28,6 +35,7 @@ from coordinator.round_routes import add_rounds
 from coordinator.rounds import Conduct
 from coordinator.scheduling import Scheduler
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_key import load_storage_key, prove_storage_key
 from coordinator.store.tables import tokens
 from coordinator.web import Service
 
@@ -67,6 +75,12 @@ def create_app(
         scheduler = Scheduler(conduct, conductor.wake)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
         authenticator = Authenticator(engine, tokens, time)
+        storage_key = load_storage_key(settings)
+        await prove_storage_key(engine, storage_key)
+        directory = settings.dataset_dir or settings.data_dir / "datasets"
+        datasets = Datasets(engine, storage_key, directory, time, settings)
+        await datasets.tidy()
+        jobs = open_jobs(engine, datasets, storage_key, settings, time)
         app.state.service = Service(
             engine,
             time,
@@ -76,6 +90,8 @@ def create_app(
             scheduler,
             changes,
             authenticator,
+            datasets,
+            jobs,
         )
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(engine))
@@ -83,9 +99,12 @@ def create_app(
         changes.start()
         conductor.start()
         scheduler.start()
+        jobs.dispatcher.start()
         try:
             yield
         finally:
+            await jobs.dispatcher.stop()
+            jobs.changes.notify()
             await scheduler.stop()
             await conductor.stop()
             await changes.stop()
@@ -101,6 +120,8 @@ def create_app(
         body_limits={
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/groups": settings.enrolment_max_body_bytes,
+            "/v1/datasets": settings.dataset_max_bytes + FORM_BYTES,
+            ATTEMPTS: settings.job_outcome_bytes,
         },
     )
     add_registry(app, settings)
@@ -109,4 +130,7 @@ def create_app(
     add_rounds(app)
     add_budget(app, settings)
     add_proposals(app)
+    add_datasets(app, settings, transports)
+    add_jobs(app)
+    add_attempts(app)
     return app

@@ -167,3 +167,119 @@ class UpdateForbidden(Forbidden):
 class DisclosureRefused(Forbidden):
     name = "disclosure_refused"
     title = "This deployment refuses the paper stance, and with it disclosures of private figures"
+
+
+class UnknownJob(NotFound):
+    name = "unknown_job"
+    title = "There is no such job"
+
+
+class UnknownPart(NotFound):
+    name = "unknown_part"
+    title = "The result has no such part"
+
+
+class JobNotFinished(Conflict):
+    name = "job_not_finished"
+    title = "The job has no result"
+
+
+class JobOver(Conflict):
+    name = "job_over"
+    title = "The job has ended before"
+
+
+class AttemptRefused(Unauthenticated):
+    name = "attempt_refused"
+    title = "The attempt is not known, or the token is not its own"
+
+
+class LeaseUsed(Conflict):
+    name = "lease_used"
+    title = "The attempt was taken before"
+
+
+class AttemptOver(Gone):
+    name = "attempt_over"
+    title = "The attempt is over"
+
+
+class UnknownAlgorithm(NotFound):
+    name = "unknown_algorithm"
+    title = "There is no such algorithm"
+
+
+class AlgorithmRefused(Invalid):
+    name = "unknown_algorithm"
+    title = "There is no such algorithm"
+
+
+class StanceRefused(Invalid):
+    name = "bad_parameter"
+    title = "The algorithm has no such stance"
+
+
+class SeedNotAllowed(Invalid):
+    name = "seed_not_allowed"
+    title = "A seed makes the output reproducible: it is for the paper stance"
+
+
+class UnitNotProtected(Invalid):
+    name = "unit_not_protected"
+    title = "Nothing is verified for the dataset's unit of privacy"
+
+
+class UnverifiedNotAcknowledged(Invalid):
+    name = "unverified_not_acknowledged"
+    title = "No figure covers this release of production data: acknowledge that"
+
+
+class FederationUnsupported(Invalid):
+    name = "federation_unsupported"
+    title = "Federated jobs are not offered here"
+
+
+class StorageKeyWrong(Unavailable):
+    name = "storage_key_wrong"
+    title = "What is stored does not open with the storage key"
+    retryable_by_default = False
+
+
+class UnknownDataset(NotFound):
+    name = "unknown_dataset"
+    title = "There is no such dataset"
+
+
+class DatasetsRefused(Forbidden):
+    name = "datasets_refused"
+    title = "This deployment stores no datasets"
+
+
+class DatasetInUse(Conflict):
+    name = "dataset_in_use"
+    title = "A job that has not drawn its noise holds the dataset"
+
+
+class DatasetRefused(Invalid):
+    name = "dataset_refused"
+    title = "The dataset cannot be kept as it is declared"
+
+
+class UrlRefused(Forbidden):
+    name = "url_refused"
+    title = "Datasets are not fetched from this address"
+
+
+class UrlUnreachable(Unavailable):
+    name = "url_unreachable"
+    title = "The address of the dataset does not answer"
+
+
+class BudgetMissing(Conflict):
+    name = "budget_missing"
+    title = "No budget was declared for the dataset"
+
+
+class LedgerConflict(Conflict):
+    name = "ledger_conflict"
+    title = "The content has a ledger that does not fit the declaration"

@@ -63,3 +63,16 @@ AGGREGATOR: dict[str, Any] = {
     "token": "tct_coordinator_the-token-that-the-aggregator-issued",
     "fingerprint": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
 }
+DATASET: dict[str, Any] = {
+    "name": "two-feeders",
+    "kind": "numeric-table",
+    "format": "csv",
+    "budget": {"epsilon": "2", "delta": "0"},
+    "columns": ["energy_kwh", "peak_kw"],
+    "rows": [[3.5, 1.25], [4, 0.75]],
+}
+JOB: dict[str, Any] = {
+    "algorithm": "kmeans",
+    "dataset": "01928374-5566-7788-99aa-bbccddeeff00",
+    "params": {"k": 2, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 150},
+}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from common.service.settings import ServiceSettings
 
@@ -59,4 +60,72 @@ class CoordinatorSettings(ServiceSettings):
         default=64 * 1024,
         gt=0,
         description="Largest enrolment that is read before its grant is known.",
+    )
+    dask_scheduler: str | None = Field(
+        default=None,
+        description="Address of a Dask scheduler whose workers run the jobs (`tcp://...`); without "
+        "it the coordinator starts worker processes of its own when the first job needs them. The "
+        "workers see raw data: they belong to the keeper of the data.",
+    )
+    job_workers: int = Field(
+        default=2, ge=1, le=256, description="Worker processes that the coordinator starts."
+    )
+    job_url: str | None = Field(
+        default=None,
+        description="URL under which workers reach this service; `public_url` or the address that "
+        "it listens on unless given.",
+    )
+    job_lease_s: float = Field(
+        default=10.0,
+        gt=0.5,
+        description="How long an attempt at a job is waited for that gives no sign of life.",
+    )
+    job_attempts: int = Field(
+        default=3, ge=1, le=100, description="Attempts at a job whose worker was lost."
+    )
+    job_memory_bytes: int = Field(
+        default=4 * 1024**3, gt=0, description="Memory that one job may take in a worker."
+    )
+    job_wall_s: float = Field(default=86400.0, gt=0, description="Longest run of one attempt.")
+    job_outcome_bytes: int = Field(
+        default=1024**3, gt=0, description="Largest result that a job may have."
+    )
+    insecure_allow_seed: bool = Field(
+        default=False,
+        description="Allow `seed` with the sound stance too: the output is then reproducible, "
+        "hence not private, and is released outside the budget. For tests and teaching only.",
+    )
+    storage_key: SecretStr | None = Field(
+        default=None,
+        description="Key with which stored datasets and seeds of jobs are sealed: 32 bytes in "
+        "base64url. Without it one is made at the first start and written to "
+        "`<data_dir>/storage.key`; several replicas need the same one.",
+    )
+    stored_datasets: bool = Field(
+        default=True,
+        description="Allow datasets to be stored. It makes the coordinator their trusted keeper; "
+        "a deployment for rounds alone turns it off.",
+    )
+    dataset_dir: Path | None = Field(
+        default=None,
+        description="Directory of the sealed datasets, shared by all replicas; default: "
+        "`<data_dir>/datasets`.",
+    )
+    dataset_max_bytes: int = Field(
+        default=4 * 1024**3,
+        gt=0,
+        description="Largest dataset, as it is sent and also when it is expanded.",
+    )
+    dataset_max_ratio: int = Field(
+        default=200, ge=1, description="Largest ratio by which a .gz or .xz may expand."
+    )
+    dataset_max_rows: int = Field(
+        default=10**9,
+        ge=1,
+        description="Most rows of a dataset, where its kind does not allow fewer.",
+    )
+    dataset_url_prefixes: tuple[str, ...] = Field(
+        default=(),
+        description="JSON list of address prefixes, each ending in `/`, from which datasets may be "
+        "fetched. None: a dataset comes in the request.",
     )

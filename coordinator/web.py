@@ -20,6 +20,8 @@ from common.service.tokens import Scope
 from common.service.wire import JSON
 from coordinator.changes import Changes
 from coordinator.conductor import Conductor
+from coordinator.datasets.holding import Datasets
+from coordinator.jobs.service import Jobs
 from coordinator.registry import Registry
 from coordinator.rounds import Conduct
 from coordinator.scheduling import Scheduler
@@ -44,6 +46,8 @@ class Service:
     scheduler: Scheduler
     changes: Changes
     authenticator: Authenticator
+    datasets: Datasets
+    jobs: Jobs
 
 
 def service_of(app: FastAPI) -> Service:

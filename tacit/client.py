@@ -25,7 +25,9 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from tacit.budget import Budget
+from tacit.datasets import Datasets
 from tacit.exchange import Item, Pause, Reply, Request, Retry, Steps, Stream, primitive
+from tacit.jobs import Jobs
 from tacit.plain import Plain
 from tacit.queries import Queries
 from tacit.readings import Readings
@@ -35,7 +37,7 @@ from tacit.rounds import Rounds
 T = TypeVar("T")
 
 
-class Calls(Plain, Queries, Rounds, Budget, Registry, Readings):
+class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Readings, Datasets):
     """Every call that a client has."""
 
 

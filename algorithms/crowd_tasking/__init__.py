@@ -5,3 +5,7 @@
 noise; `aggregates` what a server computes of reports; `attacks` what it could guess; `report`,
 `plots`, `evaluation`; `job` the central form. Devices: `common.encoders.crowd_tasking`.
 """
+
+from algorithms.crowd_tasking.job import ALGORITHM
+
+__all__ = ["ALGORITHM"]

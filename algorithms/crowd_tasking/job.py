@@ -34,6 +34,7 @@ from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.task import Task, resolve
 from common.datasets.tables import UserSeries
 from common.encoders.crowd_tasking import Bools, Floats, Ints, admits, perturb, respond
+from common.errors import Invalid
 from common.models.report import PrivacyReport
 from common.randomness import NoiseSource, PublicRandom, SeededRandom
 
@@ -43,8 +44,19 @@ _MOST_CELLS: Final = 1_000_000
 """Of a table of shares by round; larger ones are left out."""
 
 
-class BadRows(ValueError):
+class BadRows(Invalid):
     """A data set that does not fit the task. Seen by the data's custodian only."""
+
+    name = "data_shape"
+    title = "The data set does not fit the task"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, pointer="/dataset")
+
+
+def check(dataset: UserSeries, params: CrowdTaskingParams, stance: Stance) -> None:
+    """Refuse rows and parameters that do not go together. Raises BadTask, BadRows."""
+    _checked(dataset, resolve(params, stance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,5 +402,6 @@ ALGORITHM: Final = Algorithm(
     },
     complexity="O(n T k) draws of noise; about 10^7 readings a second on one core",
     federated="reports",
+    check=check,
 )
 """The entry of the catalogue."""

@@ -71,7 +71,7 @@ def privacy_report(
     params, paper = task.params, task.stance == "paper"
     cost = task.cost
     return PrivacyReport(
-        subject=Subject(kind="job", id=NAME, algorithm=NAME, version=VERSION),
+        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
         stance=task.stance,
         mechanism=MechanismStatement(name="salus", parameters=_mechanism(task)),
         privacy_unit=params.privacy_unit,

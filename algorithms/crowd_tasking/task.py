@@ -46,6 +46,7 @@ from common.accounting.randomised_response import (
     total_epsilon,
 )
 from common.encoders.crowd_tasking import Perturbation, truth_probability
+from common.errors import Invalid
 from common.noise import SCALE_LIMIT
 from common.randomness import PublicRandom
 
@@ -56,11 +57,14 @@ _MICRO: Final = 10**6
 _BISECTIONS: Final = 40
 
 
-class BadTask(ValueError):
+class BadTask(Invalid):
     """Parameters that do not go together; `field` names the one to change."""
 
+    name = "bad_parameter"
+    title = "The parameters do not go together"
+
     def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
+        super().__init__(f"{field}: {reason}", pointer=f"/params/{field}")
         self.field, self.reason = field, reason
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Singles
-from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.problems import NoiseTooLarge
 from common.encoders.dpbv_clustering import Code, Flip, Floats
 
 _SHORTEST = 1e-7
@@ -40,11 +40,10 @@ def local_cut(code: Code, flip: Flip, *, random_points: bool) -> float:
     deviation = math.sqrt(decoder.variance(full, random_points=random_points))
     cut = full - 3 * deviation
     if cut <= 0:
-        raise BadParameter(
+        raise NoiseTooLarge(
             "consistency",
             f"three standard deviations of a distance ({3 * deviation:.3g}) exceed the largest "
             f"local one ({full:.3g})",
-            "noise_too_large_for_local_view",
         )
     return cut
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from algorithms.contract import Algorithm
 from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.dpbv_clustering.report import NAME
-from algorithms.dpbv_clustering.run import preview, run
+from algorithms.dpbv_clustering.run import check, preview, run
 
 ALGORITHM = Algorithm(
     name=NAME,
@@ -33,4 +33,5 @@ ALGORITHM = Algorithm(
     },
     complexity="grids: O(n + G^d); kCluster: O(n^2 (s d / 64 + k)); one attribute: O(n s k)",
     federated="rounds",
+    check=check,
 )

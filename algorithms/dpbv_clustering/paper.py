@@ -38,7 +38,7 @@ from algorithms.dpbv_clustering.points import (
     kmeans,
     linkage_tree,
 )
-from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.problems import BadParameter, TooManyRows
 from algorithms.dpbv_clustering.vertical import combine, decomposed, pair_code, squared
 from common.encoders.dpbv_clustering import BLOCK_COINS, Floats, Ints, Words, encode
 from common.randomness import PublicRandom
@@ -102,7 +102,7 @@ def cluster_bits(words: Words, params: Parameters, plan: BitPlan, context: Conte
         assert params.min_samples is not None
         return Found(dbscan_blocks(blocks, rows, params.dbscan_radius, params.min_samples))
     if rows > MATRIX_ROWS:
-        raise BadParameter("dataset", f"distances are held for {MATRIX_ROWS} rows", "too_large")
+        raise TooManyRows("dataset", f"distances are held for {MATRIX_ROWS} rows")
     context.progress(0.5, "distances")
     unreached = 0
     if plain:
@@ -135,7 +135,7 @@ def _repaired(bits: Words, plan: BitPlan, place: int) -> Consistent:
     code, flip = plan.codes[place], plan.flip
     if plan.consistency == "literal":
         if len(bits) > LITERAL_ROWS:
-            raise BadParameter("consistency", f"literal takes {LITERAL_ROWS} rows", "too_large")
+            raise TooManyRows("consistency", f"literal takes {LITERAL_ROWS} rows")
         hamming = matrix(bits, code.bits)
         found = Decoder.of(code, flip).decode_block(hamming.copy())
         np.fill_diagonal(found, 0)
@@ -198,7 +198,7 @@ def cluster_recovered(words: Words, params: Parameters, plan: BitPlan, context: 
         found = kmeans(points, params.k, generator, params.n_init, params.max_iter)
         return Found(found.labels, found.objective, (found.iterations,), None, points=points)
     if len(points) > MATRIX_ROWS:
-        raise BadParameter("dataset", f"distances are held for {MATRIX_ROWS} rows", "too_large")
+        raise TooManyRows("dataset", f"distances are held for {MATRIX_ROWS} rows")
     found_matrix = cluster_matrix(
         point_distances(points, Combination(params.metric)), params, context
     )
@@ -212,7 +212,7 @@ def cluster_vertical(values: Floats, params: Parameters, plan: BitPlan, context:
     if first >= values.shape[1]:
         raise BadParameter("alice_columns", "Bob holds at least one attribute")
     if len(values) > MATRIX_ROWS:
-        raise BadParameter("dataset", f"distances are held for {MATRIX_ROWS} rows", "too_large")
+        raise TooManyRows("dataset", f"distances are held for {MATRIX_ROWS} rows")
     left = squared(values[:, :first])
     bob = plan.codes[first:]
     right: Floats | Singles
@@ -222,7 +222,7 @@ def cluster_vertical(values: Floats, params: Parameters, plan: BitPlan, context:
         right = np.square(distances(words, bob, plan.flip, combination))
     else:
         if len(values) > PAIR_ROWS:
-            raise BadParameter("dataset", f"pairs are encoded for {PAIR_ROWS} rows", "too_large")
+            raise TooManyRows("dataset", f"pairs are encoded for {PAIR_ROWS} rows")
         widths = tuple(code.upper - code.lower for code in bob)
         code = pair_code(widths, params.s * len(bob), "uniform", params.r_seed)
         shifted = values[:, first:] - np.array([each.lower for each in bob])

@@ -14,7 +14,12 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from algorithms.contract import Stance
-from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.problems import (
+    BadParameter,
+    TooFewRows,
+    TooManyCells,
+    UnitNotProtected,
+)
 from common.accounting.randomised_response import MOST_RESPONSES, response_epsilon
 from common.encoders.dpbv_clustering import Box, Code, Design, Flip, Floats, make_codes
 from common.encoders.dpbv_clustering_cells import MOST_CELLS, point_scale
@@ -177,7 +182,7 @@ def check_rows(params: Parameters, rows: int) -> None:
     """Whether the (public) number of rows allows k clusters. Raises BadParameter."""
     k = params.k
     if rows < 1:
-        raise BadParameter("dataset", "at least one row", "too_few_rows")
+        raise TooFewRows("dataset", "at least one row")
     if params.clusterer == "dbscan" or k is None:
         return
     if k > rows:
@@ -206,7 +211,7 @@ def check_stance(params: Parameters, stance: Stance) -> None:
         _need_dbscan(params)
     if method != "dpbv-exact":
         if params.privacy_unit == "radius":
-            raise BadParameter("privacy_unit", "radius needs dpbv-exact", "unit_not_protected")
+            raise UnitNotProtected("privacy_unit", "radius needs dpbv-exact")
         if params.clusterer == "agglomerative":
             raise BadParameter("clusterer", "agglomerative needs dpbv-exact")
     if method == "laplace-points" and params.clusterer != "kcluster":
@@ -231,10 +236,9 @@ def resolve_method(params: Parameters, rows: int | None) -> tuple[Method, int]:
     fits = per_axis**dimension <= MOST_CELLS
     method = params.method or ("grid-core" if fits else "laplace-points")
     if method.startswith("grid") and not fits:
-        raise BadParameter(
+        raise TooManyCells(
             "cells_per_axis",
             f"{per_axis}^{dimension} cells are more than {MOST_CELLS}: take fewer columns",
-            "too_many_cells",
         )
     if method == "laplace-points" and params.clusterer != "kcluster":
         raise BadParameter("clusterer", "noisy points are clustered by k-means: kcluster")

@@ -533,7 +533,7 @@ def _report(
     )
     return PrivacyReport.model_validate(
         {
-            "subject": Subject(kind="job", id="unassigned", algorithm=NAME, version=VERSION),
+            "subject": Subject(kind="job", id="", algorithm=NAME, version=VERSION),
             "stance": stance,
             "mechanism": mechanism,
             "privacy_unit": released.lines[0].privacy_unit,

@@ -39,7 +39,7 @@ from algorithms.dpbv_clustering.parameters import (
     resolve_method,
 )
 from algorithms.dpbv_clustering.points import kmeans, scores
-from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.problems import BadParameter, RowOutside
 from algorithms.dpbv_clustering.report import (
     exact_report,
     paper_report,
@@ -85,6 +85,20 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     )
 
 
+def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
+    """Refuse a table and parameters that do not go together. Raises BadParameter."""
+    columns, values = _chosen(dataset, params)
+    check_stance(params, stance)
+    check_rows(params, len(values))
+    if stance == "paper":
+        bounds = _paper_bounds(columns, values, params)
+        plan_bits(params, stance, make_box(params, bounds), len(values))
+        return
+    assert params.bounds is not None
+    if resolve_method(params, len(values))[0] == "dpbv-exact":
+        plan_bits(params, stance, make_box(params, params.bounds), len(values))
+
+
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report that a result would carry, from the parameters alone. Raises BadParameter."""
     check_stance(params, stance)
@@ -127,7 +141,7 @@ def _paper_bounds(columns: tuple[str, ...], values: Floats, params: Parameters) 
     outside = np.argwhere((values < limits[:, 0]) | (values > limits[:, 1]))
     if outside.size:
         row, column = outside[0].tolist()
-        raise BadParameter(columns[column], "a value outside the bounds", "malformed_row", row)
+        raise RowOutside(columns[column], "a value outside the bounds", row)
     return params.bounds
 
 

@@ -41,8 +41,7 @@ def run(
     dataset: NumericTable, params: KmeansParameters, stance: Stance, context: Context
 ) -> Outcome:
     """K-means of a numeric table. Raises subclasses of Invalid where table and parameters clash."""
-    curators = dataset.curators is not None
-    check_table(params, stance, dataset.rows, len(dataset.columns), curators)
+    check(dataset, params, stance)
     if stance == "paper":
         return _run_paper(dataset, params, context)
     grid, plan = grid_and_plan(params)
@@ -65,6 +64,14 @@ def run(
         lambda share: context.progress(share, "evaluating"),
     )
     return _with_evaluation(published, compared)
+
+
+def check(dataset: NumericTable, params: KmeansParameters, stance: Stance) -> None:
+    """Refuse a table and parameters that do not go together. Raises what they raise."""
+    if stance == "sound":
+        grid_and_plan(params)
+    curators = dataset.curators is not None
+    check_table(params, stance, dataset.rows, len(dataset.columns), curators)
 
 
 def preview(params: KmeansParameters, stance: Stance) -> PrivacyReport:
@@ -210,4 +217,5 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(n d) for the synopsis and O(n k d) for each zone round, one to three passes "
     "over the data; memory O(cells)",
     federated="rounds",
+    check=check,
 )

@@ -196,7 +196,7 @@ def test_too_much_noise_leaves_nothing_local() -> None:
     )
     with pytest.raises(BadParameter, match="three standard deviations") as refused:
         run(table, params, "paper", seeded(1))
-    assert refused.value.kind == "noise_too_large_for_local_view"
+    assert refused.value.name == "noise_too_large_for_local_view"
 
 
 # ------------------------------------------------------------------------------ check 10: kCluster
@@ -802,13 +802,13 @@ def test_parameters_that_do_not_fit_together(changes: dict[str, Any]) -> None:
 def test_what_a_run_refuses(stance: Any, changes: dict[str, Any], field: str, kind: str) -> None:
     with pytest.raises(BadParameter) as refused:
         run(blobs(60), asked(**changes), stance, SECRET)
-    assert (refused.value.field, refused.value.kind) == (field, kind)
+    assert (refused.value.field, refused.value.name) == (field, kind)
 
 
 def test_too_many_cells_and_bits() -> None:
     with pytest.raises(BadParameter, match="fewer columns") as refused:
         preview(asked(method="grid-core", bounds=((0.0, 1.0),) * 4), "sound")
-    assert refused.value.kind == "too_many_cells"
+    assert refused.value.name == "too_many_cells"
     many = asked(bounds=((0.0, 1.0),) * 20, s=65_536)
     with pytest.raises(BadParameter, match="bits in all"):
         preview(many, "paper")

@@ -84,11 +84,17 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             "/v1/groups": {**examples.GROUP, "curators": ["gateway.0", "gateway.1"]},
             "/v1/budget/preview": {**examples.PLAN, "query_id": created.json()["id"]},
             "/v1/budget/forecast": {**examples.FORECAST, "query_id": created.json()["id"]},
+            "/v1/datasets": examples.DATASET,
             "/v1/budget/events": {**examples.UPDATE, "curators": ["gateway.0"]},
         }
         for path, body in sent.items():
             answer = await it.ask("POST", path, body)
             assert answer.status_code in (200, 201), (path, answer.text)
+            if path == "/v1/datasets":
+                dataset = answer.json()["id"]
+        job = {**examples.JOB, "dataset": dataset}
+        answer = await it.ask("POST", "/v1/jobs/preview", job)  # it takes what /v1/jobs takes
+        assert answer.status_code == 200, answer.text
         answer = await it.ask("POST", "/v1/aggregators", examples.AGGREGATOR)
         assert answer.json()["type"].endswith("aggregator_unreachable")
         shown = {
@@ -100,7 +106,7 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             .get("content", {})
             .get("application/json", {})
         }
-        assert shown == {*sent, "/v1/aggregators"}
+        assert shown == {*sent, "/v1/aggregators", "/v1/jobs", "/v1/jobs/preview"}
 
 
 async def test_logs_and_metrics_hold_no_secret(

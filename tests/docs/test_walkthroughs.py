@@ -47,7 +47,15 @@ def test_the_operators_pages_are_true(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["budget-by-curl", "find-polluters", "groups-and-differencing"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "budget-by-curl",
+        "find-polluters",
+        "groups-and-differencing",
+        "jobs-by-curl",
+    ],
+)
 def test_a_page_with_a_deployment_of_its_own(tmp_path: Path, name: str) -> None:
     home = tmp_path / ".tacit"
     home.mkdir()

@@ -1,0 +1,56 @@
+"""The catalogue: every algorithm that runs as a job, by its name on the wire.
+
+Spec: jobs, section "Catalogue". An algorithm is one module or package of this directory, named as
+the algorithm with underscores, that has `ALGORITHM`; its entry here is its name. A module is
+imported when somebody asks for it: a service that runs no job loads none of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from algorithms.contract import Algorithm
+from common.errors import NotFound
+
+NAMES: Final = (
+    "kmeans",
+    "dpbv-clustering",
+    "crowd-tasking",
+)
+
+
+class UnknownAlgorithm(NotFound):
+    """The catalogue has no algorithm of this name."""
+
+    name = "unknown_algorithm"
+    title = "There is no such algorithm"
+
+
+@cache
+def find(name: str) -> Algorithm:
+    """The algorithm of this name. Raises UnknownAlgorithm."""
+    if name not in NAMES:
+        raise UnknownAlgorithm
+    module = import_module(f"algorithms.{name.replace('-', '_')}")
+    found: Algorithm = module.ALGORITHM
+    return found
+
+
+@cache
+def shown(name: str) -> dict[str, Any]:
+    """An entry as it stands on the wire; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
+    found = find(name)
+    return {
+        "name": found.name,
+        "title": found.title,
+        "source": found.source,
+        "purpose": found.purpose,
+        "dataset_kind": found.dataset_kind,
+        "stances": list(found.stances),
+        "federated": found.federated,
+        "parameters": found.params.model_json_schema(),
+        "result": dict(found.result),
+        "complexity": found.complexity,
+    }

@@ -1,0 +1,218 @@
+"""`tacit dataset`: hand in data for jobs, look at it, delete it, and write samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    Token,
+    Url,
+    console,
+    fail,
+    plain_errors,
+    read_json,
+    show,
+    table,
+)
+from cli.words import amount
+
+app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
+
+Id = Annotated[str, typer.Argument(help="Id of the dataset.")]
+_FORMATS = {
+    "": "text",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "json",
+    ".txt": "text",
+    ".spmf": "spmf",
+    ".seq": "msnbc",
+}
+
+
+@app.command("add")
+def add(
+    file: Annotated[Path, typer.Argument(help="The file; .gz and .xz are read through.")],
+    kind: Annotated[str, typer.Option(help="Kind of dataset, such as numeric-table.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Format; by the file's name unless given.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name; the file's unless given.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Budget of all jobs together.")] = None,
+    delta: Annotated[str, typer.Option(help="Delta of the budget.")] = "0",
+    label: Annotated[str | None, typer.Option(help="Column with reference labels.")] = None,
+    curator: Annotated[str | None, typer.Option(help="Column with the rows' owners.")] = None,
+    privacy_unit: Annotated[str | None, typer.Option(help="The kind's own unless given.")] = None,
+    universe: Annotated[
+        str | None, typer.Option(help="Public items: id of a dataset, or a JSON list or file.")
+    ] = None,
+    sensitive: Annotated[
+        Path | None, typer.Option(help="Second file of trajectories: the sensitive attributes.")
+    ] = None,
+    production: Annotated[bool, typer.Option(help="Purpose production, not trial.")] = False,
+    revision_of: Annotated[
+        str | None, typer.Option(help="Dataset whose changed version this is.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hand in a file. The coordinator keeps it sealed, and no command shows its rows."""
+    fields: dict[str, Any] = {
+        "roles": {"label": label, "curator": curator},
+        "purpose": "production" if production else "trial",
+        "privacy_unit": privacy_unit,
+        "revision_of": revision_of,
+        "universe": None if universe is None else _universe(universe),
+        "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
+    }
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        content = file.read_bytes()
+        parts = (
+            {"file": content}
+            if sensitive is None
+            else {"points": content, "sensitive": sensitive.read_bytes()}
+        )
+        made = client.add_dataset(
+            name or file.name,
+            kind,
+            format_name or format_of(file),
+            content=parts,
+            **{key: value for key, value in fields.items() if value is not None},
+        )
+    show(made, as_json, lambda: typer.echo(made["id"]))
+
+
+@app.command("list")
+def listing(
+    kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """The datasets that are kept."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = list(client.datasets(kind=kind))
+    rows = [
+        [item["id"], item["name"], item["kind"], str(item["schema"].get("rows", "")), _left(item)]
+        for item in found
+    ]
+    columns = ["id", "name", "kind", "rows", "epsilon left"]
+    show(found, as_json, lambda: console.print(table("Datasets", columns, rows)))
+
+
+@app.command("show")
+def one(
+    dataset: Id,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """One dataset and its ledger; none of its rows."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = client.dataset(dataset)
+        found["events"] = client.dataset_ledger(dataset)["events"]
+
+    def human() -> None:
+        console.print(
+            f"{found['name']}: {found['kind']} ({found['format']}), {found['purpose']}, "
+            f"{found['schema'].get('rows', '?')} rows, {found['bytes']} bytes",
+            highlight=False,
+        )
+        columns = [item["name"] for item in found["schema"].get("columns", ())]
+        if columns:
+            console.print("columns: " + ", ".join(columns), highlight=False, markup=False)
+        if found["ledger"] is None:
+            console.print("public, or without a budget: no ledger")
+            return
+        console.print(
+            f"unit of privacy {found['privacy_unit']}; epsilon left: {_left(found)}; released "
+            f"outside the budget: {found['released_outside_budget']}",
+            highlight=False,
+        )
+        rows = [
+            [
+                event["time"],
+                event["kind"],
+                event["job"] or "",
+                amount(event.get("epsilon")),
+                amount(event.get("delta")),
+            ]
+            for event in found["events"]
+        ]
+        console.print(table("Ledger", ["time", "event", "job", "epsilon", "delta"], rows))
+
+    show(found, as_json, human)
+
+
+@app.command("rm")
+def remove(dataset: Id, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None) -> None:
+    """Delete a dataset. Its ledger stays: the same data again finds what was spent."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        client.delete_dataset(dataset)
+    typer.echo(f"{dataset} is deleted; its ledger stays")
+
+
+@app.command("sample")
+def sample(
+    algorithm: Annotated[str, typer.Argument(help="Algorithm, such as kmeans.")],
+    out: Annotated[Path, typer.Option(help="Directory to write to.")] = Path("."),
+    as_json: AsJson = False,
+) -> None:
+    """Write the small sample datasets of an algorithm, which its documentation uses."""
+    from simulation.samples import SAMPLES
+
+    make = SAMPLES.get(algorithm)
+    if make is None:
+        fail(f"no samples of {algorithm!r}: one of {', '.join(sorted(SAMPLES))}")
+    with plain_errors():
+        out.mkdir(parents=True, exist_ok=True)
+        written = []
+        for item in make():
+            path = out / item.file_name
+            path.write_bytes(item.content)
+            written.append(
+                {
+                    "path": str(path),
+                    "kind": item.kind,
+                    "format": item.format,
+                    "description": item.description,
+                }
+            )
+    rows = [[item["path"], item["kind"], item["description"]] for item in written]
+    columns = ["file", "kind", "what it is"]
+    show(written, as_json, lambda: console.print(table("Samples", columns, rows)))
+
+
+def format_of(file: Path) -> str:
+    """The format that a file's name tells."""
+    suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in (".gz", ".xz")]
+    last = suffixes[-1] if suffixes else ""
+    if last not in _FORMATS:
+        fail(f"{file.name}: say its --format")
+    return _FORMATS[last]
+
+
+def _universe(text: str) -> Any:
+    if text.lstrip().startswith("["):
+        return json.loads(text)
+    if Path(text).is_file():
+        return read_json(text)
+    return {"dataset": text}
+
+
+def _left(item: dict[str, Any]) -> str:
+    return "-" if item["left"] is None else amount(item["left"]["epsilon"])

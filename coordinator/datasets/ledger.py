@@ -1,0 +1,312 @@
+"""What jobs may take of a dataset's budget: an append-only ledger that belongs to the data.
+
+Spec: jobs, "A dataset's ledger". Every function runs inside the caller's transaction and holds the
+ledger's row until it ends, so that what is decided and what is written belong together: of two
+jobs at one instant against a budget for one, one is accepted. The rows are the truth; whoever
+asks folds them, and a chain that does not verify lets nothing more be taken.
+
+Amounts: epsilon in 10^-6, delta in 10^-15; what is asked is rounded up, a budget is rounded down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.accounting.amounts import FEMTO, MICRO, Amount, shown_delta, shown_epsilon
+from common.models.base import format_instant
+from common.models.dataset import DatasetBudget
+from coordinator.budget.events import Break
+from coordinator.datasets.accounts import Accounts, fold
+from coordinator.datasets.events import DatasetEvent, EventKind, first_break, following, genesis
+from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
+from coordinator.store import datasets as store
+from coordinator.store.datasets import LedgerRow
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRelease:
+    """A release that no figure covers."""
+
+    job_id: str
+    dataset_id: str
+    reason: str
+    time: datetime
+
+
+def budget_amount(budget: DatasetBudget) -> Amount:
+    """A declared budget in the ledger's units, rounded down."""
+    return Amount(int(budget.epsilon * MICRO), int(budget.delta * FEMTO))
+
+
+async def declare(
+    connection: AsyncConnection,
+    dataset_id: str,
+    budget: DatasetBudget | None,
+    purpose: str,
+    revision_of: str | None,
+    now: datetime,
+) -> None:
+    """A dataset begins or continues its ledger; a budget, where one is given, is the limit from
+    then on. What was charged stays."""
+    payload: dict[str, Any] = {"purpose": purpose, "revision_of": revision_of}
+    if budget is not None:
+        amount = budget_amount(budget)
+        payload |= {"epsilon": amount.epsilon, "delta": amount.delta}
+    ledger, _ = await _locked(connection, dataset_id)
+    await _append(connection, ledger, EventKind.DECLARED, dataset_id, None, payload, now)
+
+
+async def reserve(
+    connection: AsyncConnection,
+    dataset_id: str,
+    job_id: str,
+    epsilon_micro: int,
+    delta_e15: int,
+    now: datetime,
+) -> None:
+    """Hold what a job will charge. Raises BudgetMissing, BudgetExceeded with the figures,
+    and UnknownDataset for one that was deleted."""
+    if epsilon_micro < 0 or delta_e15 < 0:
+        raise ValueError("an amount is not negative")
+    ledger, accounts = await _locked(connection, dataset_id)
+    row = await store.find(connection, dataset_id)
+    if row is None or row.deleted is not None:  # since the caller looked
+        raise UnknownDataset(extra={"dataset": dataset_id})
+    if job_id in accounts.jobs:
+        raise ValueError("a job reserves once")
+    asked = Amount(epsilon_micro, delta_e15)
+    if asked != Amount(0, 0):
+        if accounts.budget is None:
+            raise BudgetMissing(extra={"dataset": dataset_id})
+        _check_limit(dataset_id, accounts.budget, accounts.held, asked)
+    await _append(connection, ledger, EventKind.RESERVED, dataset_id, job_id, _payload(asked), now)
+
+
+async def charge(connection: AsyncConnection, dataset_id: str, job_id: str, now: datetime) -> bool:
+    """What a job reserved is spent; whether this was the first time. Every attempt may call it."""
+    ledger, accounts = await _locked(connection, dataset_id)
+    account = accounts.jobs[job_id]
+    if account.charged:
+        return False
+    if account.closed:
+        raise ValueError("what was given back cannot be charged")
+    await _append(
+        connection, ledger, EventKind.CHARGED, dataset_id, job_id, _payload(account.reserved), now
+    )
+    return True
+
+
+async def give_back(
+    connection: AsyncConnection, dataset_id: str, job_id: str, now: datetime
+) -> bool:
+    """End a reservation whose noise was never drawn; whether there was one to end.
+
+    Nothing comes back of what was charged.
+    """
+    ledger, accounts = await _locked(connection, dataset_id)
+    account = accounts.jobs.get(job_id)
+    if account is None or account.charged or account.closed:
+        return False
+    payload = {**_payload(account.reserved), "reserved": True}
+    await _append(connection, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
+    return True
+
+
+async def credit(
+    connection: AsyncConnection,
+    dataset_id: str,
+    job_id: str,
+    epsilon_micro: int,
+    delta_e15: int,
+    now: datetime,
+) -> None:
+    """Give back the rest of a charged job that its own published rule ended early.
+
+    Raises ValueError for more than is left of its charge: the caller is wrong, not the data.
+    """
+    ledger, accounts = await _locked(connection, dataset_id)
+    account = accounts.jobs[job_id]
+    spent = account.spent
+    if not account.charged or not (
+        0 <= epsilon_micro <= spent.epsilon and 0 <= delta_e15 <= spent.delta
+    ):
+        raise ValueError("no more is credited than was charged")
+    payload = {**_payload(Amount(epsilon_micro, delta_e15)), "reserved": False}
+    await _append(connection, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
+
+
+async def release_outside_budget(
+    connection: AsyncConnection, dataset_id: str, job_id: str, reason: str, now: datetime
+) -> None:
+    """Mark that a job releases what no figure covers; once per job."""
+    ledger, accounts = await _locked(connection, dataset_id)
+    if any(event.job_id == job_id for event in accounts.outside):
+        return
+    kind = EventKind.RELEASED_OUTSIDE_BUDGET
+    await _append(connection, ledger, kind, dataset_id, job_id, {"reason": reason}, now)
+
+
+async def released_outside(connection: AsyncConnection, dataset_id: str) -> list[OutsideRelease]:
+    """The releases outside the budget, of this dataset and of those whose ledger it continues."""
+    ledger = await store.ledger_of(connection, dataset_id)
+    if ledger is None:
+        return []
+    accounts = fold(await store.events(connection, ledger.id))
+    return [
+        OutsideRelease(
+            str(event.job_id), event.dataset_id, str(event.payload["reason"]), event.time
+        )
+        for event in accounts.outside
+    ]
+
+
+async def open_jobs(connection: AsyncConnection, dataset_id: str) -> list[str]:
+    """Jobs that hold a reservation on this very dataset and have not drawn noise."""
+    _, accounts = await _locked(connection, dataset_id)
+    return [
+        job_id
+        for job_id, account in accounts.jobs.items()
+        if account.dataset_id == dataset_id and not account.charged and not account.closed
+    ]
+
+
+async def deleted(connection: AsyncConnection, dataset_id: str, now: datetime) -> None:
+    """The content is gone; the ledger stays."""
+    ledger, _ = await _locked(connection, dataset_id)
+    await _append(connection, ledger, EventKind.DELETED, dataset_id, None, {}, now)
+
+
+async def statement(connection: AsyncConnection, dataset_id: str) -> dict[str, Any]:
+    """Budget, what is reserved, charged and left, and every event; amounts as decimal strings.
+
+    A dataset of a kind without a budget has no ledger: `budget` is null and there are no events.
+    """
+    ledger = await store.ledger_of(connection, dataset_id)
+    if ledger is None:
+        nothing = _shown(Amount(0, 0))
+        return {
+            "dataset": dataset_id,
+            "ledger": None,
+            "privacy_unit": None,
+            "budget": None,
+            "reserved": nothing,
+            "charged": nothing,
+            "left": None,
+            "lifetime": nothing,
+            "released_outside_budget": 0,
+            "verified": True,
+            "events": [],
+        }
+    events = await store.events(connection, ledger.id)
+    accounts = fold(events)
+    budget, held = accounts.budget, accounts.held
+    left = None
+    if budget is not None:
+        left = _shown(
+            Amount(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
+        )
+    infinite = {"epsilon": "inf", "delta": "1"}
+    return {
+        "dataset": dataset_id,
+        "ledger": ledger.id,
+        "privacy_unit": ledger.privacy_unit,
+        "budget": None if budget is None else _shown(budget),
+        "reserved": _shown(accounts.reserved),
+        "charged": _shown(accounts.charged),
+        "left": left,
+        "lifetime": infinite if accounts.outside else _shown(accounts.charged),
+        "released_outside_budget": len(accounts.outside),
+        "verified": _break(ledger, events) is None,
+        "events": [_event(event) for event in events],
+    }
+
+
+async def verify(connection: AsyncConnection, dataset_id: str) -> Break | None:
+    """The first bad row of a dataset's ledger; None if it is whole."""
+    ledger = await store.ledger_of(connection, dataset_id)
+    if ledger is None:
+        return None
+    return _break(ledger, await store.events(connection, ledger.id))
+
+
+async def _locked(connection: AsyncConnection, dataset_id: str) -> tuple[LedgerRow, Accounts]:
+    """The ledger of a dataset, held until the transaction ends, and its accounts.
+
+    Raises BudgetMissing where the kind has none, LedgerBroken.
+    """
+    ledger = await store.ledger_of(connection, dataset_id, lock=True)
+    if ledger is None:
+        raise BudgetMissing(extra={"dataset": dataset_id})
+    events = await store.events(connection, ledger.id)
+    found = _break(ledger, events)
+    if found is not None:
+        raise LedgerBroken(
+            "the dataset's ledger does not verify", extra={"row": found.seq, "ledger": ledger.id}
+        )
+    return ledger, fold(events)
+
+
+async def _append(
+    connection: AsyncConnection,
+    ledger: LedgerRow,
+    kind: EventKind,
+    dataset_id: str,
+    job_id: str | None,
+    payload: dict[str, Any],
+    now: datetime,
+) -> None:
+    event = following(ledger.seq, ledger.head, kind, dataset_id, job_id, payload, now)
+    await store.append(connection, ledger.id, event)
+
+
+def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
+    found = first_break(ledger.id, events)
+    if found is not None:
+        return found
+    seq, head = (events[-1].seq, events[-1].hash) if events else (0, genesis(ledger.id))
+    if (seq, head) != (ledger.seq, ledger.head):
+        return Break(seq + 1, "the tail is not the one that was written last")
+    return None
+
+
+def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -> None:
+    fits = (
+        held.epsilon + asked.epsilon <= budget.epsilon and held.delta + asked.delta <= budget.delta
+    )
+    if not fits:
+        raise BudgetExceeded(
+            "the dataset's budget would be passed",
+            extra={
+                "dataset": dataset_id,
+                "budget": _shown(budget),
+                "held": _shown(held),
+                "asked": _shown(asked),
+            },
+        )
+
+
+def _payload(amount: Amount) -> dict[str, Any]:
+    return {"epsilon": amount.epsilon, "delta": amount.delta}
+
+
+def _shown(amount: Amount) -> dict[str, str]:
+    return {"epsilon": shown_epsilon(amount.epsilon), "delta": shown_delta(amount.delta)}
+
+
+def _event(event: DatasetEvent) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "seq": event.seq,
+        "time": format_instant(event.time),
+        "kind": event.kind.value,
+        "dataset": event.dataset_id,
+        "job": event.job_id,
+        "hash": event.hash.hex(),
+    }
+    for name, value in event.payload.items():
+        write = {"epsilon": shown_epsilon, "delta": shown_delta}.get(name)
+        shown[name] = value if write is None else write(value)
+    return shown

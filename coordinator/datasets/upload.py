@@ -1,0 +1,290 @@
+"""How a body becomes sealed parts: a multipart form, inline rows, or an address to fetch from.
+
+The plain content is in memory for about a megabyte at a time and never on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import JsonValue
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from common.datasets.compression import ContentTooLarge
+from common.datasets.kinds import format_of, written
+from common.errors import UnsupportedForm
+from common.models.dataset import ColumnName, DatasetRequest
+from common.service.bounded_body import read_within
+from common.service.problems import MalformedBody
+from common.service.wire import JSON, content_type, parse_json
+from coordinator.datasets.content import Vault, expected_parts, single_part
+from coordinator.errors import DatasetRefused, UrlRefused, UrlUnreachable
+from coordinator.sealed_files import SealedWriter
+from coordinator.settings import CoordinatorSettings
+
+FORM: Final = "multipart/form-data"
+BATCH_BYTES: Final = 1 << 20
+FIELD_BYTES: Final = 4 << 20
+FORM_BYTES: Final = 1 << 30
+"""So much beyond the largest dataset the service reads before it cuts off; the limit itself is held
+here, and answered as `too_large`."""
+_STRUCTURED: Final = frozenset({"roles", "budget", "universe"})
+_PART_NAME = re.compile(r"[a-z]{1,20}")
+_FETCH_S: Final = 30.0
+
+
+class InlineDataset(DatasetRequest):
+    """A dataset in JSON: its `rows` (with `columns`, unless they are objects), or a `url` of a
+    storage that the deployment allows."""
+
+    columns: tuple[ColumnName, ...] | None = None
+    rows: JsonValue = None
+    url: str | None = None
+
+
+@dataclass(frozen=True)
+class Received:
+    """What was said of the dataset, and which parts of it are sealed now."""
+
+    request: DatasetRequest
+    sent: frozenset[str]
+
+
+async def receive(
+    request: Request,
+    vault: Vault,
+    dataset_id: str,
+    settings: CoordinatorSettings,
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+) -> Received:
+    """Read the body and seal its content under the id. Raises for whatever is not as it should be,
+    and then half a content may be left in the vault for the caller to remove."""
+    form = content_type(request)
+    if form == FORM:
+        return await _receive_form(request, vault, dataset_id, settings)
+    if form != JSON:
+        raise UnsupportedForm(extra={"supported": [FORM, JSON]})
+    body = await read_within(
+        request, InlineDataset, settings.max_body_bytes, "send a large dataset as a file"
+    )
+    if (body.rows is None) == (body.url is None):
+        raise DatasetRefused("either rows or a url are expected", pointer="/rows")
+    values = body.model_dump(mode="json", exclude={"columns", "rows", "url"})
+    declared = parse_json(json.dumps(values).encode(), DatasetRequest)
+    part = single_part(format_of(declared))
+    vault.prepare(dataset_id)
+    if body.url is not None:
+        writer = vault.writer(dataset_id, part)
+        await _fetch(body.url, writer, settings, transports)
+    else:
+        rows = await asyncio.to_thread(written, declared.format, body.columns, body.rows)
+        await asyncio.to_thread(_seal, vault.writer(dataset_id, part), rows)
+    return Received(declared, frozenset((part,)))
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+async def _receive_form(
+    request: Request, vault: Vault, dataset_id: str, settings: CoordinatorSettings
+) -> Received:
+    _, options = parse_options_header(request.headers["content-type"])
+    boundary = options.get(b"boundary")
+    if not boundary:
+        raise MalformedBody("The form has no boundary")
+    most = settings.dataset_max_bytes + FIELD_BYTES
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > most:
+        raise ContentTooLarge(extra={"max_bytes": settings.dataset_max_bytes})
+    vault.prepare(dataset_id)
+    form = _Form(vault, dataset_id, boundary)
+    try:
+        size = 0
+        async for batch in _batches(request.stream()):
+            size += len(batch)
+            if size > most:
+                raise ContentTooLarge(extra={"max_bytes": settings.dataset_max_bytes})
+            await asyncio.to_thread(form.feed, batch)
+        await asyncio.to_thread(form.finish)
+    except MultipartParseError:
+        raise MalformedBody("The form cannot be parsed") from None
+    finally:
+        form.abandon()
+    said = await asyncio.to_thread(parse_json, json.dumps(form.said()).encode(), DatasetRequest)
+    wrong = expected_parts(format_of(said), form.sent)
+    if wrong is not None:
+        raise DatasetRefused(wrong, pointer="/file")
+    return Received(said, frozenset(form.sent))
+
+
+async def _batches(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces that are worth a step into a thread."""
+    waiting, size = [], 0
+    async for piece in stream:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= BATCH_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+class _Form:
+    """A form as it arrives: small fields are kept, files are sealed."""
+
+    def __init__(self, vault: Vault, dataset_id: str, boundary: bytes) -> None:
+        self.sent: set[str] = set()
+        self._vault, self._id = vault, dataset_id
+        self._fields: dict[str, bytearray] = {}
+        self._header = self._value = b""
+        self._disposition = b""
+        self._field: bytearray | None = None
+        self._writer: SealedWriter | None = None
+        self._left = FIELD_BYTES
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._header_name,
+                "on_header_value": self._header_value,
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._headers_end,
+                "on_part_data": self._data,
+                "on_part_end": self._end,
+                "on_end": self._all,
+            },
+        )
+
+    def feed(self, data: bytes) -> None:
+        self._parser.write(data)
+
+    def finish(self) -> None:
+        if not self._ended:
+            raise MalformedBody("The form ends too early")
+
+    def abandon(self) -> None:
+        """Close what is still open."""
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def said(self) -> dict[str, Any]:
+        """The fields as one JSON object; structured ones hold JSON."""
+        found: dict[str, Any] = {}
+        for name, raw in self._fields.items():
+            try:
+                text = raw.decode("utf-8")
+                found[name] = json.loads(text) if name in _STRUCTURED else text
+            except (ValueError, RecursionError):
+                raise DatasetRefused("the field cannot be read", pointer=f"/{name}") from None
+        return found
+
+    def _begin(self) -> None:
+        self._disposition = self._header = self._value = b""
+        self._field = None
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def _headers_end(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        name = options.get(b"name", b"").decode("utf-8", "replace")
+        if not _PART_NAME.fullmatch(name.replace("_", "")):
+            raise DatasetRefused("a part of the form has no name that is known here")
+        if b"filename" in options:
+            if name in self.sent:
+                raise DatasetRefused("two files have one name", pointer=f"/{name}")
+            self.sent.add(name)
+            self._writer = self._vault.writer(self._id, name)
+        else:
+            if name in self._fields:
+                raise DatasetRefused("the field is there twice", pointer=f"/{name}")
+            self._field = self._fields[name] = bytearray()
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._writer is not None:
+            self._writer.write(data[start:end])
+        elif self._field is not None:
+            self._left -= end - start
+            if self._left < 0:
+                raise ContentTooLarge("the fields of the form are too large")
+            self._field += data[start:end]
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _all(self) -> None:
+        self._ended = True
+
+
+# --- rows and addresses --------------------------------------------------------------------------
+
+
+def _seal(writer: SealedWriter, content: bytes) -> None:
+    writer.write(content)
+    writer.close()
+
+
+def allowed(url: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether an address is under a prefix; nothing that a server could read as another place."""
+    parts = urlsplit(url)
+    plain = not parts.username and not parts.password and not parts.fragment
+    steps = parts.path.replace("%2e", ".").replace("%2E", ".").split("/")
+    return (
+        plain
+        and ".." not in steps
+        and "\\" not in url
+        and any(prefix.endswith("/") and url.startswith(prefix) for prefix in prefixes)
+    )
+
+
+async def _fetch(
+    url: str,
+    writer: SealedWriter,
+    settings: CoordinatorSettings,
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+) -> None:
+    """Seal what is at an address; redirections are not followed."""
+    try:
+        if not allowed(url, settings.dataset_url_prefixes):
+            raise UrlRefused(pointer="/url")
+        most, size = settings.dataset_max_bytes, 0
+        mounts = dict(transports or {})
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=_FETCH_S, mounts=mounts) as client,
+            client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer,
+        ):
+            if answer.status_code != 200:
+                raise UrlUnreachable(extra={"status": answer.status_code})
+            async for batch in _batches(answer.aiter_raw()):
+                size += len(batch)
+                if size > most:
+                    raise ContentTooLarge(extra={"max_bytes": most})
+                await asyncio.to_thread(writer.write, batch)
+        await asyncio.to_thread(writer.close)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        raise UrlUnreachable from None
+    finally:
+        with suppress(ValueError):
+            writer.abandon()

@@ -1,0 +1,359 @@
+"""Routes of algorithms and jobs: asking, following, ending, and what was published.
+
+An operator (the data's custodian) sees everything; an analyst the published parts of jobs that
+succeeded, and not when they ran or how long: that depends on the data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi import Query as Parameter
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, JSONResponse, StreamingResponse
+
+from algorithms import catalogue
+from common.accounting.amounts import shown_delta, shown_epsilon
+from common.models.job import FINISHED, JobRequest, JobState
+from common.service import idempotency
+from common.service.auth import Principal
+from common.service.bodies import takes
+from common.service.database import reading
+from common.service.paging import PageQuery
+from common.service.tokens import Scope
+from common.service.wire import etag_response, read_body
+from coordinator import examples
+from coordinator.errors import (
+    JobNotFinished,
+    JobOver,
+    UnknownAlgorithm,
+    UnknownJob,
+    UnknownPart,
+)
+from coordinator.jobs.prices import Price, spent
+from coordinator.store import jobs as store
+from coordinator.store.jobs import Filter, JobRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    Operator,
+    Service,
+    Wait,
+    encode,
+    page_response,
+    service_of,
+    time_text,
+)
+
+EVENTS: Final = "text/event-stream"
+LOOK_S: Final = 1.0
+SILENCE_LOOKS: Final = 15
+
+State = Annotated[list[JobState] | None, Parameter(description="Only jobs in these states.")]
+
+
+def add_jobs(app: FastAPI) -> None:
+    """Add them to the app."""
+    _add_algorithms(app)
+    _add_asking(app)
+    _add_following(app)
+    _add_ending(app)
+    _add_published(app)
+
+
+def _add_algorithms(app: FastAPI) -> None:
+    @app.get("/v1/algorithms", tags=["jobs"], summary="The algorithms that run as jobs")
+    async def algorithms(request: Request, _: Analyst) -> Response:
+        shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
+        return etag_response(request, encode({"algorithms": shown}))
+
+    @app.get("/v1/algorithms/{name}", tags=["jobs"], summary="One algorithm and its parameters")
+    async def algorithm(request: Request, name: str, _: Analyst) -> Response:
+        if name not in catalogue.NAMES:
+            raise UnknownAlgorithm
+        return etag_response(request, encode(await asyncio.to_thread(catalogue.shown, name)))
+
+
+def _add_asking(app: FastAPI) -> None:
+    @app.post(
+        "/v1/jobs",
+        tags=["jobs"],
+        status_code=202,
+        summary="Ask for a job; it is checked against the data before it is queued",
+        openapi_extra=takes(JobRequest, examples.JOB),
+    )
+    async def ask(request: Request, caller: Operator) -> Response:
+        service, body = service_of(app), await read_body(request, JobRequest)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with reading(service.engine) as connection:
+            if stored := await idempotency.recall(connection, idempotency_keys, key):
+                return stored.response()
+        prepared = await service.jobs.submission.prepare(body)
+        async with service.engine.begin() as connection:
+            if stored := await idempotency.recall(connection, idempotency_keys, key):
+                return stored.response()
+            row = await service.jobs.submission.add(connection, prepared)
+            shown = {**_shown(row), "preview": json.loads(row.preview)}
+            answer = idempotency.StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
+            now = service.clock.now()
+            await idempotency.remember(connection, idempotency_keys, key, answer, now)
+        service.jobs.dispatcher.wake()
+        return answer.response(replayed=False)
+
+    @app.post(
+        "/v1/jobs/preview",
+        tags=["jobs"],
+        summary="The privacy report that a job would carry; nothing is queued or spent",
+        openapi_extra=takes(JobRequest, examples.JOB),
+    )
+    async def preview(request: Request, _: Operator) -> dict[str, Any]:
+        service, body = service_of(app), await read_body(request, JobRequest)
+        prepared = await service.jobs.submission.prepare(body)
+        return {
+            "algorithm": body.algorithm,
+            "dataset": body.dataset,
+            "params": prepared.params.model_dump(mode="json"),
+            "charge": _price(prepared.price),
+            "preview": prepared.report.model_copy(
+                update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
+            ).model_dump(mode="json"),
+        }
+
+
+def _add_following(app: FastAPI) -> None:
+    @app.get("/v1/jobs", tags=["jobs"], summary="Jobs, the newest first")
+    async def listing(
+        request: Request,
+        page: PageQuery,
+        caller: Analyst,
+        state: State = None,
+        algorithm: str | None = None,
+        dataset: str | None = None,
+    ) -> Response:
+        states = tuple(state or ())
+        if not caller.has(Scope.OPERATOR):
+            states = (JobState.SUCCEEDED,)
+        which = Filter(states, algorithm, dataset)
+        async with reading(service_of(app).engine) as connection:
+            found = await store.page(connection, which, page.after_text(), page.limit)
+        items = [_seen(caller, row) for row in found]
+        return page_response(request, "jobs", items, page.limit, "id")
+
+    @app.get("/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag")
+    async def one(request: Request, job_id: str, caller: Analyst, wait_s: Wait = 0) -> Response:
+        loop, changes = asyncio.get_running_loop(), service_of(app).jobs.changes
+        end = loop.time() + wait_s
+        while True:
+            ticket = changes.ticket()
+            shown = encode(_seen(caller, await _find(app, caller, job_id)))
+            answer, left = etag_response(request, shown), end - loop.time()
+            if answer.status_code != 304 or left <= 0:
+                return answer
+            await changes.wait(ticket, min(left, LOOK_S))
+
+    @app.get(
+        "/v1/jobs/{job_id}/events",
+        tags=["jobs"],
+        summary="The job each time it changes, as server-sent events, until it has finished",
+        response_class=StreamingResponse,
+    )
+    async def events(job_id: str, caller: Operator) -> StreamingResponse:
+        await _find(app, caller, job_id)
+        return StreamingResponse(_events(service_of(app), job_id), media_type=EVENTS)
+
+
+def _add_ending(app: FastAPI) -> None:
+    @app.delete(
+        "/v1/jobs/{job_id}",
+        tags=["jobs"],
+        status_code=202,
+        summary="Cancel a job; what it was charged stays charged if noise was drawn",
+    )
+    async def cancel(job_id: str, caller: Operator) -> Response:
+        service, jobs = service_of(app), service_of(app).jobs
+        row = await _find(app, caller, job_id)
+        if row.state is JobState.CANCELLED:
+            return JSONResponse(_shown(row), 202)
+        if row.state in FINISHED:
+            raise JobOver(extra={"state": row.state.value})
+        now = service.clock.now()
+        async with service.engine.begin() as connection:
+            changed = row.cancelling is None and await store.change(
+                connection, job_id, (JobState.RUNNING,), cancelling=now
+            )
+        if not changed and row.cancelling is None and row.state is JobState.QUEUED:
+            await jobs.attempts.end(job_id, JobState.CANCELLED, None)
+        jobs.dispatcher.wake()
+        return JSONResponse(_shown(await _find(app, caller, job_id)), 202)
+
+
+def _add_published(app: FastAPI) -> None:
+    @app.get(
+        "/v1/jobs/{job_id}/result",
+        tags=["jobs"],
+        summary="The result as JSON, or by `Accept` the native file of that media type",
+    )
+    async def result(request: Request, job_id: str, caller: Analyst) -> Response:
+        await _succeeded(app, caller, job_id)
+        results = service_of(app).jobs.results
+        document = await asyncio.to_thread(results.document, job_id)
+        wanted = request.headers.get("accept", "").partition(";")[0].partition(",")[0].strip()
+        for file in document["files"]:
+            if wanted == file["media_type"] and wanted != "application/json":
+                path = results.path(job_id, f"files/{file['name']}")
+                return FileResponse(path, media_type=wanted, headers={"Vary": "Accept"})
+        return etag_response(request, encode(document), headers={"Vary": "Accept"})
+
+    @app.get(
+        "/v1/jobs/{job_id}/report",
+        tags=["jobs"],
+        summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
+    )
+    async def report(request: Request, job_id: str, caller: Analyst) -> Response:
+        plain = request.headers.get("accept", "").startswith("text/plain")
+        await _succeeded(app, caller, job_id)
+        name = "report.txt" if plain else "report.json"
+        body = await _bytes(app, job_id, name)
+        media_type = "text/plain; charset=utf-8" if plain else "application/json"
+        return etag_response(request, body, media_type=media_type, headers={"Vary": "Accept"})
+
+    @app.get("/v1/jobs/{job_id}/files/{name}", tags=["jobs"], summary="A native file of the result")
+    async def file(job_id: str, name: str, caller: Analyst) -> Response:
+        await _succeeded(app, caller, job_id)
+        results = service_of(app).jobs.results
+        document = await asyncio.to_thread(results.document, job_id)
+        kinds = {item["name"]: item["media_type"] for item in document["files"]}
+        if name not in kinds:
+            raise UnknownPart
+        return FileResponse(results.path(job_id, f"files/{name}"), media_type=kinds[name])
+
+    @app.get(
+        "/v1/jobs/{job_id}/plots/{name}",
+        tags=["jobs"],
+        summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
+    )
+    async def plot(request: Request, job_id: str, name: str, caller: Analyst) -> Response:
+        await _succeeded(app, caller, job_id)
+        if not name.endswith((".svg", ".png")):
+            name += ".png" if "image/png" in request.headers.get("accept", "") else ".svg"
+        path = await asyncio.to_thread(service_of(app).jobs.results.path, job_id, f"plots/{name}")
+        kind = "image/png" if name.endswith(".png") else "image/svg+xml"
+        return FileResponse(path, media_type=kind, headers={"Vary": "Accept"})
+
+    @app.get("/v1/jobs/{job_id}/archive", tags=["jobs"], summary="All published parts in one zip")
+    async def archive(job_id: str, caller: Analyst) -> Response:
+        await _succeeded(app, caller, job_id)
+        path = await asyncio.to_thread(service_of(app).jobs.results.archive, job_id)
+        return FileResponse(
+            path,
+            media_type="application/zip",
+            filename=f"{job_id}.zip",
+            background=BackgroundTask(path.unlink, missing_ok=True),
+        )
+
+    @app.get(
+        "/v1/jobs/{job_id}/evaluation",
+        tags=["jobs"],
+        summary="The comparison with the true data: never private, never published",
+    )
+    async def evaluation(job_id: str, caller: Operator) -> Response:
+        await _succeeded(app, caller, job_id)
+        body = await asyncio.to_thread(service_of(app).jobs.results.evaluation, job_id)
+        shown = {"format": "tacit.evaluation/1", "private": True, "evaluation": json.loads(body)}
+        return Response(encode(shown), media_type="application/json")
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+async def _events(service: Service, job_id: str) -> AsyncIterator[bytes]:
+    """The job at each change; a comment now and then shows that the line is alive."""
+    last, silent = None, 0
+    while True:
+        ticket = service.jobs.changes.ticket()
+        async with reading(service.engine) as connection:
+            row = await store.find(connection, job_id)
+        if row is None:
+            return
+        shown = encode(_shown(row))
+        if shown != last:
+            last, silent = shown, 0
+            yield b"event: job\ndata: " + shown + b"\n\n"
+        elif (silent := silent + 1) % SILENCE_LOOKS == 0:
+            yield b": still there\n\n"
+        if row.state in FINISHED:
+            return
+        await service.jobs.changes.wait(ticket, LOOK_S)
+
+
+async def _find(app: FastAPI, caller: Principal, job_id: str) -> JobRow:
+    """A job that the caller may see. Raises UnknownJob."""
+    async with reading(service_of(app).engine) as connection:
+        row = await store.find(connection, job_id)
+    if row is None or not (caller.has(Scope.OPERATOR) or row.state is JobState.SUCCEEDED):
+        raise UnknownJob
+    return row
+
+
+async def _succeeded(app: FastAPI, caller: Principal, job_id: str) -> JobRow:
+    row = await _find(app, caller, job_id)
+    if row.state is not JobState.SUCCEEDED:
+        raise JobNotFinished(extra={"state": row.state.value})
+    return row
+
+
+async def _bytes(app: FastAPI, job_id: str, part: str) -> bytes:
+    path = await asyncio.to_thread(service_of(app).jobs.results.path, job_id, part)
+    return await asyncio.to_thread(path.read_bytes)
+
+
+def _seen(caller: Principal, row: JobRow) -> dict[str, Any]:
+    return _shown(row) if caller.has(Scope.OPERATOR) else _published(row)
+
+
+def _published(row: JobRow) -> dict[str, Any]:
+    """What does not depend on the data but through the mechanism."""
+    return {
+        "id": row.id,
+        "algorithm": row.algorithm,
+        "version": row.version,
+        "dataset": row.dataset_id,
+        "stance": row.stance,
+        "state": row.state.value,
+    }
+
+
+def _shown(row: JobRow) -> dict[str, Any]:
+    price, kept = Price.model_validate_json(row.price), spent(row)
+    charged = None
+    if kept is not None:
+        charged = {"epsilon": shown_epsilon(kept.epsilon), "delta": shown_delta(kept.delta)}
+    return {
+        **_published(row),
+        "params": json.loads(row.params),
+        "seed": row.chosen_seed,
+        "cancelling": row.cancelling is not None and row.state not in FINISHED,
+        "progress": row.progress,
+        "stage": row.stage,
+        "attempts": row.attempts,
+        "created": time_text(row.created),
+        "started": time_text(row.started),
+        "finished": time_text(row.finished),
+        "error": None if row.error is None else json.loads(row.error),
+        "budget": {**_price(price), "charged": charged, "noise_drawn": row.charged},
+    }
+
+
+def _price(price: Price) -> dict[str, Any]:
+    reserved = None
+    if price.kind == "budget":
+        reserved = {"epsilon": shown_epsilon(price.epsilon), "delta": shown_delta(price.delta)}
+    return {
+        "reserved": reserved,
+        "outside_budget": price.kind == "outside",
+        "reason": price.reason,
+    }

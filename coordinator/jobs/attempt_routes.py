@@ -1,0 +1,109 @@
+"""Routes for workers: what an attempt at a job asks for. Not for people; in no API document.
+
+They are authorised by the attempt's own ticket or session, which no other route accepts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from fastapi import FastAPI, Request, Response
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from common.models.base import WireModel, encode_binary
+from common.models.job import Beat, Failure
+from common.service.wire import read_body
+from coordinator.errors import AttemptRefused
+from coordinator.jobs.problems import JobFailed, plain_problem
+from coordinator.web import model_response, service_of
+
+PREFIX: Final = "/v1/job-attempts/"
+_CHUNK: Final = 1 << 20
+
+
+class Claim(WireModel):
+    """Who takes the lease."""
+
+    worker: str = Field(max_length=256)
+
+
+def add_attempts(app: FastAPI) -> None:
+    """Add them to the app."""
+    _add_lease(app)
+    _add_ending(app)
+
+
+def _add_lease(app: FastAPI) -> None:
+    @app.post(PREFIX + "{attempt_id}/claim", include_in_schema=False)
+    async def claim(request: Request, attempt_id: str) -> Response:
+        ticket, body = _token(request), await read_body(request, Claim)
+        attempts = service_of(app).jobs.attempts
+        return model_response(await attempts.claim(attempt_id, ticket, body.worker))
+
+    @app.post(PREFIX + "{attempt_id}/block-key", include_in_schema=False)
+    async def block_key(request: Request, attempt_id: str) -> dict[str, str]:
+        attempts = service_of(app).jobs.attempts
+        return {"key": encode_binary(await attempts.block_key(attempt_id, _token(request)))}
+
+    @app.post(PREFIX + "{attempt_id}/beat", include_in_schema=False)
+    async def beat(request: Request, attempt_id: str) -> Response:
+        session, body = _token(request), await read_body(request, Beat)
+        return model_response(await service_of(app).jobs.attempts.beat(attempt_id, session, body))
+
+    @app.get(PREFIX + "{attempt_id}/content", include_in_schema=False)
+    async def content(request: Request, attempt_id: str) -> Response:
+        jobs = service_of(app).jobs
+        row = await jobs.attempts.dataset(attempt_id, _token(request))
+        stream = await asyncio.to_thread(jobs.attempts.datasets.open_content, row)
+        return StreamingResponse(_chunks(stream), media_type="application/octet-stream")
+
+    @app.post(PREFIX + "{attempt_id}/seed", include_in_schema=False)
+    async def seed(request: Request, attempt_id: str) -> Response:
+        attempts = service_of(app).jobs.attempts
+        return model_response(await attempts.seed(attempt_id, _token(request)))
+
+
+def _add_ending(app: FastAPI) -> None:
+    @app.post(PREFIX + "{attempt_id}/outcome", include_in_schema=False, status_code=204)
+    async def outcome(request: Request, attempt_id: str) -> None:
+        jobs, session = service_of(app).jobs, _token(request)
+        await jobs.attempts.dataset(attempt_id, session)  # before a large body is read
+        arrived = jobs.results.incoming()
+        try:
+            with arrived.open("wb") as file:
+                async for chunk in request.stream():
+                    await asyncio.to_thread(file.write, chunk)
+            try:
+                packed = await asyncio.to_thread(jobs.results.opened, arrived)
+            except ValueError:
+                problem = plain_problem(JobFailed("the outcome cannot be read"))
+                await jobs.attempts.fail(attempt_id, session, Failure(problem=problem))
+                return
+            job, report, rest = await jobs.attempts.report_of(attempt_id, session, packed.report)
+            await asyncio.to_thread(jobs.results.keep, job, arrived, packed, report)
+            await jobs.attempts.succeed(attempt_id, session, rest)
+        finally:
+            arrived.unlink(missing_ok=True)
+        jobs.dispatcher.wake()
+
+    @app.post(PREFIX + "{attempt_id}/failure", include_in_schema=False, status_code=204)
+    async def failure(request: Request, attempt_id: str) -> None:
+        jobs, session = service_of(app).jobs, _token(request)
+        await jobs.attempts.fail(attempt_id, session, await read_body(request, Failure))
+        jobs.dispatcher.wake()
+
+
+def _token(request: Request) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not token:
+        raise AttemptRefused
+    return token
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    with stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk

@@ -1,0 +1,276 @@
+"""What an attempt at a job may ask of the coordinator, under its lease.
+
+A ticket travels in the task graph and is good for one claim: Dask's silent second run of a task
+finds it used. The claim gives a session, and the session fetches the data, the secret seed and
+brings the outcome. Once a later attempt has begun, or the job has ended, it is refused.
+
+The job is charged in the transaction that hands out its seed for the first time: before that no
+noise exists, and after it every attempt draws the same.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from common.accounting.amounts import Amount
+from common.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
+from common.models.report import PrivacyReport
+from common.service.clock import Clock
+from common.service.database import reading
+from coordinator.datasets import ledger
+from coordinator.datasets.holding import Datasets
+from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed, UnitNotProtected
+from coordinator.jobs.prices import Price, stated
+from coordinator.jobs.statements import complete
+from coordinator.jobs.submission import seed_purpose
+from coordinator.settings import CoordinatorSettings
+from coordinator.storage_key import StorageKey
+from coordinator.store import jobs as store
+from coordinator.store.datasets import DatasetRow
+from coordinator.store.jobs import AttemptRow, JobRow
+
+RUNNING: Final = (JobState.RUNNING,)
+UNFINISHED: Final = (JobState.QUEUED, JobState.RUNNING)
+RENEW_SHARE: Final = 8
+"""A lease is written again when this part of it is over, or when there is news."""
+
+
+def digest(token: str) -> str:
+    """How tickets and sessions are stored."""
+    return sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The attempts of all jobs; `changed` wakes who follows them."""
+
+    engine: AsyncEngine
+    datasets: Datasets
+    key: StorageKey
+    settings: CoordinatorSettings
+    clock: Clock
+    changed: Callable[[], None]
+
+    # --- the lease -------------------------------------------------------------------------------
+
+    async def claim(self, attempt_id: str, ticket: str, worker: str) -> Assignment:
+        """Take the lease. Raises LeaseUsed for the second who asks."""
+        session = secrets.token_urlsafe(32)
+        async with self.engine.begin() as connection:
+            attempt, job = await self._found(connection, attempt_id, lock=True)
+            if not hmac.compare_digest(attempt.ticket_hash, digest(ticket)):
+                raise AttemptRefused
+            if attempt.state == store.HELD:
+                raise LeaseUsed
+            dataset = await self._dataset(connection, job)
+            declaration = await self.datasets.declaration(connection, dataset)
+            await store.change_attempt(
+                connection,
+                attempt_id,
+                state=store.HELD,
+                session_hash=digest(session),
+                holder=worker,
+                until=self._until(),
+            )
+            await store.change(connection, job.id, RUNNING, stage="reading the data")
+        self.changed()
+        return Assignment(
+            job=job.id,
+            algorithm=job.algorithm,
+            params_json=job.params,
+            stance="paper" if job.stance == "paper" else "sound",
+            declaration=declaration,
+            session=session,
+            block_key=self._block_key(attempt_id),
+            memory_bytes=self.settings.job_memory_bytes,
+            wall_s=self.settings.job_wall_s,
+            lease_s=self.settings.job_lease_s,
+        )
+
+    async def block_key(self, attempt_id: str, ticket: str) -> bytes:
+        """For a worker that does a block of a running attempt."""
+        async with reading(self.engine) as connection:
+            attempt, _ = await self._found(connection, attempt_id)
+        if attempt.state != store.HELD or not hmac.compare_digest(
+            attempt.ticket_hash, digest(ticket)
+        ):
+            raise AttemptRefused
+        return self._block_key(attempt_id)
+
+    async def beat(self, attempt_id: str, session: str, beat: Beat) -> Orders:
+        """A sign of life: the lease goes on, and the worker hears whether to end."""
+        async with reading(self.engine) as connection:
+            attempt, job = await self._held(connection, attempt_id, session)
+        lease = timedelta(seconds=self.settings.job_lease_s)
+        stale = attempt.until - self.clock.now() < lease * (1 - 1 / RENEW_SHARE)
+        if stale or beat.stage != job.stage or beat.progress - job.progress >= 0.01:
+            async with self.engine.begin() as connection:
+                progress = max(beat.progress, job.progress)
+                await store.change(connection, job.id, RUNNING, progress=progress, stage=beat.stage)
+                await store.change_attempt(connection, attempt_id, until=self._until())
+            self.changed()
+        return Orders(cancel=job.cancelling is not None)
+
+    async def dataset(self, attempt_id: str, session: str) -> DatasetRow:
+        """The dataset that the attempt works on."""
+        async with reading(self.engine) as connection:
+            _, job = await self._held(connection, attempt_id, session)
+            return await self._dataset(connection, job)
+
+    async def seed(self, attempt_id: str, session: str) -> SecretSeed:
+        """The secret seed; the first time the job is charged, in the same transaction."""
+        async with self.engine.begin() as connection:
+            _, job = await self._held(connection, attempt_id, session, lock=True)
+            if not job.charged:
+                await self._charge(connection, job)
+        if job.chosen_seed is not None:
+            return SecretSeed(chosen=job.chosen_seed)
+        assert job.secret is not None
+        return SecretSeed(secret=self.key.open(seed_purpose(job.id), job.secret))
+
+    # --- its end ---------------------------------------------------------------------------------
+
+    async def report_of(
+        self, attempt_id: str, session: str, report: PrivacyReport
+    ) -> tuple[JobRow, PrivacyReport, Amount]:
+        """The report of an outcome as it will be published, and what is to be credited."""
+        async with reading(self.engine) as connection:
+            _, job = await self._held(connection, attempt_id, session)
+            dataset = await self._dataset(connection, job)
+            outside = await ledger.released_outside(connection, dataset.id)
+        price = Price.model_validate_json(job.price)
+        rest = _rest(price, report, dataset)
+        kept = Amount(price.epsilon - rest.epsilon, price.delta - rest.delta)
+        finished = complete(
+            report,
+            job_id=job.id,
+            dataset_id=dataset.id,
+            unit=dataset.privacy_unit,
+            price=price,
+            charged=kept,
+            earlier=[item.job_id for item in outside if item.job_id != job.id],
+            seeded=job.chosen_seed is not None,
+        )
+        return job, finished, rest
+
+    async def succeed(self, attempt_id: str, session: str, rest: Amount) -> None:
+        """The outcome is stored: the job has succeeded, its seed is destroyed."""
+        now = self.clock.now()
+        async with self.engine.begin() as connection:
+            _, job = await self._held(connection, attempt_id, session, lock=True)
+            if not job.charged and Price.model_validate_json(job.price).kind == "outside":
+                await self._charge(connection, job)  # it drew no noise, and releases all the same
+            credited = None
+            if rest != Amount(0, 0) and job.charged and job.dataset_id is not None:
+                await ledger.credit(
+                    connection, job.dataset_id, job.id, rest.epsilon, rest.delta, now
+                )
+                credited = json.dumps({"epsilon": rest.epsilon, "delta": rest.delta})
+            await self._finish(
+                connection, job, JobState.SUCCEEDED, credited=credited, progress=1.0, stage="done"
+            )
+        self.changed()
+
+    async def fail(self, attempt_id: str, session: str, failure: Failure) -> None:
+        """The attempt ended without an outcome, and so does the job."""
+        async with self.engine.begin() as connection:
+            _, job = await self._held(connection, attempt_id, session, lock=True)
+            if job.cancelling is not None:
+                await self._finish(connection, job, JobState.CANCELLED, stage="cancelled")
+            elif failure.cancelled:  # the worker gave up by itself: another attempt may do it
+                await store.end_attempts(connection, job.id)
+            else:
+                error = json.dumps(failure.problem or {})
+                await self._finish(connection, job, JobState.FAILED, error=error, stage="failed")
+        self.changed()
+
+    async def end(self, job_id: str, state: JobState, problem: dict[str, Any] | None) -> bool:
+        """End an unfinished job whatever its attempt does; whether it was unfinished."""
+        async with self.engine.begin() as connection:
+            job = await store.find(connection, job_id, lock=True)
+            if job is None or job.state not in UNFINISHED:
+                return False
+            error = None if problem is None else json.dumps(problem)
+            await self._finish(connection, job, state, error=error, stage=state.value)
+        self.changed()
+        return True
+
+    async def _finish(
+        self, connection: AsyncConnection, job: JobRow, state: JobState, **values: Any
+    ) -> None:
+        now = self.clock.now()
+        price = Price.model_validate_json(job.price)
+        if price.kind == "budget" and not job.charged and job.dataset_id is not None:
+            await ledger.give_back(connection, job.dataset_id, job.id, now)
+        await store.end_attempts(connection, job.id)
+        await store.change(
+            connection, job.id, UNFINISHED, state=state, finished=now, secret=None, **values
+        )
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    async def _charge(self, connection: AsyncConnection, job: JobRow) -> None:
+        price, now = Price.model_validate_json(job.price), self.clock.now()
+        assert job.dataset_id is not None
+        if price.kind == "budget":
+            await ledger.charge(connection, job.dataset_id, job.id, now)
+        elif price.kind == "outside":
+            reason = price.reason or ""
+            await ledger.release_outside_budget(connection, job.dataset_id, job.id, reason, now)
+        await store.change(connection, job.id, RUNNING, charged=True)
+
+    async def _found(
+        self, connection: AsyncConnection, attempt_id: str, *, lock: bool = False
+    ) -> tuple[AttemptRow, JobRow]:
+        """An attempt that goes on. With `lock` its job is held, always before the attempt."""
+        attempt = await store.attempt(connection, attempt_id)
+        if attempt is None:
+            raise AttemptRefused
+        job = await store.find(connection, attempt.job_id, lock=lock)
+        if lock:
+            attempt = await store.attempt(connection, attempt_id)
+        assert attempt is not None
+        assert job is not None
+        if attempt.state == store.OVER or job.state is not JobState.RUNNING:
+            raise AttemptOver
+        return attempt, job
+
+    async def _held(
+        self, connection: AsyncConnection, attempt_id: str, session: str, *, lock: bool = False
+    ) -> tuple[AttemptRow, JobRow]:
+        attempt, job = await self._found(connection, attempt_id, lock=lock)
+        known = attempt.session_hash or ""
+        if attempt.state != store.HELD or not hmac.compare_digest(known, digest(session)):
+            raise AttemptRefused
+        return attempt, job
+
+    async def _dataset(self, connection: AsyncConnection, job: JobRow) -> DatasetRow:
+        assert job.dataset_id is not None
+        return await self.datasets.find(connection, job.dataset_id)
+
+    def _until(self) -> datetime:
+        return self.clock.now() + timedelta(seconds=self.settings.job_lease_s)
+
+    def _block_key(self, attempt_id: str) -> bytes:
+        return self.key.derive(f"job blocks {attempt_id}")
+
+
+def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> Amount:
+    """What an algorithm that ended early by its own published rule did not spend."""
+    said = report.charged
+    if price.kind != "budget" or said is None or said.reserved is None:
+        return Amount(0, 0)
+    try:
+        found = stated(report, dataset.privacy_unit).amount
+    except UnitNotProtected:
+        return Amount(0, 0)
+    return Amount(max(0, price.epsilon - found.epsilon), max(0, price.delta - found.delta))

@@ -1,0 +1,87 @@
+"""A job's privacy report: the algorithm's own, with what only the coordinator knows.
+
+Spec: jobs, "Privacy report": whom it is about, what the ledger is charged, what was released
+outside the budget before, and what a chosen seed does to it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from common.accounting.amounts import Amount, shown_delta, shown_epsilon
+from common.models.report import Charge, PrivacyReport, VerifiedStatement
+from coordinator.jobs.prices import Price
+
+TRUST: Final = (
+    "The coordinator and its workers are trusted with the raw data: they hold it while the job "
+    "runs, and the coordinator keeps it."
+)
+REPRODUCIBLE: Final = (
+    "NO PRIVACY: the seed was chosen by the submitter, so anyone who knows it can repeat the "
+    "output and take the noise away."
+)
+
+
+def complete(
+    report: PrivacyReport,
+    *,
+    job_id: str,
+    dataset_id: str | None,
+    unit: str | None,
+    price: Price,
+    charged: Amount,
+    earlier: Iterable[str] = (),
+    seeded: bool = False,
+) -> PrivacyReport:
+    """The report with subject, charge and caveats. `charged`: what the ledger keeps in the end;
+    `earlier`: jobs whose releases lie outside the dataset's budget."""
+    caveats = [*report.caveats]
+    for other in earlier:
+        caveats.append(
+            f"The dataset was released outside its budget before, by job {other}: over its "
+            "lifetime no finite figure holds."
+        )
+    changes = {
+        "subject": report.subject.model_copy(update={"id": job_id, "dataset": dataset_id}),
+        "charged": _charge(price, unit, charged),
+        "assumptions": (*report.assumptions, TRUST),
+        "caveats": tuple(caveats),
+    }
+    if seeded:
+        changes |= {
+            "reproducible": True,
+            "verified": (_nothing(report),),
+            "caveats": (REPRODUCIBLE, *caveats),
+        }
+    return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())
+
+
+def _charge(price: Price, unit: str | None, charged: Amount) -> Charge:
+    if price.kind == "free":
+        return Charge(ledger="none")
+    if price.kind == "outside":
+        return Charge.model_validate(
+            {"ledger": "dataset", "privacy_unit": unit, "outside_budget": True}
+        )
+    return Charge.model_validate(
+        {
+            "ledger": "dataset",
+            "privacy_unit": unit,
+            "epsilon": shown_epsilon(charged.epsilon),
+            "delta": shown_delta(charged.delta),
+            "reserved": shown_epsilon(price.epsilon),
+        }
+    )
+
+
+def _nothing(report: PrivacyReport) -> VerifiedStatement:
+    return VerifiedStatement(
+        scenario="recipient",
+        model="none",
+        privacy_unit=report.privacy_unit,
+        neighbouring=report.neighbouring,
+        epsilon="inf",
+        delta="1",
+        reason="whoever knows the seed repeats every draw",
+    )

@@ -1,0 +1,202 @@
+"""Jobs and their attempts. A change names the state it expects: it happens once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import and_, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.job import JobState
+from coordinator.store.tables import job_attempts, jobs
+
+OFFERED: Final = "offered"
+HELD: Final = "held"
+OVER: Final = "over"
+_LIVE: Final = (OFFERED, HELD)
+_UNFINISHED: Final = (JobState.QUEUED.value, JobState.RUNNING.value)
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job. `params`, `preview`, `price`, `error`, `credited`, `federation` are JSON texts;
+    `secret` is its sealed seed, gone when it has finished; `cancelling`: since when somebody wants
+    it to end; `attempts`: how many were begun."""
+
+    id: str
+    algorithm: str
+    version: str
+    dataset_id: str | None
+    federation: str | None
+    stance: str
+    params: str
+    chosen_seed: int | None
+    preview: str
+    price: str
+    state: JobState
+    progress: float
+    stage: str
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+    error: str | None
+    secret: bytes | None
+    charged: bool
+    credited: str | None
+    cancelling: datetime | None
+    attempts: int
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """A try at a job, by one worker. The lease holds until `until`; `offered`: nobody has taken it
+    yet and `holder` is the replica that offers it."""
+
+    id: str
+    job_id: str
+    number: int
+    state: str
+    ticket_hash: str
+    session_hash: str | None
+    holder: str
+    until: datetime
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which jobs a list is about."""
+
+    states: tuple[JobState, ...] = ()
+    algorithm: str | None = None
+    dataset_id: str | None = None
+
+
+_ROW = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
+_ATTEMPT = tuple(job_attempts.c[name] for name in AttemptRow.__dataclass_fields__)
+
+
+def _job(row: Any) -> JobRow:
+    values = dict(row._mapping)
+    values["state"] = JobState(values["state"])
+    return JobRow(**values)
+
+
+async def add(connection: AsyncConnection, row: JobRow) -> None:
+    """Store a new job."""
+    values = {name: getattr(row, name) for name in JobRow.__dataclass_fields__}
+    await connection.execute(insert(jobs).values({**values, "state": row.state.value}))
+
+
+async def find(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> JobRow | None:
+    """A job; with `lock` nobody else changes it before this transaction ends."""
+    query = select(*_ROW).where(jobs.c.id == job_id)
+    row = (await connection.execute(query.with_for_update() if lock else query)).first()
+    return None if row is None else _job(row)
+
+
+async def page(
+    connection: AsyncConnection, which: Filter, before: str | None, limit: int
+) -> list[JobRow]:
+    """Jobs, the newest first, older than the job `before`."""
+    query = select(*_ROW)
+    if which.states:
+        query = query.where(jobs.c.state.in_([state.value for state in which.states]))
+    if which.algorithm is not None:
+        query = query.where(jobs.c.algorithm == which.algorithm)
+    if which.dataset_id is not None:
+        query = query.where(jobs.c.dataset_id == which.dataset_id)
+    if before is not None:
+        query = query.where(jobs.c.id < before)
+    found = await connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))
+    return [_job(row) for row in found]
+
+
+async def change(
+    connection: AsyncConnection, job_id: str, expected: tuple[JobState, ...], **values: Any
+) -> bool:
+    """Change a job that is in one of the expected states; whether it was."""
+    if isinstance(values.get("state"), JobState):
+        values["state"] = values["state"].value
+    states = [state.value for state in expected]
+    done = await connection.execute(
+        update(jobs).where(and_(jobs.c.id == job_id, jobs.c.state.in_(states))).values(**values)
+    )
+    return bool(done.rowcount)
+
+
+async def queued(connection: AsyncConnection, limit: int) -> list[str]:
+    """The jobs that wait, the oldest first."""
+    query = select(jobs.c.id).where(jobs.c.state == JobState.QUEUED.value)
+    return list((await connection.execute(query.order_by(jobs.c.id).limit(limit))).scalars())
+
+
+async def running(connection: AsyncConnection) -> list[JobRow]:
+    """The jobs that run."""
+    query = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
+    return [_job(row) for row in await connection.execute(query)]
+
+
+# --- attempts ------------------------------------------------------------------------------------
+
+
+async def begin(
+    connection: AsyncConnection, row: AttemptRow, started: datetime, attempts_before: int
+) -> bool:
+    """Begin an attempt of an unfinished job, whose earlier ones are over; whether nobody else did.
+
+    The caller writes nothing else if not."""
+    done = await connection.execute(
+        update(jobs)
+        .where(
+            jobs.c.id == row.job_id,
+            jobs.c.state.in_(_UNFINISHED),
+            jobs.c.attempts == attempts_before,
+        )
+        .values(
+            state=JobState.RUNNING.value,
+            attempts=row.number,
+            stage="waiting for a worker",
+            progress=0.0,
+            started=started,
+        )
+    )
+    if not done.rowcount:
+        return False
+    await end_attempts(connection, row.job_id)
+    values = {name: getattr(row, name) for name in AttemptRow.__dataclass_fields__}
+    await connection.execute(insert(job_attempts).values(values))
+    return True
+
+
+async def attempt(connection: AsyncConnection, attempt_id: str) -> AttemptRow | None:
+    """One attempt."""
+    query = select(*_ATTEMPT).where(job_attempts.c.id == attempt_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else AttemptRow(**row._mapping)
+
+
+async def live_attempts(connection: AsyncConnection) -> list[AttemptRow]:
+    """All attempts that are not over."""
+    query = select(*_ATTEMPT).where(job_attempts.c.state.in_(_LIVE)).order_by(job_attempts.c.id)
+    return [AttemptRow(**row._mapping) for row in await connection.execute(query)]
+
+
+async def change_attempt(connection: AsyncConnection, attempt_id: str, **values: Any) -> bool:
+    """Change an attempt that is not over; whether it is not."""
+    done = await connection.execute(
+        update(job_attempts)
+        .where(job_attempts.c.id == attempt_id, job_attempts.c.state.in_(_LIVE))
+        .values(**values)
+    )
+    return bool(done.rowcount)
+
+
+async def end_attempts(connection: AsyncConnection, job_id: str) -> None:
+    """Whatever was tried so far is over: what it sends is refused."""
+    await connection.execute(
+        update(job_attempts)
+        .where(job_attempts.c.job_id == job_id, job_attempts.c.state.in_(_LIVE))
+        .values(state=OVER)
+    )

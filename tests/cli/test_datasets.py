@@ -1,0 +1,145 @@
+"""`tacit dataset`: handing in, listing, showing, deleting, and samples that their readers take."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.datasets import app, format_of
+from common.datasets.kinds import KINDS, read
+from common.models.dataset import DatasetDeclaration
+from simulation.samples import SAMPLES
+from tacit import Client, NotFound
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "operator-token-of-the-dataset-command-0123456789"
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a coordinator in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "TACIT_DATA_DIR": str(tmp_path_factory.mktemp("coordinator")),
+        "TACIT_OPERATOR_TOKEN": TOKEN,
+        "TACIT_PORT": str(port),
+        "TACIT_LOG_LEVEL": "error",
+    }
+    command = [sys.executable, "-m", "cli.main", "serve", "coordinator"]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            with Client(url, TOKEN) as client:
+                client.wait_until_ready(30)
+            yield url
+        finally:
+            process.terminate()
+
+
+def tacit(url: str, *arguments: str) -> str:
+    place = [] if arguments[0] == "sample" else ["--url", url, "--token", TOKEN]
+    done = CliRunner().invoke(app, [*arguments, *place])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_dataset_from_its_sample_to_its_deletion(coordinator: str, tmp_path: Path) -> None:
+    tacit(coordinator, "sample", "kmeans", "--out", str(tmp_path))
+    file = str(tmp_path / "iris-owners.csv")
+    more = ("--label", "species", "--curator", "owner", "--epsilon", "2", "--production")
+    made = tacit(coordinator, "add", file, "--kind", "numeric-table", *more).strip()
+    found = json.loads(tacit(coordinator, "show", made, "--json"))
+    assert (found["name"], found["purpose"]) == ("iris-owners.csv", "production")
+    assert found["schema"]["rows"] == 150
+    assert found["schema"]["has_curator"]
+    assert [event["kind"] for event in found["events"]] == ["declared"]
+    shown = tacit(coordinator, "show", made)
+    assert "sepal_length" in shown
+    assert "declared" in shown
+    assert "setosa" not in shown
+    assert made[:8] in tacit(coordinator, "list", "--kind", "numeric-table")
+    assert json.loads(tacit(coordinator, "list", "--kind", "table", "--json")) == []
+    assert "its ledger stays" in tacit(coordinator, "rm", made)
+    with Client(coordinator, TOKEN) as client:
+        with pytest.raises(NotFound):
+            client.dataset(made)
+        kinds = [event["kind"] for event in client.dataset_ledger(made)["events"]]
+    assert kinds == ["declared", "deleted"]
+
+
+def test_items_and_two_files(coordinator: str, tmp_path: Path) -> None:
+    tacit(coordinator, "sample", "set-valued", "--out", str(tmp_path))
+    items, table = tmp_path / "msnbc-like-items.txt", str(tmp_path / "table-4.1.txt")
+    universe = tacit(coordinator, "add", str(items), "--kind", "universe").strip()
+    add = ("--kind", "transactions", "--universe")
+    records = str(tmp_path / "msnbc-like.txt")
+    assert tacit(coordinator, "add", records, *add, universe).strip()
+    assert tacit(coordinator, "add", table, *add, '["I1", "I2", "I3", "I4"]').strip()
+    place = ["--url", coordinator, "--token", TOKEN]
+    refused = CliRunner().invoke(app, ["add", table, *add, '["I1"]', *place])
+    assert refused.exit_code == 2
+    points, sensitive = tmp_path / "points.csv", tmp_path / "sensitive.csv"
+    points.write_text("record,location,time\n1,a,1\n1,b,2\n")
+    sensitive.write_text("record,disease\n1,flu\n")
+    both = ("--kind", "trajectories", "--sensitive", str(sensitive))
+    made = tacit(coordinator, "add", str(points), *both).strip()
+    found = json.loads(tacit(coordinator, "show", made, "--json"))
+    assert found["schema"]["rows"] == 1
+
+
+def test_a_client_hands_in_rows(coordinator: str) -> None:
+    with Client(coordinator, TOKEN) as client:
+        made = client.add_dataset("rows", "numeric-table", "csv", columns=["x"], rows=[[1], [2]])
+        assert client.dataset(made["id"]) == made
+        assert made["id"] in [item["id"] for item in client.datasets()]
+        client.delete_dataset(made["id"])
+
+
+def test_formats_by_name() -> None:
+    names = ("a.csv", "a.csv.gz", "a.parquet", "a.ndjson.xz", "a.txt", "a")
+    assert [format_of(Path(name)) for name in names] == [
+        "csv",
+        "csv",
+        "parquet",
+        "ndjson",
+        "text",
+        "text",
+    ]
+
+
+def test_an_unknown_algorithm_has_no_sample(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["sample", "guessing", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+
+
+ROLES = {"iris.csv": {"label": "species"}, "two-moons.csv": {"label": "moon"}}
+
+
+@pytest.mark.parametrize("algorithm", sorted(SAMPLES))
+def test_the_reader_of_its_kind_takes_every_sample(algorithm: str, tmp_path: Path) -> None:
+    made = json.loads(tacit("", "sample", algorithm, "--out", str(tmp_path), "--json"))
+    assert made
+    for item in made:
+        path = Path(item["path"])
+        roles = ROLES.get(path.name, {})
+        if path.name == "iris-owners.csv":
+            roles = {"label": "species", "curator": "owner"}
+        assert path.stat().st_size > 0
+        if item["kind"] not in KINDS:
+            continue
+        declaration = DatasetDeclaration.model_validate(
+            {"kind": item["kind"], "format": item["format"], "roles": roles}
+        )
+        with path.open("rb") as stream:
+            dataset = read(declaration, stream)
+        assert KINDS[item["kind"]].outline(dataset)["rows"] > 0

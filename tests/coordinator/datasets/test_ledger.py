@@ -1,0 +1,283 @@
+"""The ledger of a dataset: what jobs reserve, charge and get back, and that rows cannot change."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import delete, update
+
+from common.accounting.amounts import Amount
+from common.models.dataset import DatasetBudget
+from coordinator.datasets import ledger
+from coordinator.datasets.accounts import fold
+from coordinator.datasets.events import DatasetEvent, EventKind, first_break, following, genesis
+from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
+from coordinator.store import tables
+from tests.coordinator.conftest import Houses
+from tests.coordinator.datasets.forms import hand_in
+from tests.coordinator.double import House, problem
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MICRO = 10**6
+
+
+async def dataset(it: House, epsilon: str | None = "1", **fields: Any) -> str:
+    """The id of a dataset with a budget."""
+    budget = None if epsilon is None else {"epsilon": epsilon, "delta": "1e-6"}
+    answer = await hand_in(it, budget=budget, **fields)
+    assert answer.status_code == 201, answer.text
+    made: str = answer.json()["id"]
+    return made
+
+
+async def reserve(it: House, made: str, job: str, epsilon: float, delta: int = 0) -> None:
+    """In a transaction of its own."""
+    async with it.app.state.service.engine.begin() as connection:
+        await ledger.reserve(connection, made, job, round(epsilon * MICRO), delta, NOW)
+
+
+async def told(it: House, made: str) -> dict[str, Any]:
+    answer = await it.ask("GET", f"/v1/datasets/{made}/ledger")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
+    async with house(0, database_url) as it:
+        made = await dataset(it)
+        engine = it.app.state.service.engine
+        await reserve(it, made, "one", 0.5, 7)
+        await reserve(it, made, "two", 0.5)
+        with pytest.raises(BudgetExceeded) as refused:
+            await reserve(it, made, "three", 0.000001)
+        assert refused.value.extra == {
+            "dataset": made,
+            "budget": {"epsilon": "1", "delta": "0.000001"},
+            "held": {"epsilon": "1", "delta": "0.000000000000007"},
+            "asked": {"epsilon": "0.000001", "delta": "0"},
+        }
+        with pytest.raises(BudgetExceeded):
+            await reserve(it, made, "delta", 0, 10**9)
+        await reserve(it, made, "free", 0)
+        async with engine.begin() as connection:
+            assert await ledger.charge(connection, made, "one", NOW)
+            assert not await ledger.charge(connection, made, "one", NOW)
+            assert not await ledger.give_back(connection, made, "one", NOW)
+            assert await ledger.give_back(connection, made, "two", NOW)
+            assert not await ledger.give_back(connection, made, "two", NOW)
+            assert not await ledger.give_back(connection, made, "never", NOW)
+        async with engine.begin() as connection:
+            with pytest.raises(ValueError, match="given back"):
+                await ledger.charge(connection, made, "two", NOW)
+            with pytest.raises(ValueError, match="no more"):
+                await ledger.credit(connection, made, "one", MICRO, 0, NOW)
+            with pytest.raises(ValueError, match="no more"):
+                await ledger.credit(connection, made, "free", 0, 1, NOW)
+            with pytest.raises(ValueError, match="once"):
+                await ledger.reserve(connection, made, "one", 1, 0, NOW)
+            with pytest.raises(ValueError, match="negative"):
+                await ledger.reserve(connection, made, "new", -1, 0, NOW)
+            await ledger.credit(connection, made, "one", 200_000, 7, NOW)
+        found = await told(it, made)
+        assert found["charged"] == found["lifetime"] == {"epsilon": "0.3", "delta": "0"}
+        assert found["left"] == {"epsilon": "0.7", "delta": "0.000001"}
+        assert found["reserved"] == {"epsilon": "0", "delta": "0"}
+        kinds = [event["kind"] for event in found["events"]]
+        assert kinds == ["declared", *["reserved"] * 3, "charged", "credited", "credited"]
+        await reserve(it, made, "later", 0.7)
+        async with engine.begin() as connection:
+            assert await ledger.verify(connection, made) is None
+
+
+async def test_a_release_outside_the_budget_is_never_forgotten(
+    house: Houses, database_url: str
+) -> None:
+    async with house(0, database_url) as it:
+        made = await dataset(it)
+        engine = it.app.state.service.engine
+        async with engine.begin() as connection:
+            for _ in range(2):
+                await ledger.release_outside_budget(connection, made, "paper", "stance paper", NOW)
+        revised = await dataset(it, None, content=b"x,y\n9,9\n", revision_of=made)
+        async with engine.begin() as connection:
+            for each in (made, revised):
+                (found,) = await ledger.released_outside(connection, each)
+                assert (found.job_id, found.dataset_id) == ("paper", made)
+                assert (found.reason, found.time) == ("stance paper", NOW)
+        shown = (await it.ask("GET", f"/v1/datasets/{revised}")).json()
+        assert shown["lifetime"] == {"epsilon": "inf", "delta": "1"}
+        assert shown["released_outside_budget"] == 1
+        await reserve(it, revised, "sound", 1)
+        with pytest.raises(BudgetExceeded):
+            await reserve(it, made, "more", 0.1)
+
+
+async def test_no_budget_no_charge(house: Houses) -> None:
+    async with house(0) as it:
+        made = await dataset(it, None)
+        with pytest.raises(BudgetMissing):
+            await reserve(it, made, "one", 0.1)
+        await reserve(it, made, "sealed", 0)
+        table = (await hand_in(it, kind="table")).json()["id"]
+        with pytest.raises(BudgetMissing):
+            await reserve(it, table, "one", 0.1)
+        async with it.app.state.service.engine.begin() as connection:
+            assert await ledger.released_outside(connection, table) == []
+            assert await ledger.verify(connection, table) is None
+        assert (await told(it, table))["events"] == []
+
+
+async def test_the_ledger_belongs_to_the_data(house: Houses, database_url: str) -> None:
+    """Acceptance 7 of jobs.md: deleted and handed in again, the ledger is the old one."""
+    async with house(0, database_url) as it:
+        made = await dataset(it)
+        await reserve(it, made, "one", 0.75)
+        answer = await it.ask("DELETE", f"/v1/datasets/{made}")
+        assert problem(answer) == (409, "dataset_in_use")
+        async with it.app.state.service.engine.begin() as connection:
+            await ledger.charge(connection, made, "one", NOW)
+        assert (await it.ask("DELETE", f"/v1/datasets/{made}")).status_code == 204
+        assert problem(await it.ask("DELETE", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
+        assert problem(await it.ask("GET", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
+        assert (await told(it, made))["charged"] == {"epsilon": "0.75", "delta": "0"}
+        with pytest.raises(UnknownDataset):
+            await reserve(it, made, "late", 0.1)
+        again = await dataset(it)
+        found = await told(it, again)
+        assert found["charged"] == {"epsilon": "0.75", "delta": "0"}
+        assert [event["kind"] for event in found["events"]] == [
+            "declared",
+            "reserved",
+            "charged",
+            "deleted",
+            "declared",
+        ]
+        with pytest.raises(BudgetExceeded):
+            await reserve(it, again, "two", 0.5)
+        revised = await dataset(it, None, content=b"x,y\n1,2\n", revision_of=made)
+        assert (await told(it, revised))["ledger"] == found["ledger"]
+        with pytest.raises(BudgetExceeded):
+            await reserve(it, revised, "two", 0.5)
+        other = await dataset(it, content=b"x,y\n5,5\n")
+        conflict = await hand_in(it, b"x,y\n1,2\n", revision_of=other)
+        assert problem(conflict) == (409, "ledger_conflict")
+        unit = await hand_in(it, b"x,y\n1,2\n", privacy_unit="curator")
+        assert problem(unit) == (409, "ledger_conflict")
+        assert (await told(it, other))["charged"]["epsilon"] == "0"
+        missing = await it.ask("GET", f"/v1/datasets/{'0' * 36}/ledger")
+        assert problem(missing) == (404, "unknown_dataset")
+
+
+async def test_two_jobs_at_one_instant_against_a_budget_for_one(
+    house: Houses, database_url: str
+) -> None:
+    """Acceptance 7 of jobs.md: through two replicas, exactly one is accepted."""
+    async with house(0, database_url) as it, it.replica() as (other, _):
+        made = await dataset(it)
+        apps = (it.app, other)
+
+        async def attempt(number: int) -> bool:
+            engine = apps[number % 2].state.service.engine
+            try:
+                async with engine.begin() as connection:
+                    await ledger.reserve(connection, made, f"job {number}", 600_000, 0, NOW)
+                    await asyncio.sleep(0.02)
+            except BudgetExceeded:
+                return False
+            return True
+
+        accepted = await asyncio.gather(*(attempt(number) for number in range(6)))
+        assert sum(accepted) == 1
+        assert (await told(it, made))["reserved"]["epsilon"] == "0.6"
+
+
+async def test_a_changed_row_stops_everything(house: Houses) -> None:
+    async with house(0) as it:
+        made = await dataset(it)
+        engine, rows = it.app.state.service.engine, tables.dataset_events
+        await reserve(it, made, "one", 0.5)
+        await reserve(it, made, "two", 0.1)
+        edits = (
+            update(rows).where(rows.c.seq == 2).values(payload='{"epsilon": 1, "delta": 0}'),
+            update(rows).where(rows.c.seq == 2).values(job_id="other"),
+            delete(rows).where(rows.c.seq == 2),
+            delete(rows).where(rows.c.seq == 3),
+        )
+        for number, edit in enumerate(edits):
+            async with engine.connect() as connection:
+                await connection.execute(edit)
+                found = await ledger.verify(connection, made)
+                assert found is not None, number
+                assert found.seq == 3 if number == 3 else found.seq == 2, found
+                with pytest.raises(LedgerBroken):
+                    await ledger.reserve(connection, made, "three", 1, 0, NOW)
+                assert (await ledger.statement(connection, made))["verified"] is False
+                await connection.rollback()
+        await reserve(it, made, "three", 0.1)
+
+
+def test_a_budget_is_rounded_down() -> None:
+    budget = DatasetBudget(epsilon=Fraction(1, 3), delta=Fraction(2, 3 * 10**15))
+    assert ledger.budget_amount(budget) == Amount(333_333, 0)
+
+
+def test_rows_of_one_ledger_do_not_verify_in_another() -> None:
+    event = following(0, genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
+    assert first_break("a", [event]) is None
+    assert first_break("b", [event]) is not None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("reserve", "charge", "back", "credit")),
+        st.integers(0, 3),
+        st.integers(0, 50),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=STEPS)
+def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """Against a plain model: per job an amount held, which only a give-back or a credit lowers."""
+    held: dict[str, int] = {}
+    charged: set[str] = set()
+    closed: set[str] = set()
+    events: list[DatasetEvent] = []
+    kinds = {
+        "reserve": EventKind.RESERVED,
+        "charge": EventKind.CHARGED,
+        "back": EventKind.CREDITED,
+        "credit": EventKind.CREDITED,
+    }
+    head = genesis("l")
+    for step, number, amount in steps:
+        job = f"job {number}"
+        if step == "reserve" and job not in held:
+            held[job] = amount
+        elif step == "charge" and job in held and job not in charged | closed:
+            charged.add(job)
+        elif step == "back" and job in held and job not in charged | closed:
+            closed.add(job)
+            held[job] = 0
+        elif step == "credit" and job in charged and amount <= held[job]:
+            held[job] -= amount
+        else:
+            continue
+        payload = {"epsilon": amount, "delta": 0, "reserved": step == "back"}
+        event = following(len(events), head, kinds[step], "d", job, payload, NOW)
+        events.append(event)
+        head = event.hash
+    accounts = fold(events)
+    assert accounts.held == Amount(sum(held.values()), 0)
+    assert accounts.charged == Amount(sum(held[job] for job in charged), 0)
+    assert first_break("l", events) is None

@@ -1,0 +1,237 @@
+"""Jobs on real workers: their ends, their noise, what they charge, and workers that are lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sqlite3
+import time
+import zipfile
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from algorithms import catalogue
+from common.models.report import PrivacyReport
+from coordinator.jobs import submission
+from tests.coordinator.jobs.office import (
+    BOX,
+    KMEANS,
+    LONG,
+    Office,
+    blobs,
+    expected,
+    problem,
+    scattered,
+)
+
+SERIES: dict[str, Any] = {
+    "kind": "user-series",
+    "columns": ["user", "round", "x1"],
+    "rows": [[user, number, user / 10] for user in range(10) for number in (1, 2)],
+}
+HEART: dict[str, Any] = {
+    "sensor": {"name": "heart", "coordinates": [{"name": "rate", "lower": 0, "upper": 1}]},
+    "n": 10,
+    "epsilon": "2",
+    "T": 2,
+}
+SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "kmeans": ({}, KMEANS),
+    "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
+    "crowd-tasking": (SERIES, HEART),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_from_asking_to_the_archive(it: Office, name: str) -> None:
+    """Acceptance 1 and 8, for each algorithm."""
+    changes, params = SAMPLES[name]
+    dataset = it.rows(**changes)
+    job = it.submit(dataset, name, params=params)
+    told = it.ask("GET", f"/v1/jobs/{job}/events")
+    assert told.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line[6:]) for line in told.text.splitlines() if line[:6] == "data: "]
+    assert events[-1]["state"] == "succeeded", events[-1]
+    assert [event["progress"] for event in events] == sorted(e["progress"] for e in events)
+    result = it.succeeded(job)
+    assert result["format"] == "tacit.job-result/1"
+    assert (result["job"], result["dataset"], result["algorithm"]) == (job, dataset, name)
+    report = PrivacyReport.model_validate_json(it.ask("GET", f"/v1/jobs/{job}/report").content)
+    assert (report.subject.id, report.subject.dataset) == (job, dataset)
+    assert report.charged is not None
+    lines = {
+        (line.epsilon, line.delta)
+        for line in report.verified
+        if line.privacy_unit == report.charged.privacy_unit
+    }
+    assert (report.charged.epsilon, report.charged.delta) in lines
+    charged = it.ledger(dataset)["charged"]
+    assert Fraction(charged["epsilon"]) == Fraction(report.charged.epsilon or "")
+    assert it.kinds(dataset)[:3] == ["declared", "reserved", "charged"]
+    words = it.ask("GET", f"/v1/jobs/{job}/report", headers={"Accept": "text/plain"}).text
+    assert f"Privacy report: Job {job}" in words
+    for file in result["files"]:
+        answer = it.ask("GET", f"/v1/jobs/{job}/files/{file['name']}")
+        assert (len(answer.content), answer.headers["content-type"].partition(";")[0]) == (
+            file["bytes"],
+            file["media_type"],
+        )
+    for plot in result["plots"]:
+        png = it.ask("GET", f"/v1/jobs/{job}/plots/{plot}.png").content
+        assert png.startswith(b"\x89PNG")
+        assert b"<svg" in it.ask("GET", f"/v1/jobs/{job}/plots/{plot}").content
+    archive = it.ask("GET", f"/v1/jobs/{job}/archive").content
+    assert archive == it.ask("GET", f"/v1/jobs/{job}/archive").content
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        assert json.loads(opened.read("result.json")) == result
+        assert not [item for item in opened.namelist() if item.startswith("private")]
+    assert problem(it.ask("GET", f"/v1/jobs/{job}/evaluation")) == (404, "unknown_part")
+    assert problem(it.ask("GET", f"/v1/jobs/{job}/files/..%2Fresult.json"))[0] == 404
+    assert problem(it.ask("DELETE", f"/v1/jobs/{job}")) == (409, "job_over")
+
+
+def test_every_algorithm_has_a_sample() -> None:
+    assert set(SAMPLES) == set(catalogue.NAMES)
+
+
+def test_the_noise_is_that_of_the_stored_seed(it: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = bytes(range(32))
+    dataset = it.rows(rows=blobs(200, 77))
+    monkeypatch.setattr(submission, "os", SimpleNamespace(urandom=lambda _: seed))
+    job = it.submit(dataset)
+    monkeypatch.undo()
+    result = it.succeeded(job)
+    assert result["summary"] == expected(seed, "kmeans", KMEANS, blobs(200, 77))
+
+
+# ---------------------------------------------------------------------------- outside the budget
+
+
+def test_a_paper_job_is_a_release_outside_the_budget(it: Office) -> None:
+    dataset = it.rows()
+    job = it.submit(dataset, stance="paper", params={"k": 2, "epsilon": "1"})
+    it.succeeded(job)
+    assert it.kinds(dataset) == ["declared", "released_outside_budget"]
+    assert it.ledger(dataset)["lifetime"]["epsilon"] == "inf"
+    shown = it.shown(job)["budget"]
+    assert (shown["reserved"], shown["charged"], shown["outside_budget"]) == (None, None, True)
+    report = it.ask("GET", f"/v1/jobs/{job}/report").json()
+    assert report["charged"]["outside_budget"] is True
+    assert report["charged"]["epsilon"] is None
+    later = it.submit(dataset)
+    it.succeeded(later)
+    caveats = it.ask("GET", f"/v1/jobs/{later}/report").json()["caveats"]
+    assert any(job in caveat for caveat in caveats)
+
+
+def test_production_data_asks_for_an_acknowledgement(it: Office) -> None:
+    dataset = it.rows(purpose="production")
+    asked = it.job(dataset, stance="paper", params={"k": 2, "epsilon": "1"})
+    answer = it.ask("POST", "/v1/jobs", asked)
+    assert problem(answer) == (422, "unverified_not_acknowledged")
+    answer = it.ask("POST", "/v1/jobs", {**asked, "acknowledge_unverified": True})
+    assert answer.status_code == 202
+    it.succeeded(answer.json()["id"])
+
+
+def test_a_seed_repeats_and_says_so(it: Office) -> None:
+    dataset = it.rows(None)
+    jobs = [
+        it.submit(dataset, stance="paper", params={"k": 2, "epsilon": "1"}, seed=11)
+        for _ in range(2)
+    ]
+    first, second = (it.succeeded(job)["summary"] for job in jobs)
+    assert first == second
+    report = it.ask("GET", f"/v1/jobs/{jobs[0]}/report").json()
+    assert report["reproducible"] is True
+    assert [line["model"] for line in report["verified"]] == ["none"]
+
+
+# ------------------------------------------------------------------------------------------ ends
+
+
+def test_a_cancelled_job_ends_and_keeps_what_it_was_charged(it: Office) -> None:
+    """In the middle of one long call: the worker's process is ended (acceptance 5)."""
+    dataset = it.rows(rows=scattered(3500, 5))
+    job = it.submit(dataset, "dpbv-clustering", params=LONG)
+    it.drawn(job)
+    assert it.ask("DELETE", f"/v1/jobs/{job}").status_code == 202
+    assert it.until(job)["state"] == "cancelled"
+    assert it.kinds(dataset) == ["declared", "reserved", "charged"]
+    assert problem(it.ask("GET", f"/v1/jobs/{job}/result")) == (409, "job_not_finished")
+    it.succeeded(it.submit(it.rows()))  # the workers are there again
+
+
+def test_a_queued_job_is_cancelled_and_gives_back(it: Office) -> None:
+    slow = it.rows(rows=scattered(1000, 7))
+    busy = [it.submit(slow, "dpbv-clustering", params=LONG) for _ in range(4)]
+    dataset = it.rows()
+    job = it.submit(dataset)
+    assert it.ask("DELETE", f"/v1/jobs/{job}").json()["state"] == "cancelled"
+    assert it.ask("DELETE", f"/v1/jobs/{job}").status_code == 202
+    assert it.kinds(dataset) == ["declared", "reserved", "credited"]
+    assert it.ledger(dataset)["left"]["epsilon"] == "100"
+    for other in busy:
+        it.ask("DELETE", f"/v1/jobs/{other}")
+    assert {it.until(other)["state"] for other in busy} <= {"cancelled", "succeeded"}
+
+
+def test_a_lost_worker_costs_an_attempt_and_nothing_else(it: Office) -> None:
+    """Acceptance 4: kill -9 after noise was drawn; the next attempt draws the same."""
+    dataset = it.rows(rows=scattered(1000, 6))
+    job = it.submit(dataset, "dpbv-clustering", params=LONG)
+    it.drawn(job)
+    dispatcher = it.app.state.service.jobs.dispatcher
+    client = dispatcher._cluster._client
+    running = [name for name, tasks in client.processing().items() if tasks]
+    pids = client.run(os.getpid, workers=running)
+    assert len(pids) == 1
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+    found = it.until(job)
+    assert (found["state"], found["attempts"]) == ("succeeded", 2)
+    assert it.kinds(dataset) == ["declared", "reserved", "charged"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "name"),
+    [("job_wall_s", 0.4, "job_time_exceeded"), ("job_memory_bytes", 1, "job_memory_exceeded")],
+)
+def test_a_job_beyond_its_limits_fails_with_the_reason(
+    it: Office, limit: str, value: float, name: str
+) -> None:
+    attempts = it.app.state.service.jobs.attempts
+    changed = attempts.settings.model_copy(update={limit: value})
+    object.__setattr__(attempts, "settings", changed)
+    try:
+        job = it.submit(it.rows(rows=scattered(1000, 8)), "dpbv-clustering", params=LONG)
+        found = it.until(job)
+    finally:
+        object.__setattr__(attempts, "settings", it.settings)
+    assert found["state"] == "failed"
+    assert found["error"]["type"] == f"urn:tacit:problem:{name}"
+    assert found["attempts"] == 1
+    it.succeeded(it.submit(it.rows()))
+
+
+def test_many_at_once(it: Office) -> None:
+    """Acceptance 6, with a few: more than there are workers."""
+    dataset = it.rows()
+    jobs = [it.submit(dataset) for _ in range(8)]
+    while it.ask("GET", f"/v1/jobs?dataset={dataset}&state=queued&state=running").json()["jobs"]:
+        time.sleep(0.1)
+    assert {it.shown(job)["state"] for job in jobs} == {"succeeded"}
+    assert it.ledger(dataset)["charged"]["epsilon"] == "8"
+
+
+def test_a_seed_is_destroyed_with_its_job(it: Office) -> None:
+    job = it.submit(it.rows())
+    it.succeeded(job)
+    with sqlite3.connect(it.settings.data_dir / "coordinator.db") as database:
+        (secret,) = database.execute("SELECT secret FROM job WHERE id = ?", (job,)).fetchone()
+    database.close()
+    assert secret is None
