@@ -74,7 +74,7 @@ def add(
         "purpose": "production" if production else "trial",
         "privacy_unit": privacy_unit,
         "revision_of": revision_of,
-        "universe": None if universe is None else _universe(universe),
+        "universe": None if universe is None else universe_of(universe),
         "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
     }
     with plain_errors(), Target(home, url, token).coordinator() as client:
@@ -206,7 +206,8 @@ def format_of(file: Path) -> str:
     return _FORMATS[last]
 
 
-def _universe(text: str) -> Any:
+def universe_of(text: str) -> Any:
+    """Public items as they are declared: a list, a file with one, or the id of a dataset."""
     if text.lstrip().startswith("["):
         return json.loads(text)
     if Path(text).is_file():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import typer
 
 from cli import (
+    algorithms,
     audit,
     budget,
     datasets,
     demo,
     enroll,
     groups,
+    jobs,
     keys,
     queries,
     readings,
@@ -34,6 +36,7 @@ app.command("demo")(demo.demo)
 app.command("whatif")(whatif.whatif)
 app.command("reproduce")(reproduce.reproduce)
 app.command("simulate")(simulate.simulate)
+app.command("algorithms")(algorithms.algorithms)
 app.add_typer(enroll.app, name="enroll")
 app.add_typer(readings.app, name="readings")
 app.add_typer(queries.app, name="query")
@@ -41,6 +44,7 @@ app.add_typer(rounds.app, name="round")
 app.add_typer(budget.app, name="budget")
 app.add_typer(groups.app, name="group")
 app.add_typer(datasets.app, name="dataset")
+app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
 

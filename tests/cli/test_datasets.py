@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,36 +13,11 @@ from common.datasets.kinds import KINDS, read
 from common.models.dataset import DatasetDeclaration
 from simulation.samples import SAMPLES
 from tacit import Client, NotFound
-
-ROOT = Path(__file__).parents[2]
-TOKEN = "operator-token-of-the-dataset-command-0123456789"
-
-
-@pytest.fixture(scope="module")
-def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a coordinator in a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {
-        "TACIT_DATA_DIR": str(tmp_path_factory.mktemp("coordinator")),
-        "TACIT_OPERATOR_TOKEN": TOKEN,
-        "TACIT_PORT": str(port),
-        "TACIT_LOG_LEVEL": "error",
-    }
-    command = [sys.executable, "-m", "cli.main", "serve", "coordinator"]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}) as process:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            with Client(url, TOKEN) as client:
-                client.wait_until_ready(30)
-            yield url
-        finally:
-            process.terminate()
+from tests.cli.conftest import OPERATOR
 
 
 def tacit(url: str, *arguments: str) -> str:
-    place = [] if arguments[0] == "sample" else ["--url", url, "--token", TOKEN]
+    place = [] if arguments[0] == "sample" else ["--url", url, "--token", OPERATOR]
     done = CliRunner().invoke(app, [*arguments, *place])
     assert done.exit_code == 0, done.output
     return done.output
@@ -70,7 +40,7 @@ def test_a_dataset_from_its_sample_to_its_deletion(coordinator: str, tmp_path: P
     assert made[:8] in tacit(coordinator, "list", "--kind", "numeric-table")
     assert json.loads(tacit(coordinator, "list", "--kind", "table", "--json")) == []
     assert "its ledger stays" in tacit(coordinator, "rm", made)
-    with Client(coordinator, TOKEN) as client:
+    with Client(coordinator, OPERATOR) as client:
         with pytest.raises(NotFound):
             client.dataset(made)
         kinds = [event["kind"] for event in client.dataset_ledger(made)["events"]]
@@ -85,7 +55,7 @@ def test_items_and_two_files(coordinator: str, tmp_path: Path) -> None:
     records = str(tmp_path / "msnbc-like.txt")
     assert tacit(coordinator, "add", records, *add, universe).strip()
     assert tacit(coordinator, "add", table, *add, '["I1", "I2", "I3", "I4"]').strip()
-    place = ["--url", coordinator, "--token", TOKEN]
+    place = ["--url", coordinator, "--token", OPERATOR]
     refused = CliRunner().invoke(app, ["add", table, *add, '["I1"]', *place])
     assert refused.exit_code == 2
     points, sensitive = tmp_path / "points.csv", tmp_path / "sensitive.csv"
@@ -98,7 +68,7 @@ def test_items_and_two_files(coordinator: str, tmp_path: Path) -> None:
 
 
 def test_a_client_hands_in_rows(coordinator: str) -> None:
-    with Client(coordinator, TOKEN) as client:
+    with Client(coordinator, OPERATOR) as client:
         made = client.add_dataset("rows", "numeric-table", "csv", columns=["x"], rows=[[1], [2]])
         assert client.dataset(made["id"]) == made
         assert made["id"] in [item["id"] for item in client.datasets()]

@@ -1,0 +1,80 @@
+"""`tacit algorithms`: what runs as a job, and what it takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from algorithms import catalogue
+from cli.context import AsJson, console, plain_errors, show, table
+from common.errors import NotFound
+
+Json = dict[str, Any]
+
+
+def algorithms(
+    name: Annotated[str | None, typer.Argument(help="One of them; all unless given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The algorithms that run as jobs; with a name, its parameters and what its result holds."""
+    with plain_errors():
+        try:
+            found = [catalogue.shown(each) for each in ([name] if name else catalogue.NAMES)]
+        except NotFound as error:
+            raise ValueError(f"{name}: {error.detail}; see `tacit algorithms`") from None
+    if name is None:
+        rows = [
+            [item["name"], item["dataset_kind"], item["federated"] or "no", item["title"]]
+            for item in found
+        ]
+        columns = ["name", "dataset", "federated", "title"]
+        show(found, as_json, lambda: console.print(table("Algorithms", columns, rows)))
+    else:
+        show(found[0], as_json, lambda: _one(found[0]))
+
+
+def _one(item: Json) -> None:
+    for line in (f"{item['name']}: {item['title']}", item["purpose"], f"Source: {item['source']}"):
+        console.print(line, highlight=False, markup=False)
+    console.print(
+        f"Takes {item['dataset_kind']}; stances {', '.join(item['stances'])}; federated: "
+        f"{item['federated'] or 'no'}; {item['complexity']}",
+        highlight=False,
+        markup=False,
+    )
+    schema = item["parameters"]
+    needed = set(schema.get("required", ()))
+    rows = [
+        [
+            field,
+            _kind(about, schema),
+            "needed" if field in needed else _default(about.get("default")),
+            str(about.get("description", "")),
+        ]
+        for field, about in schema.get("properties", {}).items()
+    ]
+    console.print(table("Parameters", ["name", "kind", "default", "what it is"], rows))
+    results = [[field, text] for field, text in item["result"].items()]
+    console.print(table("Result", ["name", "what it is"], results))
+
+
+def _default(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _kind(about: Json, schema: Json) -> str:
+    """The kind of a parameter in a word or two: type, choices or bounds."""
+    if "$ref" in about:
+        about = schema.get("$defs", {}).get(about["$ref"].rpartition("/")[2], {})
+    if "enum" in about:
+        return " | ".join(map(str, about["enum"]))
+    if "anyOf" in about:
+        kinds = [_kind(one, schema) for one in about["anyOf"] if one.get("type") != "null"]
+        return " | ".join(dict.fromkeys(kinds))
+    text = str(about.get("type", about.get("const", "")))
+    low = about.get("minimum", about.get("exclusiveMinimum"))
+    high = about.get("maximum", about.get("exclusiveMaximum"))
+    if low is not None or high is not None:
+        text += f" {'' if low is None else low}..{'' if high is None else high}"
+    return text

@@ -1,0 +1,322 @@
+"""`tacit job`: run an algorithm on data and write what it publishes; look at jobs, end them."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    Token,
+    Url,
+    console,
+    errors,
+    fail,
+    plain_errors,
+    read_json,
+    show,
+    table,
+)
+from cli.datasets import format_of, universe_of
+from cli.deployment import FILE, Deployment, Running
+from cli.up import service_settings
+from cli.words import amount, print_report
+from tacit import Client, Problem
+
+app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
+
+Json = dict[str, Any]
+
+JobId = Annotated[str, typer.Argument(help="Id of the job.")]
+Algorithm = Annotated[str, typer.Argument(help="Algorithm; see `tacit algorithms`.")]
+Params = Annotated[str, typer.Option("--params", help="Parameters: JSON, or a file with it.")]
+Stance = Annotated[str, typer.Option(help="sound, or paper: literally what the source does.")]
+Federation = Annotated[
+    str | None, typer.Option(help="Over curators instead of a dataset: JSON, or a file with it.")
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to declare as a dataset, and what its columns are."""
+
+    file: Path
+    kind: str
+    format: str
+    fields: Json
+    sensitive: Path | None
+
+    def add(self, client: Client, budget: Json | None) -> Json:
+        """The dataset that holds it; the same content finds the same ledger."""
+        content = self.file.read_bytes()
+        parts = {"file": content}
+        if self.sensitive is not None:
+            parts = {"points": content, "sensitive": self.sensitive.read_bytes()}
+        fields = self.fields if budget is None else {**self.fields, "budget": budget}
+        return client.add_dataset(self.file.name, self.kind, self.format, content=parts, **fields)
+
+
+@app.command("run")
+def run(
+    algorithm: Algorithm,
+    dataset: Annotated[str | None, typer.Option(help="A file, or the id of a dataset.")] = None,
+    federation: Federation = None,
+    params: Params = "{}",
+    stance: Stance = "sound",
+    out: Annotated[Path, typer.Option(help="Directory to write to.")] = Path("result"),
+    seed: Annotated[
+        int | None, typer.Option(help="Makes the output repeatable, hence not private.")
+    ] = None,
+    acknowledge_unverified: Annotated[
+        bool, typer.Option(help="Release from production data without a verified figure.")
+    ] = False,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Budget of the file; what the job costs unless given.")
+    ] = None,
+    delta: Annotated[str, typer.Option(help="Delta of that budget.")] = "0",
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Format of the file; by its name unless given.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column with reference labels.")] = None,
+    curator: Annotated[str | None, typer.Option(help="Column with the rows' owners.")] = None,
+    universe: Annotated[
+        str | None, typer.Option(help="Public items: id of a dataset, or a JSON list or file.")
+    ] = None,
+    sensitive: Annotated[
+        Path | None, typer.Option(help="Second file of trajectories: the sensitive attributes.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an algorithm and write result, report, files and plots to a directory.
+
+    Without a deployment in --home and without --url one is started for the job, and ended.
+    """
+    with plain_errors():
+        job: Json = {
+            "algorithm": algorithm,
+            "params": read_json(params),
+            "stance": stance,
+            "acknowledge_unverified": acknowledge_unverified,
+        }
+        if seed is not None:
+            job["seed"] = seed
+        if (dataset is None) == (federation is None):
+            fail("give either --dataset or --federation")
+        source = None
+        if dataset is not None and Path(dataset).exists():
+            fields: Json = {"roles": {"label": label, "curator": curator}}
+            if universe is not None:
+                fields["universe"] = universe_of(universe)
+            file = Path(dataset)
+            source = Source(file, "", format_name or format_of(file), fields, sensitive)
+        with _coordinator(home, url, token, alone=federation is None) as client:
+            if federation is not None:
+                job["federation"] = read_json(federation)
+            elif source is None:
+                job["dataset"] = dataset
+            else:
+                kind = str(client.algorithm(algorithm)["dataset_kind"])
+                declared = Source(source.file, kind, source.format, source.fields, sensitive)
+                budget = None if epsilon is None else {"epsilon": epsilon, "delta": delta}
+                job["dataset"] = _declared(client, declared, job, budget)
+            made = client.submit_job(job)
+            done = _follow(client, made["id"])
+            if done["state"] != "succeeded":
+                fail(f"the job {done['state']}: {(done['error'] or {}).get('detail', '')}")
+            _write(client, done, out)
+    result = json.loads((out / "result.json").read_text("utf-8"))
+
+    def human() -> None:
+        for name, value in result["summary"].items():
+            shown = json.dumps(value)
+            console.print(
+                f"  {name}: {shown if len(shown) < 200 else shown[:200] + ' ...'}",
+                highlight=False,
+                markup=False,
+            )
+        print_report(json.loads((out / "report.json").read_text("utf-8")))
+        console.print(f"written to {out}", highlight=False)
+
+    show(result, as_json, human)
+
+
+@app.command("preview")
+def preview(
+    algorithm: Algorithm,
+    dataset: Annotated[str | None, typer.Option(help="Id of a dataset.")] = None,
+    federation: Federation = None,
+    params: Params = "{}",
+    stance: Stance = "sound",
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a job would cost and what would be verified. Nothing is queued or spent."""
+    with plain_errors():
+        job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
+        job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
+        with Target(home, url, token).coordinator() as client:
+            found = client.preview_job(job)
+
+    def human() -> None:
+        console.print(_cost(found["charge"]), highlight=False)
+        print_report(found["preview"])
+
+    show(found, as_json, human)
+
+
+@app.command("list")
+def listing(
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Only of this algorithm.")] = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Jobs, the newest first."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = list(client.jobs(state=state, algorithm=algorithm))
+    rows = [
+        [
+            item["id"],
+            item["algorithm"],
+            item["stance"],
+            item["state"],
+            f"{100 * item.get('progress', 1):.0f} %",
+            item.get("stage") or "",
+        ]
+        for item in found
+    ]
+    columns = ["id", "algorithm", "stance", "state", "done", "stage"]
+    show(found, as_json, lambda: console.print(table("Jobs", columns, rows)))
+
+
+@app.command("show")
+def one(
+    job_id: JobId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """One job: where it stands, what it was charged, why it failed."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = client.job(job_id)
+
+    def human() -> None:
+        console.print(
+            f"{found['algorithm']} ({found['stance']}): {found['state']}, "
+            f"{100 * found['progress']:.0f} %, {found['stage']}",
+            highlight=False,
+        )
+        console.print(_cost(found["budget"]), highlight=False)
+        if found["error"]:
+            console.print(str(found["error"].get("detail")), highlight=False, markup=False)
+
+    show(found, as_json, human)
+
+
+@app.command("cancel")
+def cancel(job_id: JobId, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None) -> None:
+    """End a job. What it was charged stays charged if noise was drawn."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        client.cancel_job(job_id)
+        ended = _follow(client, job_id)
+    typer.echo(f"{job_id} is {ended['state']}")
+
+
+@contextmanager
+def _coordinator(
+    home: Path, url: str | None, token: str | None, *, alone: bool
+) -> Iterator[Client]:
+    """The coordinator that is named, or else one of its own for as long as it is needed."""
+    if url is not None or (home / FILE).exists():
+        with Target(home, url, token).coordinator() as client:
+            yield client
+        return
+    if not alone:
+        fail(f"no deployment in {home}: curators are asked through a running one")
+    with TemporaryDirectory(prefix="tacit-job-") as directory:
+        deployment = Deployment.plan(Path(directory), aggregators=0)
+        running = Running(deployment, service_settings())
+        try:
+            with errors.status("starting a coordinator for this job"):
+                running.start()
+            with deployment.coordinator.client() as client:
+                yield client
+        finally:
+            running.stop()
+
+
+def _declared(client: Client, source: Source, job: Json, budget: Json | None) -> str:
+    """The id of a file's dataset, with the budget that is given or that the job costs."""
+    made = source.add(client, budget)
+    if budget is None:
+        charge = client.preview_job({**job, "dataset": made["id"]})["charge"]
+        if charge["reserved"] is not None and made["budget"] is None:
+            made = source.add(client, charge["reserved"])
+    return str(made["id"])
+
+
+def _follow(client: Client, job_id: str) -> Json:
+    """Wait for a job's end, showing how far it is; Ctrl-C cancels it."""
+    job: Json = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        bar = progress.add_task("queued", total=1.0)
+        try:
+            for job in client.watch_job(job_id):
+                stage = job["stage"] or job["state"]
+                progress.update(bar, completed=job["progress"], description=stage)
+        except KeyboardInterrupt:
+            client.cancel_job(job_id)
+            raise
+    return job
+
+
+def _write(client: Client, job: Json, out: Path) -> None:
+    """The published parts, and beside them what is for the operator's eyes."""
+    out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(io.BytesIO(client.job_archive(job["id"]))) as archive:
+        archive.extractall(out)
+    private = out / "private"
+    private.mkdir(mode=0o700, exist_ok=True)
+    (private / "job.json").write_text(json.dumps(job, indent=1) + "\n", "utf-8")
+    try:
+        found = client.job_evaluation(job["id"])
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+    else:
+        (private / "evaluation.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def _cost(charge: Json) -> str:
+    if charge["outside_budget"]:
+        return f"released outside the dataset's budget: {charge['reason']}"
+    if charge["reserved"] is None:
+        return "costs its dataset nothing"
+    found = charge["reserved"]
+    text = f"costs its dataset epsilon {amount(found['epsilon'])}, delta {amount(found['delta'])}"
+    kept = charge.get("charged")
+    if kept is not None:
+        text += f"; charged {amount(kept['epsilon'])}, {amount(kept['delta'])}"
+    return text

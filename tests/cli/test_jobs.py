@@ -1,0 +1,119 @@
+"""`tacit job` and `tacit algorithms`: a file in, a directory out; refusals in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from algorithms import catalogue
+from cli.main import app
+from tacit import Client
+from tests.cli.conftest import OPERATOR
+
+PARAMS = {"k": 3, "epsilon": "1", "bounds": [[0, 10]] * 4, "n_hint": 150}
+LABEL = ("--label", "species")
+
+
+def tacit(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def iris(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("samples")
+    tacit("dataset", "sample", "kmeans", "--out", str(folder))
+    return str(folder / "iris.csv")
+
+
+def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Path) -> None:
+    place = ("--url", coordinator, "--token", OPERATOR)
+    parameters = tmp_path / "params.json"
+    parameters.write_text(json.dumps({**PARAMS, "evaluate": True}), "utf-8")
+    out = tmp_path / "out"
+    command = ("job", "run", "kmeans", "--dataset", iris, "--label", "species", *place)
+    text = tacit(*command, "--params", str(parameters), "--out", str(out))
+    assert "centres" in text
+    assert "epsilon 1" in text
+    result = json.loads((out / "result.json").read_text("utf-8"))
+    assert result["params"]["k"] == 3
+    assert {item["name"] for item in result["files"]} == {
+        path.name for path in (out / "files").iterdir()
+    }
+    assert {path.suffix for path in (out / "plots").iterdir()} == {".svg", ".png"}
+    assert "Privacy report" in (out / "report.txt").read_text("utf-8")
+    report = json.loads((out / "report.json").read_text("utf-8"))
+    assert report["charged"]["epsilon"] == "1"
+    assert json.loads((out / "private" / "evaluation.json").read_text("utf-8"))["private"]
+    assert json.loads((out / "private" / "job.json").read_text("utf-8"))["id"] == result["job"]
+
+    # The budget was what the job costs: the same file again has nothing left.
+    text = tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), code=2)
+    assert text.startswith("tacit: budget_exceeded")
+    assert len(text.splitlines()) == 1
+    with Client(coordinator, OPERATOR) as client:
+        ledger = client.dataset_ledger(result["dataset"])
+    kinds = [event["kind"] for event in ledger["events"]]
+    assert kinds == ["declared", "declared", "reserved", "charged", "declared"]
+
+    listed = json.loads(tacit("job", "list", "--algorithm", "kmeans", "--json", *place))
+    assert result["job"] in [item["id"] for item in listed]
+    assert "charged 1" in tacit("job", "show", result["job"], *place)
+    preview = tacit(
+        "job",
+        "preview",
+        "kmeans",
+        "--dataset",
+        result["dataset"],
+        "--params",
+        json.dumps({**PARAMS, "epsilon": "0.5"}),
+        *place,
+    )
+    assert "epsilon 0.5" in preview
+    assert "job_over" in tacit("job", "cancel", result["job"], *place, code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["kmeans"], "either --dataset or --federation"),
+        (["kmeans", "--dataset", "x", "--params", "nothing.json"], "nothing.json"),
+        (["nothing", "--dataset", "IRIS"], "unknown_algorithm"),
+        (["kmeans", "--dataset", "IRIS", *LABEL, "--params", '{"k": 0}'], "/params/k"),
+        (["kmeans", "--dataset", "IRIS", *LABEL, "--stance", "loud"], "/stance"),
+        (["crowd-tasking", "--dataset", "IRIS"], "row 1"),
+    ],
+)
+def test_refusals(coordinator: str, iris: str, arguments: list[str], said: str) -> None:
+    filled = [iris if item == "IRIS" else item for item in arguments]
+    text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
+    assert text.startswith("tacit: ")
+    assert said in text
+    assert len(text.splitlines()) == 1
+
+
+def test_a_federation_needs_curators(tmp_path: Path) -> None:
+    command = ("job", "run", "kmeans", "--federation", '{"collect": "rounds"}')
+    assert "no deployment in" in tacit(*command, "--home", str(tmp_path), code=2)
+
+
+@pytest.mark.slow
+def test_a_job_brings_its_own_coordinator(iris: str, tmp_path: Path) -> None:
+    out, home = tmp_path / "out", tmp_path / "home"
+    command = ("job", "run", "kmeans", "--dataset", iris, "--label", "species")
+    tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), "--home", str(home))
+    assert (out / "result.json").exists()
+    assert not home.exists()
+
+
+def test_the_catalogue_at_a_terminal() -> None:
+    text = tacit("algorithms", "--json")
+    assert [item["name"] for item in json.loads(text)] == list(catalogue.NAMES)
+    for name in catalogue.NAMES:
+        assert name in tacit("algorithms")
+        assert "Parameters" in tacit("algorithms", name)
+    assert "see `tacit algorithms`" in tacit("algorithms", "nothing", code=2)
