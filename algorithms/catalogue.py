@@ -18,6 +18,7 @@ NAMES: Final = (
     "kmeans",
     "dpbv-clustering",
     "crowd-tasking",
+    "set-valued",
 )
 
 

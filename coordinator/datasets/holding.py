@@ -7,9 +7,9 @@ transaction with its ledger; until then, and if anything is wrong, there is noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -82,11 +82,30 @@ class Datasets:
         """The same declaration with the items themselves. Raises UnknownDataset, WrongKind."""
         if not isinstance(declaration.universe, DatasetReference):
             return declaration
-        row = await self.find(connection, declaration.universe.dataset)
-        if row.kind != "universe":
-            raise WrongKind("a dataset of kind universe is expected", pointer="/universe/dataset")
-        items = await asyncio.to_thread(self._items, row)
+        items = await self._list(connection, declaration.universe, "/universe/dataset")
         return declaration.model_copy(update={"universe": items})
+
+    async def lists(
+        self, connection: AsyncConnection, params: Mapping[str, Any]
+    ) -> dict[str, tuple[str, ...]]:
+        """The public lists that parameters (as JSON) name as datasets, by parameter.
+
+        Raises UnknownDataset, WrongKind.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for name, value in params.items():
+            if isinstance(value, dict) and set(value) == {"dataset"}:
+                named = DatasetReference.model_validate(value)
+                found[name] = await self._list(connection, named, f"/params/{name}/dataset")
+        return found
+
+    async def _list(
+        self, connection: AsyncConnection, named: DatasetReference, pointer: str
+    ) -> tuple[str, ...]:
+        row = await self.find(connection, named.dataset)
+        if row.kind != "universe":
+            raise WrongKind("a dataset of kind universe is expected", pointer=pointer)
+        return await asyncio.to_thread(self._items, row)
 
     async def check(self, dataset_id: str, request: DatasetRequest, sent: set[str]) -> Checked:
         """Look at a content that arrived; one at a time, in a thread.

@@ -73,6 +73,7 @@ class Attempts:
                 raise LeaseUsed
             dataset = await self._dataset(connection, job)
             declaration = await self.datasets.declaration(connection, dataset)
+            lists = await self.datasets.lists(connection, json.loads(job.params))
             await store.change_attempt(
                 connection,
                 attempt_id,
@@ -87,6 +88,7 @@ class Attempts:
             job=job.id,
             algorithm=job.algorithm,
             params_json=job.params,
+            lists=lists,
             stance="paper" if job.stance == "paper" else "sound",
             declaration=declaration,
             session=session,

@@ -57,6 +57,7 @@ def _run(link: Link, ticket: Ticket) -> Ending:
 def _outcome(link: Link, ticket: Ticket, assignment: Assignment, heart: Heart) -> Outcome:
     algorithm = catalogue.find(assignment.algorithm)
     params = algorithm.params.model_validate_json(assignment.params_json)
+    params = params.model_copy(update=assignment.lists)
     with link.content() as stream:
         dataset = read(assignment.declaration, stream)
     heart.check()

@@ -99,12 +99,14 @@ class Submission:
             dataset = await self._datasets.find(connection, request.dataset)
             outside = await ledger.released_outside(connection, dataset.id)
             declaration = await self._datasets.declaration(connection, dataset)
+            lists = await self._datasets.lists(connection, request.params)
         if dataset.kind != algorithm.dataset_kind:
             raise WrongKind(
                 f"the algorithm takes a dataset of kind {algorithm.dataset_kind}",
                 pointer="/dataset",
             )
-        report = await asyncio.to_thread(algorithm.preview, params, request.stance)
+        full = params.model_copy(update=lists)
+        report = await asyncio.to_thread(algorithm.preview, full, request.stance)
         seeded = request.seed is not None
         price = price_of(report, dataset.privacy_unit, seeded=seeded)
         production = dataset.purpose == "production"
@@ -122,9 +124,7 @@ class Submission:
         )
         if dataset.bytes <= CHECKED_BYTES:
             async with self._one_look:
-                await asyncio.to_thread(
-                    self._look, algorithm, params, request, dataset, declaration
-                )
+                await asyncio.to_thread(self._look, algorithm, full, request, dataset, declaration)
         return Prepared(job_id, request, algorithm, params, dataset, report, price)
 
     def _seed_allowed(self, request: JobRequest) -> bool:

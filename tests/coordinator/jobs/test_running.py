@@ -40,10 +40,17 @@ HEART: dict[str, Any] = {
     "epsilon": "2",
     "T": 2,
 }
+BASKETS: dict[str, Any] = {
+    "kind": "transactions",
+    "format": "text",
+    "columns": None,
+    "rows": [["a", "b"], ["b"], ["a", "c"], ["d"]],
+}
 SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "kmeans": ({}, KMEANS),
     "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
     "crowd-tasking": (SERIES, HEART),
+    "set-valued": (BASKETS, {"epsilon": "1", "universe": ["a", "b", "c", "d"]}),
 }
 
 
@@ -97,6 +104,19 @@ def test_from_asking_to_the_archive(it: Office, name: str) -> None:
 
 def test_every_algorithm_has_a_sample() -> None:
     assert set(SAMPLES) == set(catalogue.NAMES)
+
+
+def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
+    made = {"kind": "universe", "format": "text", "columns": None, "rows": ["a", "b", "c", "d"]}
+    universe = it.rows(None, **made)
+    dataset = it.rows(**BASKETS)
+    named = {"epsilon": "1", "universe": {"dataset": universe}}
+    result = it.succeeded(it.submit(dataset, "set-valued", params=named))
+    assert result["params"]["universe"] == {"dataset": universe}
+    wrong = it.job(dataset, "set-valued", params={"epsilon": "1", "universe": {"dataset": dataset}})
+    answer = it.ask("POST", "/v1/jobs", wrong)
+    assert problem(answer) == (422, "wrong_kind")
+    assert answer.json()["errors"][0]["pointer"] == "/params/universe/dataset"
 
 
 def test_the_noise_is_that_of_the_stored_seed(it: Office, monkeypatch: pytest.MonkeyPatch) -> None:

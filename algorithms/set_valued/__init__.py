@@ -1,0 +1,19 @@
+"""Set-valued data: a differentially private multiset of itemsets.
+
+Source: Chen's thesis, chapter 4 (published with Mohammed, Fung, Desai and Xiong, VLDB 2011).
+Spec: set-valued. Records are partitioned from the root of a public taxonomy down; noisy counts
+decide which partitions live, and what ends as an itemset is released with its noisy count.
+
+    parameters   what a job is given             taxonomy      the tree over the universe
+    records      private records as masks        cuts          what a partition is in public
+    laws         noise and thresholds            settings      a run's public choices
+    generation   partitions of one depth         partitioning  the run
+    histogram    the baseline `basic`            report        what is true of a run's privacy
+    supports     exact supports, top itemsets    evaluation    comparison with the true data
+    pictures     plots of the release            problems      what is refused
+"""
+
+from algorithms.set_valued.algorithm import ALGORITHM, check, preview, run
+from algorithms.set_valued.parameters import SetValuedParameters
+
+__all__ = ["ALGORITHM", "SetValuedParameters", "check", "preview", "run"]

@@ -1,0 +1,246 @@
+"""Set-valued release as the catalogue knows it: run, preview, check, and what a result holds.
+
+Spec: set-valued, section 2; jobs, "Catalogue" and "Result".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.set_valued.evaluation import evaluate
+from algorithms.set_valued.histogram import clipped, exact_histogram, noisy_histogram, rows_of
+from algorithms.set_valued.parameters import (
+    SetValuedParameters,
+    resolved_universe,
+    settings_of,
+)
+from algorithms.set_valued.partitioning import publish
+from algorithms.set_valued.pictures import pictures
+from algorithms.set_valued.problems import RowCap
+from algorithms.set_valued.records import check_items, itemsets, record_masks
+from algorithms.set_valued.report import NAME, set_valued_report
+from algorithms.set_valued.settings import Row, Transcript
+from algorithms.set_valued.supports import deduplicated
+from algorithms.set_valued.taxonomy import Taxonomy
+from common.datasets.transactions import Transactions
+from common.models.base import format_exact
+from common.models.dataset import DatasetReference
+from common.models.report import PrivacyReport
+
+_BEAT_ROWS: Final = 65_536
+
+RESULT: Final = {
+    "rows": "how many itemsets are released",
+    "records": "the sum of their counts",
+    "partitions_split": "how many partitions were split, with or without records (diffpart)",
+    "release.csv": "one line for each itemset: its count, its length, its items",
+    "release.ndjson": "the same as JSON, for ids with blanks",
+    "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
+    "how many splits had it (diffpart)",
+    "histogram.npy": "noisy counts of all itemsets, negative ones too, by bit mask (basic)",
+}
+
+
+def check(dataset: Transactions, params: SetValuedParameters, stance: Stance) -> None:
+    """Refuse records with an item outside the universe. Raises UnknownItem and what parameters
+    raise."""
+    check_items(dataset, resolved_universe(params, stance, dataset))
+
+
+def run(
+    dataset: Transactions, params: SetValuedParameters, stance: Stance, context: Context
+) -> Outcome:
+    """A release. Raises what `check` raises, PartitionCap, RowCap, Cancelled."""
+    universe = resolved_universe(params, stance, dataset)
+    check_items(dataset, universe)
+    if params.method == "basic":
+        return _run_basic(dataset, params, universe, stance, context)
+    taxonomy = Taxonomy(len(universe), params.fanout)
+    masks = record_masks(dataset, universe, taxonomy, context)
+    found = publish(masks, taxonomy, settings_of(params, stance, taxonomy), context)
+    outcome = Outcome(
+        result={
+            "method": params.method,
+            "rows": len(found.rows),
+            "records": sum(count for _, count in found.rows),
+            "partitions_split": found.transcript.splits,
+        },
+        report=set_valued_report(
+            params,
+            stance,
+            len(universe),
+            splits=found.transcript.splits,
+            rows=len(found.rows),
+            derived=params.universe is None,
+        ),
+        files=(
+            *_release_files(found.rows, universe, context),
+            _splits_file(found.transcript),
+        ),
+        plots=pictures(found.rows),
+    )
+    truth = found.truth
+    private = {
+        "empty_records": masks.empty,
+        "merged_duplicates": masks.merged,
+        "real_splits": truth.real_splits,
+        "false_splits": found.transcript.splits - truth.real_splits,
+        "real_rows": truth.real_rows,
+        "false_rows": len(found.rows) - truth.real_rows,
+        "records_covered": truth.records_covered,
+    }
+    return _evaluated(outcome, dataset, params, universe, found.rows, private, context)
+
+
+def _run_basic(
+    dataset: Transactions,
+    params: SetValuedParameters,
+    universe: tuple[str, ...],
+    stance: Stance,
+    context: Context,
+) -> Outcome:
+    sets = itemsets(dataset, universe, context)
+    exact = exact_histogram(sets, len(universe))
+    noisy = noisy_histogram(exact, params.epsilon, stance, context)
+    cells = clipped(noisy)
+    if np.count_nonzero(cells) > params.max_rows:
+        raise RowCap(params.max_rows, "A histogram has about half of its empty cells above 0.")
+    rows = rows_of(cells, lambda: context.progress(0.85, "sorting"))
+    held = io.BytesIO()
+    np.save(held, noisy)
+    outcome = Outcome(
+        result={
+            "method": params.method,
+            "rows": len(rows),
+            "records": int(cells.sum()),
+        },
+        report=set_valued_report(params, stance, len(universe), derived=params.universe is None),
+        files=(
+            *_release_files(rows, universe, context),
+            ResultFile(
+                "histogram.npy",
+                "application/octet-stream",
+                held.getvalue(),
+                "noisy count of each itemset by bit mask (bit i: item i of the universe)",
+            ),
+        ),
+        plots=pictures(rows),
+    )
+    return _evaluated(outcome, dataset, params, universe, rows, {}, context, noisy)
+
+
+def preview(params: SetValuedParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, before any data. Raises what `check_parameters` raises."""
+    known = params.universe is not None and not isinstance(params.universe, DatasetReference)
+    items = len(params.universe) if known else None  # type: ignore[arg-type]
+    return set_valued_report(params, stance, items, derived=params.universe is None)
+
+
+# ------------------------------------------------------------------------------------ evaluation
+
+
+def _evaluated(
+    outcome: Outcome,
+    dataset: Transactions,
+    params: SetValuedParameters,
+    universe: tuple[str, ...],
+    rows: Sequence[Row],
+    private: dict[str, Any],
+    context: Context,
+    histogram: NDArray[Any] | None = None,
+) -> Outcome:
+    """With the comparison that was asked for; nothing of it where none was."""
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    raw = deduplicated(itemsets(dataset, universe, context), len(universe))
+    compared = evaluate(
+        raw,
+        rows,
+        len(universe),
+        params.metrics,
+        lambda: context.progress(0.98, "evaluating"),
+        histogram,
+    )
+    return Outcome(
+        outcome.result,
+        outcome.report,
+        outcome.files,
+        outcome.plots,
+        outcome.public_seeds,
+        {**private, **compared},
+    )
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def _release_files(
+    rows: Sequence[Row], universe: tuple[str, ...], context: Context
+) -> tuple[ResultFile, ...]:
+    table, lines = io.StringIO(), io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("count", "length", "items"))
+    for number, (items, count) in enumerate(rows):
+        if number % _BEAT_ROWS == 0:
+            context.progress(0.95, "writing")
+        names = [universe[item] for item in items]
+        writer.writerow((count, len(names), " ".join(names)))
+        lines.write(json.dumps({"items": names, "count": count}, ensure_ascii=False) + "\n")
+    return (
+        ResultFile(
+            "release.csv",
+            "text/csv",
+            table.getvalue().encode(),
+            "synthetic records: how many hold exactly these items; ids separated by blanks",
+        ),
+        ResultFile(
+            "release.ndjson",
+            "application/x-ndjson",
+            lines.getvalue().encode(),
+            "the same, a JSON object a line",
+        ),
+    )
+
+
+def _splits_file(transcript: Transcript) -> ResultFile:
+    """Every kind of test, cheapest first: exact cost, threshold, chance of an empty one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("epsilon", "cells", "threshold", "chance_of_empty", "splits"))
+    kinds: Counter[tuple[Fraction, int, float, Fraction]] = Counter()
+    for (cells, test), splits in transcript.tests.items():
+        kinds[test.rate, cells, test.threshold, test.chance] += splits
+    for (rate, cells, threshold, chance), splits in sorted(kinds.items()):
+        writer.writerow((format_exact(rate), cells, threshold, f"{float(chance):.12g}", splits))
+    return ResultFile(
+        "splits.csv", "text/csv", text.getvalue().encode(), "the tests of the run, by kind"
+    )
+
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="Set-valued data release (DiffPart)",
+    source="Chen's thesis, chapter 4, Algorithms 4.1 and 4.2",
+    purpose="a synthetic multiset of itemsets for counting queries and frequent itemsets, so that "
+    "no record can be inferred",
+    dataset_kind="transactions",
+    params=SetValuedParameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result=RESULT,
+    complexity="time O(records x touched nodes) and at most eta / (1 - eta) times as many false "
+    "partitions as real ones in expectation; memory about 2 bytes for each touched node",
+    check=check,
+)

@@ -1,0 +1,182 @@
+"""The noise of both stances: thresholds, chances of an empty sub-partition, draws.
+
+Spec: set-valued, table of 3.3. `sound`: discrete Laplace on integers, a threshold that lets at most
+`eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`: Laplace in
+floating point and the source's thresholds, which let through ever more false partitions (4.4).
+A `CountTest` is what one split asks of a count; splits with the same figures share one, with
+its tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.noise import DiscreteLaplace, floating_laplace
+from common.noise.alias import PRECISE, decimal
+from common.randomness import NoiseSource, SeededRandom
+
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+COIN_BITS: Final = 128
+"""An empty sub-partition passes with a probability that is off by at most 2^-COIN_BITS."""
+
+
+class CountTest(Protocol):
+    """What a count must reach after noise. `rate`: the epsilon that the test costs."""
+
+    @property
+    def rate(self) -> Fraction: ...
+
+    @property
+    def threshold(self) -> int | float: ...
+
+    @property
+    def chance(self) -> Fraction:
+        """That an empty one passes."""
+        ...
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> Numbers:
+        """Counts with fresh noise each."""
+        ...
+
+    def passing(self, count: int, source: NoiseSource) -> Numbers:
+        """Noisy counts of empty ones that passed: the law of the noise above the threshold."""
+        ...
+
+
+class Law(Protocol):
+    """The tests of a stance."""
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:
+        """Of a sub-partition that is split further; `cells`: sub-partitions of the split."""
+        ...
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:
+        """Of a sub-partition that is an itemset: its noisy count is released."""
+        ...
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """What the draws are taken from."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------ sound
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerTest:
+    """Discrete Laplace of rate alpha against an integer threshold of at least 1.
+
+    Told apart by identity, which is cheap: `integer_test` gives the same one for the same figures.
+    """
+
+    rate: Fraction
+    threshold: int
+    chance: Fraction
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The noise."""
+        return DiscreteLaplace(1 / self.rate)
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+        """Counts with noise, exact integers."""
+        return counts + self.law.draw(source, counts.size)
+
+    def passing(self, count: int, source: NoiseSource) -> NDArray[np.int64]:
+        """threshold + G, G geometric: Z is G or -1 - G with a coin that does not depend on G, so
+        G is found again by turning negative draws over."""
+        drawn = self.law.draw(source, count)
+        return self.threshold + (drawn ^ (drawn >> 63))
+
+
+@lru_cache(maxsize=65_536)
+def integer_test(cells: int, rate: Fraction, eta: Fraction) -> IntegerTest:
+    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate."""
+    a = PRECISE.exp(decimal(-rate))
+    odds = PRECISE.divide(Decimal(cells), PRECISE.multiply(decimal(eta), PRECISE.add(1, a)))
+    needed = PRECISE.divide(PRECISE.ln(odds), decimal(rate))
+    tau = max(1, int(needed.to_integral_value(ROUND_CEILING)))
+    tail = PRECISE.exp(decimal(-rate * tau))
+    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    return IntegerTest(rate, tau, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+
+
+@dataclass(frozen=True)
+class SoundLaw:
+    """eta, eta_leaf: expected false survivors of a split, of either kind."""
+
+    eta: Fraction
+    eta_leaf: Fraction
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
+        """The height does not matter here."""
+        return integer_test(cells, alpha, self.eta)
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:
+        """As a partition, with eta_leaf."""
+        return integer_test(cells, rate, self.eta_leaf)
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """The secret stream itself."""
+        return secret
+
+
+# ------------------------------------------------------------------------------------------ paper
+
+
+@dataclass(frozen=True, eq=False)
+class FloatingTest:
+    """Laplace noise of scale 1 / rate in floating point; for reproducing the source only."""
+
+    rate: Fraction
+    threshold: float
+    chance: Fraction
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        """Counts with noise."""
+        return counts + floating_laplace(_seeded(source), 1 / float(self.rate), counts.size)
+
+    def passing(self, count: int, source: NoiseSource) -> NDArray[np.float64]:
+        """threshold + Exp(rate)."""
+        scale = 1 / float(self.rate)
+        return self.threshold + _seeded(source).generator.exponential(scale, count)
+
+
+def _seeded(source: NoiseSource) -> SeededRandom:
+    if not isinstance(source, SeededRandom):
+        raise TypeError("floating-point noise is for seeded simulations")
+    return source
+
+
+@lru_cache(maxsize=65_536)
+def floating_test(rate: Fraction, multiple: float) -> FloatingTest:
+    """threshold = multiple / rate; an empty one passes with e^-multiple / 2, whatever the rate."""
+    return FloatingTest(rate, multiple / float(rate), Fraction(math.exp(-multiple) / 2))
+
+
+@dataclass(frozen=True)
+class PaperLaw:
+    """The source's thresholds: sqrt(2) C2 height / alpha, and sqrt(2) C1 / rate of a leaf."""
+
+    c_1: float
+    c_2: float
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
+        """`height`: of the parent's cut (spec 3.3)."""
+        return floating_test(alpha, math.sqrt(2) * self.c_2 * height)
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:  # noqa: ARG002
+        """No height: sqrt(2) standard deviations times C1."""
+        return floating_test(rate, math.sqrt(2) * self.c_1)
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """A generator that anyone can repeat who learns its seed."""
+        return SeededRandom(int.from_bytes(secret.bytes(16)))

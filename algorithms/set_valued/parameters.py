@@ -1,0 +1,182 @@
+"""The parameters of `set-valued`, their ranges, and what the stance asks of them.
+
+Spec: set-valued, section 2; jobs, "Parameters".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from algorithms.contract import Stance
+from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
+from algorithms.set_valued.problems import BadEpsilon, BadEta, BadFanout, BadUniverse
+from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
+from algorithms.set_valued.taxonomy import Taxonomy
+from common.datasets.transactions import Transactions
+from common.models.base import Exact, WireModel
+from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
+from common.noise import SCALE_LIMIT
+
+MOST_EPSILON: Final = Fraction(20)
+FANOUTS: Final = range(2, 17)
+MOST_ITEMS: Final = 100_000
+MOST_CELL_ITEMS: Final = 22
+"""A histogram over all itemsets has 2^items cells."""
+
+
+def _range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema; `check_parameters` holds them and names the problem."""
+    return limits
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true data."""
+
+    queries: Annotated[
+        int, Field(ge=0, le=100_000, description="counting queries of each of the five lengths")
+    ] = 1_000
+    query_seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the workload")] = 0
+    top: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(
+        (20, 60, 100), max_length=10, description="K of the frequent itemsets"
+    )
+
+
+class SetValuedParameters(WireModel):
+    """Parameters of `set-valued`; those of one stance alone are marked."""
+
+    epsilon: Exact = Field(description="budget of the job, above 0, at most 20")
+    universe: (
+        Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)] | DatasetReference | None
+    ) = Field(
+        None,
+        description="the public list of items, 2 to 100,000; its order is the taxonomy; chosen "
+        "without looking at the data (10,000 inline, more as a dataset of kind universe); sound "
+        "needs it",
+    )
+    method: Literal["diffpart", "basic"] = Field(
+        "diffpart",
+        description="basic: a noisy histogram over all itemsets, at most 22 items",
+    )
+    fanout: int = Field(
+        10,
+        description="children of a taxonomy's node",
+        json_schema_extra=_range(minimum=FANOUTS[0], maximum=FANOUTS[-1]),
+    )
+    eta: Exact = Field(
+        Fraction(1, 2),
+        description="sound: expected false partitions of a split, between 0 and 1",
+    )
+    eta_leaf: Exact = Field(
+        Fraction(1, 2),
+        description="sound: expected false itemsets of a split, between 0 and 1",
+    )
+    c_1: Annotated[float, Field(gt=0, le=1000, alias="C1", description="paper")] = 1.0
+    c_2: Annotated[float, Field(gt=0, le=1000, alias="C2", description="paper")] = 1.2
+    leaf_mode: LeafMode = Field(
+        "example", description="paper: itemsets counted once (example) or twice (pseudocode)"
+    )
+    max_partitions: Annotated[int, Field(ge=1, le=100_000_000)] = 2_000_000
+    max_rows: Annotated[int, Field(ge=1, le=100_000_000)] = 20_000_000
+    evaluate: bool | Metrics = False
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return Metrics() if self.evaluate else None
+        return self.evaluate
+
+
+def check_parameters(params: SetValuedParameters, stance: Stance) -> None:
+    """Raises BadEpsilon, BadFanout, BadEta, BadUniverse; each names the field."""
+    if not 0 < params.epsilon <= MOST_EPSILON:
+        raise BadEpsilon("must lie above 0 and be at most 20", pointer="/params/epsilon")
+    if params.fanout not in FANOUTS:
+        raise BadFanout("must lie between 2 and 16", pointer="/params/fanout")
+    for field in ("eta", "eta_leaf"):
+        if not 0 < getattr(params, field) < 1:
+            raise BadEta("must lie between 0 and 1", pointer=f"/params/{field}")
+    if params.universe is None:
+        if stance == "sound":
+            raise BadUniverse("declare the public list of items", pointer="/params/universe")
+    elif not isinstance(params.universe, DatasetReference):
+        check_universe(params, params.universe, stance)
+
+
+def check_universe(params: SetValuedParameters, universe: Sequence[str], stance: Stance) -> None:
+    """Raises BadUniverse, and BadEpsilon where the noise of so many items has too large a scale."""
+
+    def refuse(reason: str) -> None:
+        raise BadUniverse(reason, pointer="/params/universe")
+
+    if len(universe) < 2:
+        refuse("has at least 2 items")
+    most = MOST_CELL_ITEMS if params.method == "basic" else MOST_ITEMS
+    if len(universe) > most:
+        refuse(f"has at most {most} items with this method")
+    if len(set(universe)) != len(universe):
+        refuse("names every item once")
+    if stance == "sound" and max(noise_scales(params, len(universe))) > SCALE_LIMIT:
+        raise BadEpsilon("too small for the noise of so many items", pointer="/params/epsilon")
+
+
+def resolved_universe(
+    params: SetValuedParameters, stance: Stance, dataset: Transactions
+) -> tuple[str, ...]:
+    """The items in order. Only the paper stance may take them from the data, sorted.
+
+    A reference to a dataset has to be replaced by its list before. Raises what the checks raise.
+    """
+    check_parameters(params, stance)
+    if isinstance(params.universe, DatasetReference):
+        raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+    if params.universe is not None:
+        return params.universe
+    found = tuple(sorted(dataset.items))
+    check_universe(params, found, stance)
+    return found
+
+
+def noise_scales(params: SetValuedParameters, items: int) -> tuple[Fraction, ...]:
+    """The largest scale of partition tests, and of released counts, for a universe of this size."""
+    if params.method == "basic":
+        return (1 / params.epsilon,)
+    taxonomy = Taxonomy(items, params.fanout)
+    alpha = params.epsilon / 2 / taxonomy.internal(taxonomy.root)
+    return 1 / alpha, 2 / params.epsilon
+
+
+def law_of(params: SetValuedParameters, stance: Stance) -> Law:
+    """The noise of the stance."""
+    if stance == "sound":
+        return SoundLaw(params.eta, params.eta_leaf)
+    return PaperLaw(params.c_1, params.c_2)
+
+
+def settings_of(params: SetValuedParameters, stance: Stance, taxonomy: Taxonomy) -> Settings:
+    """A run's public choices."""
+    paper = stance == "paper"
+    return Settings(
+        epsilon=params.epsilon,
+        law=law_of(params, stance),
+        leaf_mode=params.leaf_mode if paper else "example",
+        choose=anywhere if paper else leftmost,
+        max_partitions=params.max_partitions,
+        max_rows=params.max_rows,
+        expected=expected_offspring(params, stance, taxonomy),
+    )
+
+
+def expected_offspring(params: SetValuedParameters, stance: Stance, taxonomy: Taxonomy) -> str:
+    """How many false children a split without records has, in words (spec 4.4)."""
+    cells = (1 << min(params.fanout, taxonomy.size)) - 1
+    if stance == "sound":
+        each = float(params.eta)
+    else:
+        chance = law_of(params, stance).partition(cells, Fraction(1), 1).chance
+        each = float(cells * chance)
+    return f"An empty split of {cells} cells has {each:.3g} false sub-partitions in expectation."

@@ -1,0 +1,82 @@
+"""Pictures of the release: counts by rank, and rows and records by length.
+
+Needs matplotlib (extra `plots`), imported inside and drawn by Agg; no plots without it. The same
+values give the same SVG, byte for byte.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from algorithms.contract import Plot
+from algorithms.set_valued.settings import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES: Final = (5.4, 4.0)
+_DOTS_PER_INCH: Final = 150
+_BLUE: Final = "#1b6ca8"
+_RED: Final = "#c8553d"
+_POINTS: Final = 2_000
+
+
+def pictures(rows: Sequence[Row]) -> tuple[Plot, ...]:
+    """Both plots; none without matplotlib or without rows."""
+    if find_spec("matplotlib") is None or not rows:
+        return ()
+    return (
+        _picture("counts", lambda axes: _counts(axes, rows)),
+        _picture("lengths", lambda axes: _lengths(axes, rows)),
+    )
+
+
+def _counts(axes: Axes, rows: Sequence[Row]) -> None:
+    axes.set_title("Released counts by rank")
+    counts = np.sort([count for _, count in rows])[::-1]
+    shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
+    axes.loglog(shown, counts[shown - 1], ".-", color=_BLUE, markersize=3, linewidth=0.8)
+    axes.set_xlabel("rank of the itemset")
+    axes.set_ylabel("noisy count (records)")
+
+
+def _lengths(axes: Axes, rows: Sequence[Row]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Released itemsets and records by length")
+    lengths = np.array([len(items) for items, _ in rows])
+    counts = np.array([count for _, count in rows])
+    places = np.arange(1, lengths.max() + 1)
+    records = np.bincount(lengths, counts, minlength=places.size + 1)[1:]
+    sets = np.bincount(lengths, minlength=places.size + 1)[1:]
+    axes.bar(places - 0.2, records, 0.4, color=_BLUE, label="records")
+    axes.bar(places + 0.2, sets, 0.4, color=_RED, label="distinct itemsets")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("items in the set")
+    axes.set_ylabel("released")
+    axes.legend(frameon=False)
+
+
+def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    svg, png = io.BytesIO(), io.BytesIO()
+    style: Any = {
+        "svg.hashsalt": f"set-valued {name}",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        fill(figure.subplots())
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
+    return Plot(name, svg.getvalue(), png.getvalue())

@@ -1,0 +1,303 @@
+"""What is true of a run's privacy: claimed and verified, for both stances.
+
+Spec: set-valued, sections 4 and 9; jobs, "Privacy report". Made of public parameters and of the
+released transcript alone.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+from algorithms.contract import Stance
+from algorithms.set_valued.parameters import (
+    MOST_CELL_ITEMS,
+    SetValuedParameters,
+    check_parameters,
+    law_of,
+    noise_scales,
+)
+from algorithms.set_valued.taxonomy import Taxonomy
+from common.models.base import format_exact
+from common.models.report import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    MechanismStatement,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from common.noise import sampler_delta
+from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+
+NAME: Final = "set-valued"
+VERSION: Final = "1"
+THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
+
+_FLOATING: Final = (
+    "Laplace noise in floating point: epsilon-DP holds in real arithmetic only, and the low "
+    "bits of a double can show what a count was not. No figure is stated."
+)
+_FROM_DATA: Final = (
+    "the universe was taken from the records: an item of one person alone appears or disappears "
+    "with that person"
+)
+
+DEFECTS: Final = (
+    "The printed loop over empty sub-partitions draws once too often (2^l - |S| instead of "
+    "2^l - 1 - |S|); printed, the claim fails for every epsilon below 0.323 (items 2, fan-out 2: a "
+    "probability ratio of 1.727 where e^0.1 = 1.105 is claimed). Both stances draw the right "
+    "number.",
+    "The printed order of the output, real sub-partitions before false ones, tells which are real: "
+    "the loss is infinite. Both stances sort.",
+    "Trying several (C1, C2) on the raw data and publishing a good run is not covered: the best of "
+    "5 runs can lose ln 31 = 3.43 on top.",
+    "The printed budget of an itemset (counted once more after its last split) contradicts "
+    "Examples 4.3.2 and 4.3.3; leaf_mode chooses, both add up to epsilon.",
+    "With C2 slightly above 1, as the source suggests, false partitions multiply without end for a "
+    "fan-out above 3: at fan-out 10 one has 93.7 false children in expectation.",
+    "Theorem 4.3 (usefulness) is vacuous as stated and is not claimed.",
+)
+
+
+def set_valued_report(
+    params: SetValuedParameters,
+    stance: Stance,
+    items: int | None,
+    *,
+    splits: int | None = None,
+    rows: int | None = None,
+    derived: bool = False,
+) -> PrivacyReport:
+    """The report of a run; without `splits` (published by the run), of one that is planned.
+
+    items: size of the universe, None while only a reference to it is known; derived: it was taken
+    from the records, which only the paper stance does. Raises what `check_parameters` raises.
+    """
+    check_parameters(params, stance)
+    paper, basic = stance == "paper", params.method == "basic"
+    return PrivacyReport(
+        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
+        stance=stance,
+        mechanism=MechanismStatement(
+            name="noisy histogram of all itemsets" if basic else "DiffPart",
+            parameters=_mechanism(params, stance),
+        ),
+        privacy_unit="record",
+        neighbouring="add-remove",
+        sensitivity=(
+            SensitivityStatement(
+                value="1",
+                source="declared",
+                part="cells" if basic else "counts of the sub-partitions of a split",
+            ),
+        ),
+        claimed=Claim(
+            model="pure-dp",
+            epsilon=epsilon_amount(params.epsilon),
+            delta="0",
+            theorem=None if basic else THEOREM,
+        ),
+        verified=_verified(params, paper, derived),
+        charged=Charge(
+            ledger="dataset",
+            privacy_unit="record",
+            epsilon=None if paper else epsilon_amount(params.epsilon),
+            delta=None if paper else "0",
+            reserved=None if paper else epsilon_amount(params.epsilon),
+            outside_budget=paper,
+        ),
+        noise=_noise(params, paper, items),
+        sampler_delta=None if paper else amount(_sampler_delta(params)),
+        sampler_epsilon=None if paper else "0",
+        accounting=AccountingStatement(
+            method="one cell of a histogram"
+            if basic
+            else "a record is in one sub-partition of each split: its chain of tests costs the sum "
+            "of their alphas and the last count, exactly epsilon as a fraction; sub-partitions of "
+            "a split are disjoint",
+            library="tacit algorithms.set_valued",
+            version=ACCOUNTING_VERSION,
+        ),
+        public_parameters=(
+            "universe and its order",
+            "epsilon, method, fanout, max_partitions, max_rows",
+            "C1, C2, leaf_mode" if paper else "eta, eta_leaf",
+        ),
+        post_processing=(
+            "counts below 0 become 0 in release.csv; histogram.npy has them all"
+            if basic
+            else "rows are sorted by (length, items); a floating count is rounded half up, and "
+            "none of 0 is released"
+            if paper
+            else "rows are sorted by (length, items); stopping at a cap",
+        ),
+        not_protected=(
+            "The unit is one record. A person with r records is protected with r epsilon, not as "
+            "one: of weekly fare-card rows the unit is the card-week.",
+            "What many records have in common is what the release is there to show; it is not "
+            "hidden.",
+            "Run time, memory and progress are for the submitter.",
+        ),
+        source_defects=() if basic else DEFECTS,
+        voided_by=(
+            "a seed given: the noise can be repeated",
+            "the universe, or its order, derived from the data",
+            "parameters tuned on the raw data",
+            "the evaluation published",
+        ),
+        assumptions=(
+            "The coordinator keeps the records and is trusted with them.",
+            "Universe, order, fan-out and every other parameter were chosen without looking at the "
+            "data.",
+            "The noise comes from a secret random source.",
+        ),
+        caveats=_caveats(params, paper, derived),
+        reproducible=False,
+        evaluation_attached=params.metrics is not None,
+        error=_error(params, stance, items),
+        details=_details(params, stance, splits, rows),
+    )
+
+
+def _mechanism(params: SetValuedParameters, stance: Stance) -> dict[str, Any]:
+    if params.method == "basic":
+        return {"method": params.method}
+    if stance == "paper":
+        own: dict[str, Any] = {"C1": params.c_1, "C2": params.c_2, "leaf_mode": params.leaf_mode}
+    else:
+        own = {"eta": format_exact(params.eta), "eta_leaf": format_exact(params.eta_leaf)}
+    return {"method": params.method, "fanout": params.fanout, **own}
+
+
+def _verified(
+    params: SetValuedParameters, paper: bool, derived: bool
+) -> tuple[VerifiedStatement, ...]:
+    def line(key: str, relation: Any, total: Fraction, whole: str) -> VerifiedStatement:
+        return VerifiedStatement(
+            scenario="recipient",
+            key=key,
+            description=f"whoever reads the result; {whole}",
+            model="none" if paper else "pure-dp",
+            privacy_unit="record",
+            neighbouring=relation,
+            epsilon=None if paper else epsilon_amount(total),
+            delta=None if paper else "0",
+            reason=_FLOATING if paper else None if key == "a" else "a removal and an addition",
+        )
+
+    if derived:
+        return (
+            line("a", "add-remove", params.epsilon, "one record more or less").model_copy(
+                update={"epsilon": "inf", "delta": "1", "reason": _FROM_DATA}
+            ),
+        )
+    return (
+        line("a", "add-remove", params.epsilon, "one record more or less"),
+        line("b", "replace", 2 * params.epsilon, "one record replaced by another"),
+    )
+
+
+def _noise(params: SetValuedParameters, paper: bool, items: int | None) -> tuple[Any, ...]:
+    basic = params.method == "basic"
+    parts = ("cells",) if basic else ("partition tests, at most", "released counts, at most")
+    scales = (None,) * len(parts) if items is None else noise_scales(params, items)
+    return tuple(
+        NoiseStatement(
+            layer="coordinator",
+            distribution="Laplace" if paper else "discrete Laplace",
+            part=part,
+            scale=None if scale is None else amount(scale),
+            weight="1",
+            draws=1,
+            sampler="float" if paper else "exact-integer",
+        )
+        for part, scale in zip(parts, scales, strict=True)
+    )
+
+
+def _sampler_delta(params: SetValuedParameters) -> Fraction:
+    """By the sub-partitions that can be tested; a coin and a passing count at most each.
+
+    The number of draws of a run depends on the data, hence this bound.
+    """
+    if params.method == "basic":
+        cells = 1 << MOST_CELL_ITEMS
+    else:
+        cells = params.max_partitions << params.fanout
+    return min(sampler_delta(2 * cells, params.epsilon), Fraction(1))
+
+
+def _caveats(params: SetValuedParameters, paper: bool, derived: bool) -> tuple[str, ...]:
+    held = ["This is one release: other releases from the same data add up."]
+    if paper:
+        held.append("Stance paper: floating-point noise; nothing is verified.")
+        held.append("This release lies outside the budget of its data set.")
+    else:
+        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
+    if derived:
+        held.append(f"NO PRIVACY: {_FROM_DATA}.")
+    if params.metrics is not None:
+        held.append(
+            "An evaluation against the true data is attached for the operator's eyes only; it is "
+            "not differentially private."
+        )
+    return tuple(held)
+
+
+def _error(params: SetValuedParameters, stance: Stance, items: int | None) -> dict[str, Any] | None:
+    """From public values only; None while the universe is not known."""
+    if items is None:
+        return None
+    if params.method == "basic":
+        deviation = math.sqrt(2 * 2 ** (items - 1)) / float(params.epsilon)
+        return {
+            "basis": "histogram.npy, Laplace noise: a query for one item sums half of the cells",
+            "one_item_standard_deviation": amount(Fraction(deviation)),
+        }
+    taxonomy, law = Taxonomy(items, params.fanout), law_of(params, stance)
+    root = taxonomy.root
+    cells = (1 << len(taxonomy.children(root))) - 1
+    alpha = params.epsilon / 2 / taxonomy.internal(root)
+    deepest = (1 << min(params.fanout, items)) - 1
+    rate = params.epsilon / 2
+    leaf = law.leaf(deepest, rate)
+    return {
+        "basis": "a group of records is lost when its noisy count stays below the threshold of one "
+        "of its splits; thresholds are highest at the root. Released counts have little noise: the "
+        "error is what was lost",
+        "threshold_at_root": amount(Fraction(law.partition(cells, alpha, root.level).threshold)),
+        "threshold_of_an_itemset_at_most": amount(Fraction(leaf.threshold)),
+        "count_standard_deviation_at_most": amount(Fraction(math.sqrt(2) / float(rate))),
+    }
+
+
+def _details(
+    params: SetValuedParameters, stance: Stance, splits: int | None, rows: int | None
+) -> dict[str, Any]:
+    paper = stance == "paper"
+    details: dict[str, Any] = {
+        "replace_one": epsilon_amount(2 * params.epsilon) if not paper else None,
+        "per_person": "epsilon * records per person",
+        "sampler": "float" if paper else "exact-integer",
+    }
+    if params.method == "basic":
+        return details
+    details |= {
+        "chain_total": f"{format_exact(params.epsilon)} (exact fraction)",
+        "caps_hit": "none",
+        "evaluation_attached": params.metrics is not None,
+    }
+    if not paper:
+        details["expected_false"] = {
+            "per_split_bound": format_exact(params.eta + params.eta_leaf),
+            "total_rows_bound": None
+            if splits is None
+            else amount(min(params.eta_leaf * splits, Fraction(rows or 0))),
+            "basis": "in expectation: at most eta_leaf false rows for each split that was made",
+        }
+    return details
