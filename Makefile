@@ -4,16 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-fast check format bench docs reproduce lock clean
+.PHONY: demo test test-slow check format bench docs reproduce lock clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
 
-test: $(SETUP)  ## The whole suite, two files at a time
-	$(BIN)/pytest -n 2 --dist loadfile
+test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `make test-slow`
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
-test-fast: $(SETUP)  ## Without the tests marked slow
-	$(BIN)/pytest -m "not slow"
+test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
+	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
 
 check: $(SETUP)  ## Format, lint, types, floors
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ import atexit
 import os
 import secrets
 import tempfile
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +25,22 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from common.service.clock import ManualClock
 from common.service.database import open_database
+
+_BEGAN = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--allowed-s`: no test marked slow begins once so many seconds are over; it says so."""
+    parser.addoption("--allowed-s", type=float, default=float("inf"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what there is no time for."""
+    if item.get_closest_marker("slow"):
+        allowed: float = item.config.getoption("--allowed-s")
+        if time.monotonic() - _BEGAN > allowed:
+            pytest.skip(f"slow, and {allowed:.0f} s are over")
+
 
 _SERVERS = (
     [os.environ["TACIT_TEST_POSTGRES"]]
