@@ -32,6 +32,7 @@ from common.service.logs import describe, get_logger
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
+COUNT_S = 2.0
 _logger = get_logger("tacit.aggregator")
 
 
@@ -47,12 +48,16 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await _start(app, settings, time, intake_type)
-        sweeper = asyncio.create_task(_sweep(app, service), name="tacit-sweep")
+        tasks = [
+            asyncio.create_task(_sweep(service), name="tacit-sweep"),
+            asyncio.create_task(_count(app, service), name="tacit-count"),
+        ]
         try:
             yield
         finally:
-            sweeper.cancel()
-            await asyncio.gather(sweeper, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await service.warmer.stop()
             await service.intake.stop()
             await service.aggregator.engine.dispose()
@@ -116,11 +121,20 @@ async def _start(
     return service
 
 
-async def _sweep(app: FastAPI, service: Service) -> None:
+async def _sweep(service: Service) -> None:
     while True:
         await asyncio.sleep(service.aggregator.settings.sweep_s)
         try:
             await rounds.sweep(service.aggregator, service.intake)
-            await app.state.meters.count_rounds(service.aggregator)
         except Exception as error:
             _logger.error("sweep_failed", **describe(error))
+
+
+async def _count(app: FastAPI, service: Service) -> None:
+    """The gauge of rounds, often enough for who reads it; no transition waits for it."""
+    while True:
+        await asyncio.sleep(COUNT_S)
+        try:
+            await app.state.meters.count_rounds(service.aggregator)
+        except Exception as error:
+            _logger.warning("count_failed", **describe(error))

@@ -5,15 +5,13 @@ A transition's answer is the stored one, byte for byte.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from fastapi import FastAPI, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
 from aggregator import committing, examples, opening, rounds
 from aggregator.errors import SamplersFailed
 from aggregator.opening import RelayedPiece
-from aggregator.web import Coordinator, Service, Watcher, service_of, text_response
+from aggregator.web import Coordinator, Watcher, service_of, text_response
 from common.errors import UnsupportedForm
 from common.models.round import AbortRequest, ManifestRequest, RevealRequest, RoundDescriptor
 from common.service.bodies import takes
@@ -36,10 +34,6 @@ _RELAYED = TypeAdapter(tuple[RelayedPiece, ...])
 def add_rounds(app: FastAPI) -> None:
     """Add them to the app."""
 
-    async def changed(service: Service) -> None:
-        with suppress(Exception):  # a gauge is not worth a failed answer
-            await app.state.meters.count_rounds(service.aggregator)
-
     @app.post(
         "/v1/rounds",
         tags=["rounds"],
@@ -55,7 +49,6 @@ def add_rounds(app: FastAPI) -> None:
         answered, new = await opening.open_round(service.aggregator, body)
         if new:
             service.warmer.warm(await service.aggregator.round(body.statement.round))
-            await changed(service)
         return text_response(answered, 201 if new else 200)
 
     @app.post(
@@ -85,7 +78,6 @@ def add_rounds(app: FastAPI) -> None:
     async def freeze(request: Request, round_id: str, _: Coordinator) -> Response:
         service = service_of(request)
         signed = await rounds.freeze(service.aggregator, service.intake, round_id)
-        await changed(service)
         return text_response(signed)
 
     @app.post(
@@ -98,7 +90,6 @@ def add_rounds(app: FastAPI) -> None:
         service = service_of(request)
         body = await read_body(request, ManifestRequest)
         signed = await committing.commit(service.aggregator, round_id, body)
-        await changed(service)
         return text_response(signed)
 
     @app.post(
@@ -111,7 +102,6 @@ def add_rounds(app: FastAPI) -> None:
         service = service_of(request)
         body = await read_body(request, RevealRequest)
         revealed = await committing.reveal(service.aggregator, round_id, body)
-        await changed(service)
         return text_response(revealed)
 
     @app.post(
@@ -124,7 +114,6 @@ def add_rounds(app: FastAPI) -> None:
         service = service_of(request)
         body = await read_body(request, AbortRequest)
         signed = await rounds.abort(service.aggregator, service.intake, round_id, body)
-        await changed(service)
         return text_response(signed)
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="Where a round stands")
