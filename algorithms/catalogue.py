@@ -19,6 +19,7 @@ NAMES: Final = (
     "dpbv-clustering",
     "crowd-tasking",
     "set-valued",
+    "sequential-ngram",
 )
 
 

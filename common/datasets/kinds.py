@@ -295,6 +295,28 @@ KINDS: Final[Mapping[str, Kind]] = {
             units=("record",),
         ),
         Kind(
+            "sequences",
+            "Sequences of items",
+            "sequence",
+            {
+                "text": Format(
+                    _HERE + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                ),
+                "spmf": Format(
+                    _HERE + "sequences_files",
+                    "read_spmf",
+                    "-1 after an item, -2 at the end",
+                    _ITEMS,
+                ),
+                "ndjson": Format(_HERE + "sequences_files", "read_ndjson", "a list a line", _ITEMS),
+                "msnbc": Format(
+                    _HERE + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
+                ),
+            },
+            lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},
+            units=("sequence",),
+        ),
+        Kind(
             "trajectories",
             "Paths of places and times, with sensitive attributes",
             "record",

@@ -48,8 +48,9 @@ def read_spmf(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequen
 
 
 def read_msnbc(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
-    """Text after a header that ends with the blank line after `% Sequences:`. Without a universe the
-    items are "1" to "n", n the names in the header.
+    """Text after a header that ends with the blank line after `% Sequences:`.
+
+    Without a universe the items are "1" to "n", n the names in the header.
 
     Raises as `read_text`, and MalformedRow for a header without an end.
     """

@@ -38,7 +38,7 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"algorithm": "crowd-tasking"}, 422, "bad_parameter", "/params/sensor"),
     ({"dataset": "01928374-5566-7788-99aa-bbccddeeff00"}, 404, "unknown_dataset", ""),
     ({"seed": 7}, 422, "seed_not_allowed", "/seed"),
-    ({"dataset": None, "federation": {}}, 422, "federation_unsupported", "/federation"),
+    ({"dataset": None, "federation": {}}, 422, "bad_parameter", "/federation/collect"),
     ({"stance": "loud"}, 422, "bad_parameter", "/stance"),
     (
         {"algorithm": "dpbv-clustering", "params": {"k": 300, "bounds": [[0, 10], [0, 10]]}},

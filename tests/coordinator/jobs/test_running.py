@@ -46,11 +46,13 @@ BASKETS: dict[str, Any] = {
     "columns": None,
     "rows": [["a", "b"], ["b"], ["a", "c"], ["d"]],
 }
+CLICKS: dict[str, Any] = {**BASKETS, "kind": "sequences", "rows": [["a", "b", "a"], [], ["c"]]}
 SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "kmeans": ({}, KMEANS),
     "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
     "crowd-tasking": (SERIES, HEART),
     "set-valued": (BASKETS, {"epsilon": "1", "universe": ["a", "b", "c", "d"]}),
+    "sequential-ngram": (CLICKS, {"epsilon": "1", "universe": ["a", "b", "c"], "l_max": 3, "n_max": 2}),
 }
 
 

@@ -1,0 +1,20 @@
+"""Sequential data: differentially private counts of n-grams, and a synthetic file of sequences.
+
+Source: Chen's thesis, section 6.4 (published with Acs and Castelluccia, CCS 2012).
+Spec: sequential-ngram. Grams are explored from single items on; noisy counts decide which ones are
+worth looking into and how much of the budget each gets.
+
+    parameters   what a job is given             settings      a run's public choices
+    counting     sequences as symbols, counts    lengths       l_max from a noisy histogram
+    tree         noisy grams, what to ask next   growth        the tree of a dataset
+    noise        of both stances                 consistency   successors add up to their gram
+    grams        whole counts, longer grams      generation    synthetic sequences
+    publication  the run                         report        what is true of a run's privacy
+    patterns     occurrences, frequent runs      evaluation    comparison with the true data
+    pictures     plots of the release            problems      what is refused
+"""
+
+from algorithms.sequential_ngram.algorithm import ALGORITHM, check, preview, run
+from algorithms.sequential_ngram.parameters import SequentialNgramParameters
+
+__all__ = ["ALGORITHM", "SequentialNgramParameters", "check", "preview", "run"]

@@ -1,0 +1,229 @@
+"""N-gram release as the catalogue knows it: run, preview, check, and what a result holds.
+
+Spec: sequential-ngram, section 2; jobs, "Catalogue" and "Result".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.sequential_ngram.evaluation import evaluate
+from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.lengths import noisy_l_max
+from algorithms.sequential_ngram.noise import adder
+from algorithms.sequential_ngram.parameters import (
+    SequentialNgramParameters,
+    resolved_universe,
+    settings_of,
+)
+from algorithms.sequential_ngram.patterns import Text, released_patterns
+from algorithms.sequential_ngram.pictures import pictures
+from algorithms.sequential_ngram.publication import Release, publish
+from algorithms.sequential_ngram.report import NAME, ngram_report
+from common.datasets.sequences import Sequences
+from common.models.report import PrivacyReport
+
+_BEAT_ROWS: Final = 16_384
+_MEASURED: Final = "released"
+_ESTIMATED: Final = "estimated"
+_EXTENDED: Final = "extended"
+
+RESULT: Final = {
+    "l_max": "items of a sequence that counted",
+    "sequences": "how many synthetic sequences there are",
+    "rows": "how many distinct ones",
+    "grams": "how many grams of up to n_max items are released",
+    "extended_grams": "how many longer ones",
+    "patterns": "the ten most frequent grams of two or more items, and their counts",
+    "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
+    "items",
+    "synthetic.ndjson": "the same as JSON, for ids with blanks",
+    "grams.csv": "one line for each gram: its count, its length, whether it was measured "
+    "(released), filled in (estimated) or made longer by the Markov assumption (extended), its "
+    "items",
+    "patterns.csv": "the top_k most frequent grams of two or more items",
+}
+
+
+def check(dataset: Sequences, params: SequentialNgramParameters, stance: Stance) -> None:
+    """Refuse sequences with an item outside the universe. Raises UnknownItem and what parameters
+    raise."""
+    dataset.over(resolved_universe(params, stance))
+
+
+def run(
+    dataset: Sequences, params: SequentialNgramParameters, stance: Stance, context: Context
+) -> Outcome:
+    """A release. Raises what `check` raises, TreeTooLarge, Cancelled."""
+    universe = resolved_universe(params, stance)
+    data = dataset.over(universe)
+    context.progress(0.0, "starting")
+    if params.l_max == "auto":
+        l_max = noisy_l_max(data, params.length_cap, params.length_budget, stance, context)
+    else:
+        l_max = params.l_max
+    settings = settings_of(params, stance, len(universe), l_max)
+    release = publish(data, settings, adder(l_max, stance), context)
+    patterns = released_patterns(release.grams, params.top_k)
+    named = [([universe[item] for item in gram], count) for gram, count in patterns]
+    known = release.grams.bounds[release.grams.extended - 1]
+    context.progress(0.85, "writing")
+    outcome = Outcome(
+        result={
+            "l_max": l_max,
+            "sequences": int(release.copies.sum()),
+            "rows": int(np.count_nonzero(release.copies)),
+            "grams": known,
+            "extended_grams": release.grams.size - known,
+            "patterns": [{"items": items, "count": count} for items, count in named[:10]],
+        },
+        report=ngram_report(params, stance, release.transcript),
+        files=(
+            *_synthetic_files(release, universe, context),
+            _grams_file(release.grams, universe, context),
+            _patterns_file(named),
+        ),
+        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+    )
+    return _evaluated(outcome, data, params, release, context)
+
+
+def preview(params: SequentialNgramParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, before any data. Raises what `check_parameters` raises."""
+    return ngram_report(params, stance)
+
+
+def _evaluated(
+    outcome: Outcome,
+    data: Sequences,
+    params: SequentialNgramParameters,
+    release: Release,
+    context: Context,
+) -> Outcome:
+    """With the comparison that was asked for; nothing of it where none was."""
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    settings = release.transcript.settings
+    compared = evaluate(
+        data,
+        Text.of_copies(release.grams, release.copies, settings.items),
+        release.grams,
+        settings.l_max,
+        settings.n_max,
+        params.metrics,
+        partial(context.progress, 0.98, "evaluating"),
+    )
+    return Outcome(
+        outcome.result,
+        outcome.report,
+        outcome.files,
+        outcome.plots,
+        outcome.public_seeds,
+        compared,
+    )
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def _synthetic_files(
+    release: Release, universe: tuple[str, ...], context: Context
+) -> tuple[ResultFile, ResultFile]:
+    grams, copies = release.grams, release.copies
+    table, lines = io.StringIO(), io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("count", "length", "items"))
+    for first, last in _spans(grams.bounds, context):
+        chosen = first + np.flatnonzero(copies[first:last])
+        for items, count in _named(grams, chosen, copies[chosen].tolist(), universe):
+            writer.writerow((count, len(items), " ".join(items)))
+            lines.write(json.dumps({"items": items, "count": count}, ensure_ascii=False) + "\n")
+    return (
+        ResultFile(
+            "synthetic.csv",
+            "text/csv",
+            table.getvalue().encode(),
+            "synthetic sequences with their multiplicities; ids separated by blanks",
+        ),
+        ResultFile(
+            "synthetic.ndjson",
+            "application/x-ndjson",
+            lines.getvalue().encode(),
+            "the same, a JSON object a line",
+        ),
+    )
+
+
+def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> ResultFile:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("count", "length", "kind", "items"))
+    for first, last in _spans(grams.bounds, context):
+        chosen = np.arange(first, last)
+        longer = first >= grams.bounds[grams.extended - 1]
+        measured = grams.measured[first:last].tolist()
+        rows = _named(grams, chosen, grams.counts[first:last].tolist(), universe)
+        for (items, count), passed in zip(rows, measured, strict=True):
+            kind = _EXTENDED if longer else _MEASURED if passed else _ESTIMATED
+            writer.writerow((count, len(items), kind, " ".join(items)))
+    return ResultFile(
+        "grams.csv", "text/csv", text.getvalue().encode(), "grams and their noisy counts"
+    )
+
+
+def _spans(bounds: tuple[int, ...], context: Context) -> Iterable[tuple[int, int]]:
+    """Runs of grams of one length."""
+    for begin, end in pairwise(bounds):
+        for first in range(begin, end, _BEAT_ROWS):
+            context.progress(0.9, "writing")
+            yield first, min(first + _BEAT_ROWS, end)
+
+
+def _named(
+    grams: Grams, chosen: np.ndarray[Any, Any], counts: list[int], universe: tuple[str, ...]
+) -> Iterable[tuple[list[str], int]]:
+    if not chosen.size:
+        return
+    length = int(np.searchsorted(grams.bounds, chosen[0], side="right"))
+    for items, count in zip(grams.listed(chosen, length).tolist(), counts, strict=True):
+        yield [universe[item] for item in items], count
+
+
+def _patterns_file(patterns: list[tuple[list[str], int]]) -> ResultFile:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("rank", "count", "length", "items"))
+    for rank, (items, count) in enumerate(patterns, start=1):
+        writer.writerow((rank, count, len(items), " ".join(items)))
+    return ResultFile(
+        "patterns.csv", "text/csv", text.getvalue().encode(), "the most frequent patterns"
+    )
+
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="Sequential data through variable-length n-grams",
+    source="Chen's thesis, chapter 6, Algorithm 6.3",
+    purpose="frequent runs of items, and a synthetic file of sequences, so that no sequence can be "
+    "inferred; for long sequences over few items",
+    dataset_kind="sequences",
+    params=SequentialNgramParameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result=RESULT,
+    complexity="time O(n_max x items kept) for counting, O(expanded grams x universe) for noise, "
+    "O(sum over released grams of length squared) for the synthetic file; memory about 30 bytes "
+    "for each item kept",
+    check=check,
+)

@@ -1,0 +1,194 @@
+"""The parameters of `sequential-ngram`, their ranges, and what the stance asks of them.
+
+Spec: sequential-ngram, section 2; jobs, "Parameters".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from algorithms.contract import Stance
+from algorithms.sequential_ngram.problems import BadEpsilon, BadLength, BadUniverse
+from algorithms.sequential_ngram.settings import (
+    Budget,
+    Fill,
+    Generation,
+    Settings,
+    empty_threshold,
+    least_budget,
+)
+from common.datasets.sequences import MAX_UNIVERSE
+from common.models.base import Exact, WireModel
+from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
+from common.noise import SCALE_LIMIT
+
+MOST_EPSILON: Final = Fraction(100)
+MOST_LENGTH: Final = 1000
+MOST_GRAM: Final = 10
+PAPER_ITEMS: Final = 3
+"""Below, the threshold of the paper stance is not positive."""
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true data."""
+
+    queries: Annotated[
+        int, Field(ge=0, le=100_000, description="count queries of each of the five sizes")
+    ] = 10_000
+    query_seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the workload")] = 0
+    top: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(
+        (20, 40, 60, 80, 100), max_length=10, description="K of the frequent patterns"
+    )
+
+
+def _range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema; `check_parameters` holds them and names the problem."""
+    return limits
+
+
+class SequentialNgramParameters(WireModel):
+    """Parameters of `sequential-ngram`."""
+
+    universe: (
+        Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
+        | Annotated[int, Field(description="a number n: the items are 1 to n")]
+        | DatasetReference
+    ) = Field(
+        description="the public list of items, 1 to 1,000,000, or how many there are; chosen "
+        "without looking at the data (10,000 inline, more as a dataset of kind universe)"
+    )
+    epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
+    l_max: int | Literal["auto"] = Field(
+        20,
+        description="only the first so many items of a sequence count; auto: from a noisy "
+        "histogram of lengths, which costs epsilon_length",
+        json_schema_extra=_range(minimum=1, maximum=MOST_LENGTH),
+    )
+    n_max: int = Field(
+        5,
+        description="longest gram that is counted; at most l_max",
+        json_schema_extra=_range(minimum=1, maximum=MOST_GRAM),
+    )
+    epsilon_length: Exact | None = Field(
+        None, description="l_max auto: its part of epsilon; epsilon / 50 unless given"
+    )
+    length_cap: int = Field(
+        100,
+        description="l_max auto: the greatest length that it may choose",
+        json_schema_extra=_range(minimum=1, maximum=MOST_LENGTH),
+    )
+    budget: Budget = Field(
+        "adaptive", description="adaptive: by how deep a gram is expected to go; uniform: by level"
+    )
+    fill: Fill | None = Field(
+        None,
+        description="what successors get that did not pass, from the Markov parent: leftover "
+        "(default of sound), ratio (default of paper), none",
+    )
+    generation: Generation = "proportional"
+    top_k: Annotated[int, Field(ge=0, le=10_000, description="patterns listed")] = 100
+    max_nodes: Annotated[int, Field(ge=1, le=100_000_000, description="counts, and grams")] = (
+        5_000_000
+    )
+    evaluate: bool | Metrics = False
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return Metrics() if self.evaluate else None
+        return self.evaluate
+
+    @property
+    def auto(self) -> bool:
+        """Whether l_max is found by a noisy histogram."""
+        return self.l_max == "auto"
+
+    @property
+    def length_budget(self) -> Fraction:
+        """What finding l_max costs; 0 where it is given."""
+        if not self.auto:
+            return Fraction(0)
+        return self.epsilon / 50 if self.epsilon_length is None else self.epsilon_length
+
+    @property
+    def longest(self) -> int:
+        """The greatest l_max that a run can have."""
+        return self.length_cap if self.l_max == "auto" else self.l_max
+
+    def fill_of(self, stance: Stance) -> Fill:
+        """As given, or the stance's own."""
+        return self.fill or ("leftover" if stance == "sound" else "ratio")
+
+
+def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
+    """Raises BadEpsilon, BadLength, BadUniverse; each names the field."""
+    if not 0 < params.epsilon <= MOST_EPSILON:
+        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+    if params.auto and not 0 < params.length_budget < params.epsilon:
+        raise BadEpsilon("must lie between 0 and epsilon", pointer="/params/epsilon_length")
+    for field, value in (("l_max", params.l_max), ("length_cap", params.length_cap)):
+        if value != "auto" and not 1 <= value <= MOST_LENGTH:
+            raise BadLength(f"must lie between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
+    if not 1 <= params.n_max <= min(MOST_GRAM, params.longest):
+        raise BadLength(
+            f"must lie between 1 and {MOST_GRAM} and be at most l_max", pointer="/params/n_max"
+        )
+    if max(noise_scales(params)) > SCALE_LIMIT:
+        raise BadEpsilon("too small for the noise of so long sequences", pointer="/params/epsilon")
+    size = universe_size(params)
+    if size is None:
+        return
+    if not 1 <= size <= MAX_UNIVERSE:
+        raise BadUniverse(f"has 1 to {MAX_UNIVERSE} items", pointer="/params/universe")
+    if stance == "paper" and size < PAPER_ITEMS:
+        raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
+    if isinstance(params.universe, tuple) and len(set(params.universe)) != size:
+        raise BadUniverse("names every item once", pointer="/params/universe")
+
+
+def noise_scales(params: SequentialNgramParameters) -> tuple[Fraction, ...]:
+    """The largest scale of counts of grams, and that of the lengths where they are asked."""
+    rest = params.epsilon - params.length_budget
+    scale = params.longest / least_budget(rest, params.n_max, params.budget)
+    return (scale, 1 / params.length_budget) if params.auto else (scale,)
+
+
+def universe_size(params: SequentialNgramParameters) -> int | None:
+    """How many items there are; None while only a reference to the list is known."""
+    if isinstance(params.universe, tuple):
+        return len(params.universe)
+    return params.universe if isinstance(params.universe, int) else None
+
+
+def resolved_universe(params: SequentialNgramParameters, stance: Stance) -> tuple[str, ...]:
+    """The items in order. A reference to a dataset has to be replaced by its list before.
+
+    Raises what `check_parameters` raises.
+    """
+    check_parameters(params, stance)
+    if isinstance(params.universe, tuple):
+        return params.universe
+    if isinstance(params.universe, int):
+        return tuple(str(item) for item in range(1, params.universe + 1))
+    raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+
+
+def settings_of(
+    params: SequentialNgramParameters, stance: Stance, items: int, l_max: int
+) -> Settings:
+    """A run's public choices, once l_max is known."""
+    return Settings(
+        items=items,
+        epsilon=params.epsilon - params.length_budget,
+        l_max=l_max,
+        n_max=min(params.n_max, l_max),
+        threshold=empty_threshold(l_max, items, paper=stance == "paper"),
+        budget=params.budget,
+        fill=params.fill_of(stance),
+        generation=params.generation,
+        max_nodes=params.max_nodes,
+    )

@@ -1,0 +1,68 @@
+"""A run from sequences to what is published: tree, consistent counts, longer grams, copies.
+
+Spec: sequential-ngram, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+from algorithms.contract import Context
+from algorithms.sequential_ngram.consistency import adjusted
+from algorithms.sequential_ngram.generation import Ints, copies
+from algorithms.sequential_ngram.grams import Grams, extended, released_grams
+from algorithms.sequential_ngram.growth import grow
+from algorithms.sequential_ngram.noise import Add
+from algorithms.sequential_ngram.settings import Settings
+from algorithms.sequential_ngram.tree import Tree
+from common.datasets.sequences import Sequences
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What may be published of the tree: figures of noisy counts and budgets alone.
+
+    nodes: expanded grams; draws: counts with noise; most_spent: the largest sum of budgets on a
+    path; budgets: the distinct ones, falling.
+    """
+
+    settings: Settings
+    nodes: int
+    draws: int
+    most_spent: Fraction
+    budgets: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, tree: Tree) -> Transcript:
+        """Of a tree."""
+        settings = tree.settings
+        return cls(
+            settings,
+            tree.nodes,
+            settings.items + (tree.nodes - 1) * settings.symbols,
+            settings.epsilon - min(spend.left for spend in tree.spends),
+            tuple(sorted({spend.budget for spend in tree.spends}, reverse=True)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What a run publishes: grams with the longer ones, how often each is a synthetic sequence."""
+
+    grams: Grams
+    copies: Ints
+    transcript: Transcript
+
+
+def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) -> Release:
+    """A release of a dataset over the universe. Raises TreeTooLarge, Cancelled."""
+    tree = grow(dataset, settings, add, context)
+    context.progress(0.65, "making counts consistent")
+    short = released_grams(tree, adjusted(tree))
+    beat = partial(context.progress, 0.7, "extending grams")
+    grams = extended(short, settings.l_max, settings.max_nodes, beat)
+    beat = partial(context.progress, 0.8, "generating sequences")
+    given = copies(grams, settings.generation, beat)
+    return Release(grams, given, Transcript.of(tree))

@@ -1,0 +1,272 @@
+"""What is true of a run's privacy: claimed and verified, for both stances.
+
+Spec: sequential-ngram, sections 4 and 9; jobs, "Privacy report". Made of public parameters and of
+the released transcript alone.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+from algorithms.contract import Stance
+from algorithms.sequential_ngram.parameters import (
+    SequentialNgramParameters,
+    check_parameters,
+    noise_scales,
+    universe_size,
+)
+from algorithms.sequential_ngram.publication import Transcript
+from algorithms.sequential_ngram.settings import empty_threshold
+from common.models.base import format_exact
+from common.models.report import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    MechanismStatement,
+    Neighbouring,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from common.noise import sampler_delta
+from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+
+NAME: Final = "sequential-ngram"
+VERSION: Final = "1"
+THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.6"
+
+_PARTS: Final = ("counts of grams, at most", "lengths")
+"""The second only where l_max is auto."""
+_FLOATING: Final = (
+    "floating-point Laplace: epsilon-DP holds in real arithmetic only, and the low bits of a "
+    "double can show what a count was not. No figure is stated."
+)
+
+DEFECTS: Final = (
+    "The printed levels of a path are not rounded up. Without that no finite epsilon holds: as a "
+    "count comes near the threshold they tend to 0 and the budget of its successors to infinity "
+    "(Example 6.4.2's node would spend 2.516 epsilon). Both stances round up, as the example does.",
+    "The printed algorithm asks for the end of a sequence among the single items too; then the "
+    "guarantee is epsilon (1 + 1 / (n_max l_max)). Neither stance asks.",
+    "The proof treats each of l_max paths as changed by one. What holds is an argument by start "
+    "position: the grams that start at one place lie on one path, and a path spends epsilon at "
+    "most.",
+    "The stated sensitivity of a level, l_max - i + 1, leaves out the end sign. l_max is used "
+    "throughout, and is needed.",
+    "l_max and n_max chosen by trying them on the data are not covered by epsilon.",
+    "Filling by ratio lets a poor Markov parent overrule good measurements: no loss of privacy, "
+    "but of patterns.",
+)
+
+
+def ngram_report(
+    params: SequentialNgramParameters, stance: Stance, transcript: Transcript | None = None
+) -> PrivacyReport:
+    """The report of a run; without a transcript, of one that is planned.
+
+    Raises what `check_parameters` raises.
+    """
+    check_parameters(params, stance)
+    paper = stance == "paper"
+    return PrivacyReport(
+        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
+        stance=stance,
+        mechanism=MechanismStatement(
+            name="variable-length n-grams",
+            parameters={
+                "n_max": params.n_max,
+                "l_max": params.l_max,
+                "budget": params.budget,
+                "fill": params.fill_of(stance),
+                "generation": params.generation,
+            },
+        ),
+        privacy_unit="sequence",
+        neighbouring="add-remove",
+        sensitivity=_sensitivity(params, transcript),
+        claimed=Claim(
+            model="pure-dp",
+            epsilon=epsilon_amount(params.epsilon),
+            delta="0",
+            theorem=THEOREM,
+            text="epsilon-DP",
+        ),
+        verified=(
+            _line(params, paper, "a", "add-remove", "one sequence of any length more or less"),
+            _line(params, paper, "b", "replace", "one sequence replaced by another"),
+        ),
+        charged=Charge(
+            ledger="dataset",
+            privacy_unit="sequence",
+            epsilon=None if paper else epsilon_amount(params.epsilon),
+            delta=None if paper else "0",
+            reserved=None if paper else epsilon_amount(params.epsilon),
+            outside_budget=paper,
+        ),
+        noise=_noise(params, paper),
+        sampler_delta=None if paper else amount(_sampler_delta(params)),
+        sampler_epsilon=None if paper else "0",
+        accounting=AccountingStatement(
+            method="by start position: the grams of a sequence that start at one place are one "
+            "path of the tree, whose budgets add up to epsilon at most, exactly as fractions; "
+            "l_max places, each count with scale l_max over its budget; budgets follow from noisy "
+            "counts alone (adaptive composition of pure DP)",
+            library="tacit algorithms.sequential_ngram",
+            version=ACCOUNTING_VERSION,
+        ),
+        public_parameters=(
+            "universe and its order",
+            "epsilon, n_max, budget, fill, generation, top_k, max_nodes",
+            "epsilon_length, length_cap; the l_max that was found" if params.auto else "l_max",
+            "the threshold of each group of counts",
+        ),
+        post_processing=(
+            "consistency: successors add up to their gram's count; those below the threshold are "
+            "estimated by the Markov parent (fill)",
+            "whole counts, rounded down; longer grams by a Markov assumption; synthetic sequences "
+            "from grams; patterns read from the grams",
+        ),
+        not_protected=(
+            "The unit is one sequence. Somebody with m sequences is protected with m epsilon, not "
+            "as one.",
+            "What many sequences have in common is what the release is there to show; it is not "
+            "hidden.",
+            "Items beyond the first l_max of a sequence do not count at all.",
+            "Run time, memory and progress are for the submitter.",
+        ),
+        source_defects=DEFECTS,
+        voided_by=(
+            "a seed given: the noise can be repeated",
+            "the universe derived from the data",
+            "parameters tuned on the raw data",
+            "the evaluation published",
+        ),
+        assumptions=(
+            "The coordinator keeps the sequences and is trusted with them.",
+            "Universe, l_max, n_max and every other parameter were chosen without looking at the "
+            "data.",
+            "One sequence for each person.",
+            "Nobody who is not trusted sees how long the run takes.",
+            "The noise comes from a secret random source.",
+        ),
+        caveats=_caveats(params, paper),
+        reproducible=False,
+        evaluation_attached=params.metrics is not None,
+        error=_error(params, stance),
+        details=_details(params, transcript),
+    )
+
+
+def _sensitivity(
+    params: SequentialNgramParameters, transcript: Transcript | None
+) -> tuple[SensitivityStatement, ...]:
+    l_max = params.longest if transcript is None else transcript.settings.l_max
+    found = SensitivityStatement(
+        value=amount(l_max), source="declared", part="counts of the grams of one length"
+    )
+    if not params.auto:
+        return (found,)
+    return (found, SensitivityStatement(value="1", source="declared", part="lengths"))
+
+
+def _line(
+    params: SequentialNgramParameters,
+    paper: bool,
+    key: str,
+    relation: Neighbouring,
+    whole: str,
+) -> VerifiedStatement:
+    total = params.epsilon * (1 if relation == "add-remove" else 2)
+    held = None if relation == "add-remove" else "a removal and an addition"
+    return VerifiedStatement(
+        scenario="recipient",
+        key=key,
+        description=f"whoever reads the result; {whole}",
+        model="none" if paper else "pure-dp",
+        privacy_unit="sequence",
+        neighbouring=relation,
+        epsilon=None if paper else epsilon_amount(total),
+        delta=None if paper else "0",
+        reason=_FLOATING if paper else held,
+    )
+
+
+def _noise(params: SequentialNgramParameters, paper: bool) -> tuple[NoiseStatement, ...]:
+    return tuple(
+        NoiseStatement(
+            layer="coordinator",
+            distribution="Laplace" if paper else "discrete Laplace",
+            part=part,
+            scale=amount(scale),
+            weight="1",
+            draws=1,
+            sampler="float" if paper else "exact-integer",
+        )
+        for part, scale in zip(_PARTS, noise_scales(params), strict=False)
+    )
+
+
+def _sampler_delta(params: SequentialNgramParameters) -> Fraction:
+    """By the most counts that a run can ask."""
+    size = universe_size(params) or params.max_nodes
+    draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
+    return min(sampler_delta(draws, params.epsilon), Fraction(1))
+
+
+def _caveats(params: SequentialNgramParameters, paper: bool) -> tuple[str, ...]:
+    held = ["This is one release: other releases from the same data add up."]
+    if paper:
+        held.append("Stance paper: floating-point noise; nothing is verified.")
+        held.append("This release lies outside the budget of its data set.")
+    else:
+        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
+    if params.metrics is not None:
+        held.append(
+            "An evaluation against the true data is attached for the operator's eyes only; it is "
+            "not differentially private."
+        )
+    return tuple(held)
+
+
+def _error(params: SequentialNgramParameters, stance: Stance) -> dict[str, Any] | None:
+    """From public values only; None while the universe is not known."""
+    size = universe_size(params)
+    if size is None:
+        return None
+    budget = (params.epsilon - params.length_budget) / params.n_max
+    threshold = empty_threshold(params.longest, size, paper=stance == "paper")(budget)
+    return {
+        "basis": "a gram that occurs less often than its threshold is not looked into; counts of "
+        "single items have the most noise" + ("; with l_max auto, at most" if params.auto else ""),
+        "threshold_of_single_items": amount(Fraction(threshold)),
+        "standard_deviation_of_single_items": amount(
+            Fraction(math.sqrt(2) * params.longest / float(budget))
+        ),
+    }
+
+
+def _details(params: SequentialNgramParameters, transcript: Transcript | None) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "per_person": "epsilon * sequences per person",
+        "evaluation_is_private": True,
+    }
+    if params.auto:
+        details["epsilon_length"] = format_exact(params.length_budget)
+    if transcript is None:
+        return details
+    settings = transcript.settings
+    return details | {
+        "max_path_spend": format_exact(transcript.most_spent),
+        "draws": transcript.draws + (params.length_cap if params.auto else 0),
+        "distinct_budgets": len(transcript.budgets),
+        "universe_size": settings.items,
+        "l_max": settings.l_max,
+        "n_max": settings.n_max,
+        "thresholds": {
+            format_exact(budget): settings.threshold(budget) for budget in transcript.budgets
+        },
+    }

@@ -1,0 +1,104 @@
+"""A run's public choices: lengths, budget of each expansion, threshold, rules of post-processing.
+
+Spec: sequential-ngram, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal
+
+Budget = Literal["adaptive", "uniform"]
+Fill = Literal["ratio", "leftover", "none"]
+Generation = Literal["proportional", "cap", "skip", "literal"]
+Height = Callable[[float, float, float, int], Fraction | int]
+"""Levels that the budget left on a path is spread over; see `whole_height`."""
+
+_ROUNDING: Final = 1e-9
+"""A logarithm this close above a whole number is that number."""
+
+
+def printed_height(passed: float, count: float, share: float, levels: int) -> float:
+    """How many levels a gram's counts are expected to stay above the threshold, not rounded.
+
+    passed: the threshold of the gram's own group; count >= passed: its noisy count; share: the
+    largest share of a successor, by the Markov parent; levels: those left. As the source prints it.
+    """
+    if not 0 < share < 1:
+        return float(levels)
+    return min(math.log(passed / count) / math.log(share), float(levels))
+
+
+def whole_height(passed: float, count: float, share: float, levels: int) -> int:
+    """The same as a whole number from 1 to `levels`.
+
+    Rounding up is what keeps a path within its budget: the printed figure tends to 0, and the
+    budget of an expansion to infinity, as the count comes near the threshold (spec, 4.2).
+    """
+    printed = printed_height(passed, count, share, levels)
+    return min(levels, max(1, math.ceil(printed - _ROUNDING)))
+
+
+def empty_threshold(l_max: int, items: int, *, paper: bool) -> Callable[[Fraction], float]:
+    """The threshold of a group of counts measured with budget e, by e.
+
+    At most one truly empty child of an expansion passes in expectation. `paper`: as printed, of L
+    items, by the tail e^(-t) / 2 of Laplace noise. Else a whole number, of the L + 1 children that
+    there are and never of fewer than 4, by the tail a^t / (1 + a) of discrete noise, a = e^(-e /
+    l_max), which is a little heavier.
+    """
+    cells = items if paper else max(items + 1, 4)
+
+    def threshold(budget: Fraction) -> float:
+        rate = float(budget) / l_max
+        if paper:
+            return math.log(cells / 2) / rate
+        return max(1, math.ceil(math.log(cells / (1 + math.exp(-rate))) / rate))
+
+    return threshold
+
+
+def least_budget(epsilon: Fraction, n_max: int, budget: Budget) -> Fraction:
+    """No group of counts is measured with less.
+
+    What is left of a path is spread over at most the levels that are left, m, and a step that does
+    not take all leaves at least half: the least part is 2^(1 - m), since 2^(m - 1) >= m.
+    """
+    root = epsilon / n_max
+    if budget == "uniform" or n_max == 1:
+        return root
+    return min(root, (epsilon - root) / (1 << n_max - 2))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Public choices of a run over `items` items.
+
+    epsilon: budget of the tree; l_max: items of a sequence that count; n_max <= l_max: longest gram
+    that is measured; threshold: by the budget of a group; height: levels that a path's budget is
+    spread over (adaptive budget only).
+    """
+
+    items: int
+    epsilon: Fraction
+    l_max: int
+    n_max: int
+    threshold: Callable[[Fraction], float]
+    budget: Budget = "adaptive"
+    fill: Fill = "leftover"
+    generation: Generation = "proportional"
+    max_nodes: int = 5_000_000
+    height: Height = whole_height
+
+    @property
+    def symbols(self) -> int:
+        """The items and the end of a sequence, which is the last symbol."""
+        return self.items + 1
+
+    @property
+    def root_budget(self) -> Fraction:
+        """Of the counts of single items."""
+        return self.epsilon / self.n_max

@@ -1,0 +1,228 @@
+"""The exploration tree, as pure steps: what to count next, and the tree after noisy counts came.
+
+Spec: sequential-ngram, section 3, steps 2 to 4. A `Tree` holds noisy counts and what follows from
+them, nothing else. Nodes are the grams whose successors were counted, the empty gram first, level
+by level and inside a level in the order of their symbols. The failure link of a node is its longest
+proper suffix that is a node (A. Aho, M. Corasick, CACM 18, 1975): its Markov parent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.sequential_ngram.problems import TreeTooLarge
+from algorithms.sequential_ngram.settings import Settings
+
+Places = NDArray[np.int32]
+Numbers = NDArray[Any]
+"""Whole numbers (sound) or floats (paper)."""
+
+
+@dataclass(frozen=True)
+class Spend:
+    """Budget of one group of counts, what the path has left after it, and the threshold."""
+
+    budget: Fraction
+    left: Fraction
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """N nodes over A symbols.
+
+    bounds: where each level begins, and N; parents, items, links (N,): prefix, last item and
+    failure link, -1, -1 and 0 of the empty gram; groups (N,): the entry of `spends` of the counts
+    of a node's successors; noisy (N, A): these counts; children (N, A): the node of a successor, -1
+    for none. The end is not asked of the empty gram: its count is 0 and never passes.
+    """
+
+    settings: Settings
+    bounds: tuple[int, ...]
+    parents: Places
+    items: Places
+    links: Places
+    groups: Places
+    noisy: Numbers
+    children: Places
+    spends: tuple[Spend, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many levels of nodes there are: the length of the longest counted grams."""
+        return len(self.bounds) - 1
+
+    @property
+    def nodes(self) -> int:
+        """How many grams were expanded, the empty one too."""
+        return self.parents.size
+
+    def thresholds(self, first: int = 0) -> NDArray[np.float64]:
+        """Of each node's group (nodes from `first` on, 1)."""
+        held = np.array([spend.threshold for spend in self.spends])
+        return held[self.groups[first:], None]
+
+    @property
+    def passed(self) -> NDArray[np.bool_]:
+        """Which counts reached their threshold (N, A); of the root all items, never the end."""
+        found: NDArray[np.bool_] = self.noisy >= self.thresholds()
+        found[0] = True
+        found[0, -1] = False
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The nodes whose successors are counted next (E,), all of one level. Public."""
+
+    parents: Places
+    items: Places
+    links: Places
+    groups: Places
+    spends: tuple[Spend, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many nodes."""
+        return self.parents.size
+
+
+def root(settings: Settings) -> Expansion:
+    """The first question: counts of single items. The end is not asked (spec, 4.3).
+
+    Raises TreeTooLarge.
+    """
+    if settings.symbols > settings.max_nodes:
+        raise TreeTooLarge(settings.max_nodes)
+    budget = settings.root_budget
+    spend = Spend(budget, settings.epsilon - budget, settings.threshold(budget))
+    none = np.full(1, -1, np.int32)
+    nothing = np.zeros(1, np.int32)
+    return Expansion(none, none, nothing, nothing, (spend,))
+
+
+def planted(settings: Settings, expansion: Expansion, items: Numbers) -> Tree:
+    """The tree of the empty gram; items (1, L): noisy counts of single items."""
+    noisy = np.concatenate((items, np.zeros((1, 1), items.dtype)), axis=1)
+    return Tree(
+        settings,
+        (0, 1),
+        expansion.parents,
+        expansion.items,
+        expansion.links,
+        expansion.groups,
+        noisy,
+        np.full(noisy.shape, -1, np.int32),
+        expansion.spends,
+    )
+
+
+def next_expansion(tree: Tree) -> Expansion | None:
+    """What to count next: successors of the grams that passed and have budget left; None at the
+    end. Raises TreeTooLarge."""
+    settings, level = tree.settings, tree.depth
+    if level >= settings.n_max:
+        return None
+    first = tree.bounds[-2]
+    left = np.array([spend.left > 0 for spend in tree.spends])[tree.groups[first:], None]
+    open_ = (tree.noisy[first:, :-1] >= tree.thresholds(first)) & left
+    rows, columns = np.nonzero(open_)
+    if not rows.size:
+        return None
+    if (tree.nodes + rows.size) * settings.symbols > settings.max_nodes:
+        raise TreeTooLarge(settings.max_nodes)
+    parents: Places = (rows + first).astype(np.int32)
+    items: Places = columns.astype(np.int32)
+    links = _links(tree, parents, items)
+    groups, spends = _spends(tree, parents, items, links)
+    return Expansion(parents, items, links, groups, spends)
+
+
+def grown(tree: Tree, expansion: Expansion, noisy: Numbers) -> Tree:
+    """The tree with one level more; noisy (E, A)."""
+    children = np.concatenate((tree.children, np.full(noisy.shape, -1, np.int32)))
+    added = np.arange(tree.nodes, tree.nodes + expansion.rows, dtype=np.int32)
+    children[expansion.parents, expansion.items] = added
+    return replace(
+        tree,
+        bounds=(*tree.bounds, tree.nodes + expansion.rows),
+        parents=np.concatenate((tree.parents, expansion.parents)),
+        items=np.concatenate((tree.items, expansion.items)),
+        links=np.concatenate((tree.links, expansion.links)),
+        groups=np.concatenate((tree.groups, expansion.groups)),
+        noisy=np.concatenate((tree.noisy, noisy)),
+        children=children,
+        spends=expansion.spends,
+    )
+
+
+def expansion_table(tree: Tree, expansion: Expansion) -> Places:
+    """For each cell (node of the last level, symbol) the row of the expansion, -1 for none."""
+    first = tree.bounds[-2]
+    table = np.full((tree.nodes - first, tree.settings.symbols), -1, np.int32)
+    table[expansion.parents - first, expansion.items] = np.arange(expansion.rows, dtype=np.int32)
+    return table.ravel()
+
+
+def _links(tree: Tree, parents: Places, items: Places) -> Places:
+    """Longest proper suffixes that are nodes: down the parent's chain until one goes on."""
+    found = np.zeros(parents.size, np.int32)
+    waiting = np.flatnonzero(parents)
+    suffix = tree.links[parents[waiting]]
+    while waiting.size:
+        longer = tree.children[suffix, items[waiting]]
+        found[waiting] = np.maximum(longer, 0)
+        more = (longer < 0) & (suffix > 0)
+        waiting, suffix = waiting[more], tree.links[suffix[more]]
+    return found
+
+
+def _spends(
+    tree: Tree, parents: Places, items: Places, links: Places
+) -> tuple[Places, tuple[Spend, ...]]:
+    """The group of each new node, and the list of groups with the new ones."""
+    settings = tree.settings
+    levels = settings.n_max - tree.depth
+    places = {(spend.budget, spend.left): place for place, spend in enumerate(tree.spends)}
+    spends = list(tree.spends)
+    owners = tree.groups[parents]
+    if settings.budget == "uniform":
+        counts = shares = np.ones(parents.size)
+    else:
+        counts = tree.noisy[parents, items].astype(float)
+        used, back = np.unique(links, return_inverse=True)
+        shares = largest_shares(tree.noisy[used])[back]
+    groups = np.empty(parents.size, np.int32)
+    known: dict[tuple[int, float, float], int] = {}
+    for place, key in enumerate(
+        zip(owners.tolist(), counts.tolist(), shares.tolist(), strict=True)
+    ):
+        if key not in known:
+            owner, count, share = key
+            before = tree.spends[owner]
+            if settings.budget == "uniform":
+                budget = settings.root_budget
+            else:
+                height = settings.height(before.threshold, count, share, levels)
+                budget = before.left / Fraction(height)
+            spend = (budget, before.left - budget)
+            if spend not in places:
+                places[spend] = len(spends)
+                spends.append(Spend(*spend, settings.threshold(budget)))
+            known[key] = places[spend]
+        groups[place] = known[key]
+    return groups, tuple(spends)
+
+
+def largest_shares(noisy: Numbers) -> NDArray[np.float64]:
+    """The largest successor's share of all, of each row; negative counts are 0; of nothing, 1."""
+    held = np.maximum(noisy, 0).astype(float)
+    total = held.sum(axis=1)
+    shares = np.ones(total.size)
+    np.divide(held.max(axis=1), total, out=shares, where=total > 0)
+    return shares
