@@ -19,7 +19,10 @@ NAMES: Final = (
     "dpbv-clustering",
     "crowd-tasking",
     "set-valued",
+    "sequential-prefix-tree",
     "sequential-ngram",
+    "trajectory-kcl",
+    "privacy-check",
 )
 
 

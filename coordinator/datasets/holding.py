@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from common.datasets.compression import Limits
 from common.datasets.kinds import Kind, WrongKind, kind_of, read
 from common.datasets.reading import TooManyRows
+from common.datasets.universe import Universe
 from common.models.dataset import DatasetDeclaration, DatasetReference, DatasetRequest
 from common.service.clock import Clock, uuid7
 from common.service.database import exclusive, reading
@@ -30,6 +31,8 @@ from coordinator.store.datasets import DatasetRow, LedgerRow
 CONTENT: Final = "dataset content"
 LOCK: Final = "datasets"
 ABANDONED_S: Final = 3600.0
+TAXONOMY: Final = "taxonomy"
+"""The parameter that takes the groups of a list of items, not the items."""
 """A content that belongs to no dataset and was not written to for so long is removed."""
 
 
@@ -88,7 +91,8 @@ class Datasets:
     async def lists(
         self, connection: AsyncConnection, params: Mapping[str, Any]
     ) -> dict[str, tuple[str, ...]]:
-        """The public lists that parameters (as JSON) name as datasets, by parameter.
+        """The public lists that parameters (as JSON) name as datasets, by parameter: the items,
+        or for a taxonomy the group of each.
 
         Raises UnknownDataset, WrongKind.
         """
@@ -96,16 +100,28 @@ class Datasets:
         for name, value in params.items():
             if isinstance(value, dict) and set(value) == {"dataset"}:
                 named = DatasetReference.model_validate(value)
-                found[name] = await self._list(connection, named, f"/params/{name}/dataset")
+                found[name] = await self._list(
+                    connection, named, f"/params/{name}/dataset", groups=name == TAXONOMY
+                )
         return found
 
     async def _list(
-        self, connection: AsyncConnection, named: DatasetReference, pointer: str
+        self,
+        connection: AsyncConnection,
+        named: DatasetReference,
+        pointer: str,
+        *,
+        groups: bool = False,
     ) -> tuple[str, ...]:
         row = await self.find(connection, named.dataset)
         if row.kind != "universe":
             raise WrongKind("a dataset of kind universe is expected", pointer=pointer)
-        return await asyncio.to_thread(self._items, row)
+        found = await asyncio.to_thread(self._universe, row)
+        if not groups:
+            return found.items
+        if found.groups is None:
+            raise WrongKind("its items are in no groups", pointer=pointer)
+        return found.groups
 
     async def check(self, dataset_id: str, request: DatasetRequest, sent: set[str]) -> Checked:
         """Look at a content that arrived; one at a time, in a thread.
@@ -204,10 +220,10 @@ class Datasets:
             if not keeps(path.name) and now - written > ABANDONED_S:
                 self.vault.remove(path.name)
 
-    def _items(self, row: DatasetRow) -> tuple[str, ...]:
+    def _universe(self, row: DatasetRow) -> Universe:
         with self.open_content(row) as stream:
-            items: tuple[str, ...] = read(row.declaration, stream).items
-        return items
+            found: Universe = read(row.declaration, stream)
+        return found
 
     async def _continued(
         self, connection: AsyncConnection, request: DatasetRequest

@@ -52,8 +52,39 @@ SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
     "crowd-tasking": (SERIES, HEART),
     "set-valued": (BASKETS, {"epsilon": "1", "universe": ["a", "b", "c", "d"]}),
-    "sequential-ngram": (CLICKS, {"epsilon": "1", "universe": ["a", "b", "c"], "l_max": 3, "n_max": 2}),
+    "sequential-prefix-tree": (CLICKS, {"epsilon": "1", "universe": ["a", "b", "c"], "height": 2}),
+    "sequential-ngram": (
+        CLICKS,
+        {"epsilon": "1", "universe": ["a", "b", "c"], "l_max": 3, "n_max": 2},
+    ),
 }
+
+
+WALKS: dict[str, Any] = {
+    "kind": "trajectories",
+    "format": "ndjson",
+    "columns": None,
+    "rows": [
+        {"path": [["a", 1], ["d", 2], [place, 3]], "sensitive": {"disease": disease}}
+        for place, disease in [("b", "HIV"), ("c", "Flu"), ("b", "Fever"), ("c", "HIV")]
+    ],
+}
+PATIENTS: dict[str, Any] = {
+    "kind": "table",
+    "columns": ["age", "disease"],
+    "rows": [[30, "Flu"], [30, "HIV"], [40, "Flu"], [40, "Flu"]],
+}
+UNCHARGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "trajectory-kcl": (
+        WALKS,
+        {"K": 2, "C": "1/2", "L": 2, "sensitive_values": [["disease", "HIV"]]},
+    ),
+    "privacy-check": (
+        {**PATIENTS, "budget": None},
+        {"qid": ["age"], "sensitive": ["disease"], "models": [{"model": "k-anonymity"}]},
+    ),
+}
+"""What is not differentially private: outside a budget, or for the custodian's eyes alone."""
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
@@ -105,7 +136,28 @@ def test_from_asking_to_the_archive(it: Office, name: str) -> None:
 
 
 def test_every_algorithm_has_a_sample() -> None:
-    assert set(SAMPLES) == set(catalogue.NAMES)
+    assert {*SAMPLES, *UNCHARGED} == set(catalogue.NAMES)
+
+
+def test_a_syntactic_model_is_a_release_outside_the_budget(it: Office) -> None:
+    changes, params = UNCHARGED["trajectory-kcl"]
+    dataset = it.rows(**changes)
+    result = it.succeeded(job := it.submit(dataset, "trajectory-kcl", params=params))
+    assert result["files"]
+    assert it.kinds(dataset) == ["declared", "released_outside_budget"]
+    report = it.ask("GET", f"/v1/jobs/{job}/report").json()
+    assert report["charged"]["outside_budget"] is True
+    assert {line["model"] for line in report["verified"]} == {"syntactic"}
+
+
+def test_a_check_of_a_table_is_for_its_custodian_alone(it: Office) -> None:
+    changes, params = UNCHARGED["privacy-check"]
+    dataset = it.rows(**changes)
+    result = it.succeeded(job := it.submit(dataset, "privacy-check", params=params))
+    assert (result["files"], result["plots"]) == ([], [])
+    assert it.kinds(dataset) == []
+    answer = it.ask("GET", f"/v1/jobs/{job}/evaluation")
+    assert answer.json()["evaluation"]["rows"] == 4
 
 
 def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
@@ -115,6 +167,11 @@ def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
     named = {"epsilon": "1", "universe": {"dataset": universe}}
     result = it.succeeded(it.submit(dataset, "set-valued", params=named))
     assert result["params"]["universe"] == {"dataset": universe}
+    grouped = it.rows(None, **{**made, "rows": ["a\tx", "b\tx", "c\ty"]})
+    clicks = it.rows(**CLICKS)
+    params = {"universe": {"dataset": grouped}, "taxonomy": {"dataset": grouped}}
+    job = it.submit(clicks, "sequential-prefix-tree", params={"epsilon": "1", "height": 2, **params})
+    assert it.succeeded(job)["params"]["taxonomy"] == {"dataset": grouped}
     wrong = it.job(dataset, "set-valued", params={"epsilon": "1", "universe": {"dataset": dataset}})
     answer = it.ask("POST", "/v1/jobs", wrong)
     assert problem(answer) == (422, "wrong_kind")

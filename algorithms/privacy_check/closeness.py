@@ -1,0 +1,143 @@
+"""Earth mover's distances of the groups' distributions to the table's, for t-closeness.
+
+Spec: trajectory-kcl, section 10.1. Closed forms where there are some: total variation (equal),
+cumulative differences (ordered), the flow over each edge (tree); else the transport programme, by
+HiGHS (scipy, imported inside).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from algorithms.privacy_check.groups import Coded, Counts, Floats
+from algorithms.privacy_check.parameters import (
+    Distance,
+    EqualDistance,
+    MatrixDistance,
+    OrderedDistance,
+    TreeDistance,
+)
+from algorithms.privacy_check.problems import BadDistance
+
+_CELLS: Final = 1 << 20
+
+
+def closeness(
+    counts: Counts, column: Coded, distance: Distance, beat: Callable[[], None] = lambda: None
+) -> Floats:
+    """The distance (g,) of each group. Raises BadDistance where a value has no place in it."""
+    whole = counts.totals / counts.totals.sum()
+    if isinstance(distance, EqualDistance):
+        return _equal(counts, whole)
+    found = np.empty(len(counts.sizes))
+    measure = _measure(column, distance, whole, beat)
+    step = max(_CELLS // len(whole), 1)
+    for start in range(0, len(found), step):
+        beat()
+        stop = min(start + step, len(found))
+        found[start:stop] = measure(counts.dense(start, stop))
+    return found
+
+
+def _equal(counts: Counts, whole: Floats) -> Floats:
+    """Total variation, from the values that a group has alone."""
+    own = whole[counts.values]
+    apart = np.add.reduceat(np.abs(counts.shares - own), counts.starts[:-1])
+    absent = 1 - np.add.reduceat(own, counts.starts[:-1])
+    found: Floats = np.maximum((apart + absent) / 2, 0)
+    return found
+
+
+def _measure(
+    column: Coded, distance: Distance, whole: Floats, beat: Callable[[], None]
+) -> Callable[[Floats], Floats]:
+    if isinstance(distance, OrderedDistance):
+        order = _order(column, distance)
+        return lambda shares: ordered(shares[:, order], whole[order])
+    if isinstance(distance, TreeDistance):
+        below, lengths = _edges(column, distance)
+        return lambda shares: np.abs((shares - whole) @ below) @ lengths
+    assert isinstance(distance, MatrixDistance)
+    matrix = _matrix(column, distance)
+
+    def each(shares: Floats) -> Floats:
+        found = np.empty(len(shares))
+        for place, row in enumerate(shares):
+            beat()
+            found[place] = transport(row, whole, matrix)
+        return found
+
+    return each
+
+
+def ordered(shares: Floats, whole: Floats) -> Floats:
+    """Of distributions (g, m) over values in a row, neighbours 1 / (m - 1) apart."""
+    size = shares.shape[1]
+    if size == 1:
+        return np.zeros(len(shares))
+    found: Floats = np.abs(np.cumsum(shares - whole, axis=1)).sum(axis=1) / (size - 1)
+    return found
+
+
+def transport(one: Floats, other: Floats, distances: Floats) -> float:
+    """The least cost of moving a distribution (m,) to another, distances (m, m)."""
+    from scipy.optimize import linprog
+    from scipy.sparse import eye_array, kron, vstack
+
+    size = len(one)
+    ones = np.ones((1, size))
+    sums = vstack([kron(eye_array(size), ones), kron(ones, eye_array(size))], format="csr")
+    found = linprog(
+        distances.reshape(-1),
+        A_eq=sums[:-1],
+        b_eq=np.concatenate((one, other))[:-1],
+        method="highs",
+    )
+    return max(float(found.fun), 0.0)
+
+
+def _order(column: Coded, distance: OrderedDistance) -> list[int]:
+    """The codes of the column in the order of the distance."""
+    if distance.order is None:
+        if any(isinstance(value, str) for value in column.values):
+            raise BadDistance("texts need an order", pointer="/params/ground_distance")
+        return list(range(len(column.values)))
+    places = _places(column, distance.order)
+    if len(distance.order) != len(column.values):
+        raise BadDistance(
+            "the order has the column's values, once", pointer="/params/ground_distance"
+        )
+    order: list[int] = np.argsort(places).tolist()
+    return order
+
+
+def _places(column: Coded, names: tuple[str, ...]) -> list[int]:
+    at = {name: place for place, name in enumerate(names)}
+    texts = [column.text(code) for code in range(len(column.values))]
+    if len(at) != len(names) or not set(texts) <= set(at):
+        raise BadDistance("a value of the column is missing", pointer="/params/ground_distance")
+    return [at[text] for text in texts]
+
+
+def _edges(column: Coded, distance: TreeDistance) -> tuple[Floats, Floats]:
+    """Which values lie below each edge (m, e), and the edges' lengths (e,)."""
+    above = {child: (parent, place) for place, (child, parent, _) in enumerate(distance.edges)}
+    below = np.zeros((len(column.values), len(distance.edges)))
+    for code in range(len(column.values)):
+        node = column.text(code)
+        if node not in above:
+            reason = "a value of the column is no leaf"
+            raise BadDistance(reason, pointer="/params/ground_distance")
+        while node in above:
+            node, edge = above[node]
+            below[code, edge] = 1
+    return below, np.array([length for *_, length in distance.edges])
+
+
+def _matrix(column: Coded, distance: MatrixDistance) -> Floats:
+    places = _places(column, distance.values)
+    found: Floats = np.array(distance.distances)[np.ix_(places, places)]
+    return found

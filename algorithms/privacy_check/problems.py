@@ -1,0 +1,30 @@
+"""What is refused. Spec: trajectory-kcl, section 10."""
+
+from __future__ import annotations
+
+from common.errors import Invalid
+
+
+class UnknownColumn(Invalid):
+    name = "unknown_column"
+    title = "The table has no such column"
+
+
+class QidSensitiveOverlap(Invalid):
+    name = "qid_sensitive_overlap"
+    title = "A column is quasi-identifier and sensitive at once"
+
+
+class EmptyTable(Invalid):
+    name = "empty_table"
+    title = "The table has no rows"
+
+
+class BadDistance(Invalid):
+    name = "bad_distance"
+    title = "The ground distance is not one"
+
+
+class ValueUnknown(Invalid):
+    name = "value_unknown"
+    title = "The column has no such value"

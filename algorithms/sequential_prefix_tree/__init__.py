@@ -1,0 +1,20 @@
+"""Sequential data: a differentially private tree of prefixes, and a synthetic file of sequences.
+
+Source: Chen's thesis, sections 6.2 and 6.3 (published with Fung, Desai and Sossou, KDD 2012).
+Spec: sequential-prefix-tree. Sequences are counted by their first items, level by level; a node
+whose noisy count reaches a threshold is asked for longer prefixes.
+
+    parameters   what a job is given             settings      a run's public choices
+    layout       universe, groups, time bins     laws          noise and thresholds
+    counting     private sequences in the tree   empties       empty candidates that pass
+    growth       the noisy tree                  tree          its shape, prefixes
+    consistency  children below their parents    publication   the run, synthetic sequences
+    report       what is true of its privacy     patterns      frequent patterns with gaps
+    evaluation   comparison with the true data   pictures      plots of the release
+    problems     what is refused
+"""
+
+from algorithms.sequential_prefix_tree.algorithm import ALGORITHM, check, preview, run
+from algorithms.sequential_prefix_tree.parameters import SequentialPrefixTreeParameters
+
+__all__ = ["ALGORITHM", "SequentialPrefixTreeParameters", "check", "preview", "run"]

@@ -1,0 +1,290 @@
+"""The parameters of `sequential-prefix-tree`, their ranges, and what the stance asks of them.
+
+Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from algorithms.contract import Stance
+from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
+from algorithms.sequential_prefix_tree.layout import Layout
+from algorithms.sequential_prefix_tree.problems import (
+    BadEpsilon,
+    BadHeight,
+    BadSplit,
+    BadTaxonomy,
+    BadThreshold,
+    BadUniverse,
+    DegenerateFanOut,
+)
+from algorithms.sequential_prefix_tree.settings import Settings
+from common.datasets.sequences import MAX_UNIVERSE
+from common.models.base import Exact, WireModel
+from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
+from common.noise import SCALE_LIMIT
+
+MOST_EPSILON: Final = Fraction(100)
+HEIGHTS: Final = range(1, 65)
+MOST_MULTIPLE: Final = 1000
+
+Form = Literal["simple", "hybrid"]
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true data."""
+
+    queries: Annotated[
+        int, Field(ge=0, le=100_000, description="count queries of each of the four sizes")
+    ] = 10_000
+    query_seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the workload")] = 0
+    top: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(
+        (100, 150, 200, 250, 300), max_length=10, description="k of the frequent patterns"
+    )
+
+
+def _range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema; `check_parameters` holds them and names the problem."""
+    return limits
+
+
+class SequentialPrefixTreeParameters(WireModel):
+    """Parameters of `sequential-prefix-tree`."""
+
+    universe: (
+        Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
+        | Annotated[int, Field(description="a number n: the items are 1 to n")]
+        | DatasetReference
+    ) = Field(
+        description="the public list of items, 1 to 1,000,000, or how many there are; chosen "
+        "without looking at the data (10,000 inline, more as a dataset of kind universe)"
+    )
+    taxonomy: (
+        DatasetReference
+        | Annotated[dict[Item, Item], Field(max_length=INLINE_UNIVERSE)]
+        | Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
+        | None
+    ) = Field(
+        None,
+        union_mode="left_to_right",  # a reference is a map too
+        description="the public group of each item, such as its line: a map, or one entry for each "
+        "item of the universe",
+    )
+    fan_out: int | None = Field(
+        None,
+        description="in place of a taxonomy: consecutive items are cut into groups of this size",
+        json_schema_extra=_range(minimum=1),
+    )
+    form: Form | None = Field(
+        None, description="hybrid: groups are asked for first (default where there are some)"
+    )
+    epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
+    height: int = Field(
+        12,
+        description="levels; longer sequences count and appear by their first so many items",
+        json_schema_extra=_range(minimum=HEIGHTS[0], maximum=HEIGHTS[-1]),
+    )
+    split: Exact | None = Field(
+        None,
+        description="hybrid: the groups' share of a level's budget, between 0 and 1; 2 over the "
+        "mean size of a group unless given (sound: at most 1/2)",
+    )
+    theta_group: Exact | None = Field(
+        None,
+        description="hybrid: what a group's count must reach, as a multiple of 1 / its budget; "
+        "4 sqrt(2) unless given",
+    )
+    theta_item: Exact | None = Field(
+        None,
+        description="the same of an item's; 2 sqrt(2) unless given (sound and simple: at least the "
+        "logarithm of the number of items)",
+    )
+    time_bins: int = Field(
+        1,
+        description="an item is a place at a time: the universe lists all places of the first bin, "
+        "then of the second, ..., and times never fall in a sequence",
+        json_schema_extra=_range(minimum=1),
+    )
+    max_nodes: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
+    expanded: bool = Field(False, description="release a file with a line for each sequence too")
+    evaluate: bool | Metrics = False
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return Metrics() if self.evaluate else None
+        return self.evaluate
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether groups are asked for."""
+        if self.form is None:
+            return self.taxonomy is not None or self.fan_out is not None
+        return self.form == "hybrid"
+
+    @property
+    def level_budget(self) -> Fraction:
+        """Of one level."""
+        return self.epsilon / self.height
+
+
+def check_parameters(params: SequentialPrefixTreeParameters, stance: Stance) -> None:
+    """All that does not need a list that is only referred to.
+
+    Raises BadEpsilon, BadHeight, BadSplit, BadThreshold, BadTaxonomy, BadUniverse,
+    DegenerateFanOut; each names the field.
+    """
+    if not 0 < params.epsilon <= MOST_EPSILON:
+        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+    if params.height not in HEIGHTS:
+        raise BadHeight("must lie between 1 and 64", pointer="/params/height")
+    if params.split is not None and not 0 < params.split < 1:
+        raise BadSplit("must lie between 0 and 1", pointer="/params/split")
+    for field in ("theta_group", "theta_item"):
+        multiple = getattr(params, field)
+        if multiple is not None and not 0 <= multiple <= MOST_MULTIPLE:
+            raise BadThreshold(
+                f"must lie between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}"
+            )
+    if params.time_bins < 1:
+        raise BadUniverse("there is one time bin at least", pointer="/params/time_bins")
+    _check_taxonomy(params)
+    layout = known_layout(params)
+    if layout is not None:
+        settings_of(params, stance, layout)
+
+
+def _check_taxonomy(params: SequentialPrefixTreeParameters) -> None:
+    given = params.taxonomy is not None
+    if given and params.fan_out is not None:
+        raise BadTaxonomy("a taxonomy or a fan-out, not both", pointer="/params/fan_out")
+    if params.fan_out is not None and params.fan_out < 1:
+        raise BadTaxonomy("a group has one item at least", pointer="/params/fan_out")
+    if params.form == "hybrid" and not given and params.fan_out is None:
+        raise BadTaxonomy("the hybrid form needs groups", pointer="/params/taxonomy")
+
+
+# ------------------------------------------------------------------------------ universe, layout
+
+
+def universe_size(params: SequentialPrefixTreeParameters) -> int | None:
+    """How many items there are; None while only a reference to the list is known."""
+    if isinstance(params.universe, tuple):
+        return len(params.universe)
+    return params.universe if isinstance(params.universe, int) else None
+
+
+def known_universe(params: SequentialPrefixTreeParameters) -> tuple[str, ...] | None:
+    """The items in order; None while only a reference is known. Raises BadUniverse."""
+    size = universe_size(params)
+    if size is None:
+        return None
+    if not 1 <= size <= MAX_UNIVERSE:
+        raise BadUniverse(f"has 1 to {MAX_UNIVERSE} items", pointer="/params/universe")
+    if size % params.time_bins:
+        raise BadUniverse("time bins have as many items each", pointer="/params/time_bins")
+    if not isinstance(params.universe, tuple):
+        return tuple(str(item) for item in range(1, size + 1))
+    if len(set(params.universe)) != size:
+        raise BadUniverse("names every item once", pointer="/params/universe")
+    return params.universe
+
+
+def known_layout(params: SequentialPrefixTreeParameters) -> Layout | None:
+    """Universe and groups; None while one of them is only referred to.
+
+    Raises BadUniverse, BadTaxonomy.
+    """
+    universe = known_universe(params)
+    if universe is None:
+        return None
+    size, bins = len(universe), params.time_bins
+    if not params.hybrid:
+        return Layout(size, None, bins)
+    if params.fan_out is not None:
+        return Layout.of_fan_out(size, min(params.fan_out, size), bins)
+    if isinstance(params.taxonomy, DatasetReference) or params.taxonomy is None:
+        return None
+    if isinstance(params.taxonomy, tuple):
+        if len(params.taxonomy) != size:
+            raise BadTaxonomy("names a group for every item", pointer="/params/taxonomy")
+        return Layout.of_names(params.taxonomy, bins)
+    if not params.taxonomy.keys() >= set(universe):
+        raise BadTaxonomy("an item has no group", pointer="/params/taxonomy")
+    names = [params.taxonomy[item] for item in universe]
+    if set(names) != set(params.taxonomy.values()):
+        raise BadTaxonomy("a group has no item of the universe", pointer="/params/taxonomy")
+    return Layout.of_names(names, bins)
+
+
+def resolved(
+    params: SequentialPrefixTreeParameters, stance: Stance
+) -> tuple[tuple[str, ...], Settings]:
+    """The items in order, and a run's public choices. References have to be replaced by their
+    lists before (a taxonomy's by the group of each item). Raises what `check_parameters` raises.
+    """
+    check_parameters(params, stance)
+    universe = known_universe(params)
+    if universe is None:
+        raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+    layout = known_layout(params)
+    if layout is None:
+        raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")
+    return universe, settings_of(params, stance, layout)
+
+
+# ------------------------------------------------------------------------------- budgets, tests
+
+
+def group_share(params: SequentialPrefixTreeParameters, stance: Stance, layout: Layout) -> Fraction:
+    """The groups' share of a level's budget; 0 in the simple form. Raises DegenerateFanOut.
+
+    The source's 2 / f leaves nothing for the items from f = 2 down; `sound` gives them half then.
+    """
+    if not params.hybrid:
+        return Fraction(0)
+    if params.split is not None:
+        return params.split
+    if stance == "sound":
+        return min(2 / layout.mean_size, Fraction(1, 2))
+    if layout.mean_size <= 2:
+        raise DegenerateFanOut(
+            "the source gives groups 2/f of a level's budget, all of it or more at f <= 2; give "
+            "split, or larger groups",
+            pointer="/params/split",
+        )
+    return 2 / layout.mean_size
+
+
+def settings_of(params: SequentialPrefixTreeParameters, stance: Stance, layout: Layout) -> Settings:
+    """A run's public choices. Raises DegenerateFanOut, BadEpsilon, BadThreshold."""
+    share = group_share(params, stance, layout)
+    for_groups = share * params.level_budget
+    for_items = params.level_budget - for_groups
+    if max(1 / each for each in (for_groups, for_items) if each) > SCALE_LIMIT:
+        raise BadEpsilon("too small for the noise of so many levels", pointer="/params/epsilon")
+    group_theta, item_theta = params.theta_group, params.theta_item
+    if group_theta is None:
+        group_theta = group_multiple()
+    if item_theta is None:
+        item_theta = item_multiple(layout.items, stance, hybrid=params.hybrid)
+    settings = Settings(
+        layout,
+        params.height,
+        count_test(for_groups, group_theta, stance) if share else None,
+        count_test(for_items, item_theta, stance),
+        stance,
+        params.max_nodes,
+    )
+    if not params.hybrid and params.theta_item is None and settings.factor > 1:
+        raise BadThreshold(
+            f"with the source's threshold an empty node has {settings.factor:.4g} empty children "
+            "in expectation, each level anew: give a taxonomy, or theta_item",
+            pointer="/params/theta_item",
+        )
+    return settings

@@ -1,0 +1,282 @@
+"""What is true of a run's privacy: claimed and verified, for both stances.
+
+Spec: sequential-prefix-tree, sections 4 and 9; jobs, "Privacy report". Made of public parameters
+alone.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+from algorithms.contract import Stance
+from algorithms.sequential_prefix_tree.parameters import (
+    SequentialPrefixTreeParameters,
+    check_parameters,
+    known_layout,
+    settings_of,
+)
+from algorithms.sequential_prefix_tree.settings import Settings
+from common.datasets.sequences import MAX_TOTAL_ITEMS
+from common.models.base import format_exact
+from common.models.report import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    MechanismStatement,
+    Neighbouring,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from common.noise import sampler_delta
+from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+
+NAME: Final = "sequential-prefix-tree"
+VERSION: Final = "1"
+THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.4"
+
+_FLOATING: Final = (
+    "floating-point Laplace: epsilon-DP holds in real arithmetic only, and the low bits of a "
+    "double can show what a count was not. No figure is stated."
+)
+
+_SPLIT: Final = (
+    "The printed split gives groups 2/f of a level's budget, all of it at f = 2, the source's own "
+    "illustration: the items would get noise without bound. Sound gives groups half at most; paper "
+    "refuses."
+)
+_SUPERCRITICAL: Final = (
+    "With the printed threshold of the simple form an empty node has 0.02955 L empty children in "
+    "expectation: from 34 items on they multiply without end (944 items: 27.9 a level), and the "
+    "printed figures cannot come from it. Sound asks for ln L at least; paper refuses."
+)
+_CONSTRAINTS: Final = (
+    "The printed consistency can leave a child above its parent and counts below 0 (a parent of 4 "
+    "with children 12, 3, 3, 3, 3, 3, 3: 4.9388 and -0.0612). Sound projects instead. No loss of "
+    "privacy."
+)
+_AVERAGE: Final = (
+    "The fitted values of a node over its paths are no independent observations, as is said: they "
+    "share their ancestors' noise. Their mean is a heuristic; no loss of privacy."
+)
+_HEIGHT: Final = "The height chosen by looking at errors on the data is not covered by epsilon."
+
+
+def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, planned or done. Raises what `check_parameters` raises."""
+    check_parameters(params, stance)
+    layout = known_layout(params)
+    settings = None if layout is None else settings_of(params, stance, layout)
+    paper = stance == "paper"
+    return PrivacyReport(
+        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
+        stance=stance,
+        mechanism=MechanismStatement(
+            name="noisy prefix tree",
+            parameters={
+                "form": "hybrid" if params.hybrid else "simple",
+                "height": params.height,
+                "time_bins": params.time_bins,
+            },
+        ),
+        privacy_unit="sequence",
+        neighbouring="add-remove",
+        sensitivity=tuple(
+            SensitivityStatement(value="1", source="declared", part=part) for part in _parts(params)
+        ),
+        claimed=Claim(
+            model="pure-dp",
+            epsilon=epsilon_amount(params.epsilon),
+            delta="0",
+            theorem=THEOREM,
+            text="epsilon-differential privacy (Theorem 6.4)",
+        ),
+        verified=(
+            _line(params, paper, "a", "add-remove", "one sequence of any length more or less"),
+            _line(params, paper, "b", "replace", "one sequence replaced by another"),
+        ),
+        charged=Charge(
+            ledger="dataset",
+            privacy_unit="sequence",
+            epsilon=None if paper else epsilon_amount(params.epsilon),
+            delta=None if paper else "0",
+            reserved=None if paper else epsilon_amount(params.epsilon),
+            outside_budget=paper,
+        ),
+        noise=_noise(params, paper, settings),
+        sampler_delta=None if paper else amount(_sampler_delta(params)),
+        sampler_epsilon=None if paper else "0",
+        accounting=AccountingStatement(
+            method="a sequence is in at most one group and one item of each level, whatever its "
+            "length: the budgets of the two counts, over all levels, add up to epsilon exactly as "
+            "fractions; which nodes are asked follows from noisy counts alone (adaptive "
+            "composition of pure DP)",
+            library="tacit algorithms.sequential_prefix_tree",
+            version=ACCOUNTING_VERSION,
+        ),
+        public_parameters=(
+            "universe and its order" + (", taxonomy" if params.hybrid else ""),
+            "epsilon, height, thresholds, max_nodes, time_bins"
+            + (", split" if params.hybrid else ""),
+        ),
+        post_processing=(
+            "consistency: isotonic paths, their mean at each node, then top down "
+            + ("as printed" if paper else "a projection on the children's constraints"),
+            "how many sequences end at a node: rounded half up, at least 0",
+        ),
+        not_protected=(
+            "The unit is one sequence. Somebody with m sequences is protected with m epsilon, not "
+            "as one.",
+            "What many sequences have in common is what the release is there to show; it is not "
+            "hidden. Families and groups that travel together count as many.",
+            "Items beyond the height do not count at all.",
+            "Run time, memory and progress are for the submitter.",
+        ),
+        source_defects=_defects(params),
+        voided_by=(
+            "a seed given: the noise can be repeated",
+            "the universe or the taxonomy derived from the data",
+            "parameters tuned on the raw data",
+            "the evaluation published",
+        ),
+        assumptions=(
+            "The coordinator keeps the sequences and is trusted with them.",
+            "Universe, taxonomy, height, thresholds, split and every other parameter were chosen "
+            "without looking at the data.",
+            "One sequence for each person; sequences of different people are independent.",
+            "Nobody who is not trusted sees how long the run takes.",
+            "The noise comes from a secret random source.",
+        ),
+        caveats=_caveats(params, paper),
+        reproducible=False,
+        evaluation_attached=params.metrics is not None,
+        error=None if settings is None else _error(params, settings),
+        details=_details(params, settings),
+    )
+
+
+def _parts(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
+    items = "counts of the items of a level"
+    return ("counts of the groups of a level", items) if params.hybrid else (items,)
+
+
+def _line(
+    params: SequentialPrefixTreeParameters,
+    paper: bool,
+    key: str,
+    relation: Neighbouring,
+    whole: str,
+) -> VerifiedStatement:
+    total = params.epsilon * (1 if relation == "add-remove" else 2)
+    held = None if relation == "add-remove" else "a removal and an addition: two paths"
+    return VerifiedStatement(
+        scenario="recipient",
+        key=key,
+        description=f"whoever reads the result; {whole}",
+        model="none" if paper else "pure-dp",
+        privacy_unit="sequence",
+        neighbouring=relation,
+        epsilon=None if paper else epsilon_amount(total),
+        delta=None if paper else "0",
+        reason=_FLOATING if paper else held,
+    )
+
+
+def _rates(settings: Settings) -> tuple[Fraction, ...]:
+    tests = (settings.group_test, settings.item_test)
+    return tuple(test.rate for test in tests if test is not None)
+
+
+def _noise(
+    params: SequentialPrefixTreeParameters, paper: bool, settings: Settings | None
+) -> tuple[NoiseStatement, ...]:
+    parts = _parts(params)
+    scales = (None,) * len(parts) if settings is None else [1 / rate for rate in _rates(settings)]
+    return tuple(
+        NoiseStatement(
+            layer="coordinator",
+            distribution="Laplace" if paper else "discrete Laplace",
+            part=part,
+            scale=None if scale is None else amount(scale),
+            weight="1",
+            draws=1,
+            sampler="float" if paper else "exact-integer",
+        )
+        for part, scale in zip(parts, scales, strict=True)
+    )
+
+
+def _sampler_delta(params: SequentialPrefixTreeParameters) -> Fraction:
+    """Occupied candidates number two for each item of the data at most. Of empty ones max_nodes
+    are expected to pass a test at most; a coin that is thrown shows heads at most 4 times too
+    often, or once in 20 million, and costs two draws."""
+    empty = 24 * params.height * (params.max_nodes + (1 << 24))
+    return min(sampler_delta(2 * MAX_TOTAL_ITEMS + empty, params.epsilon), Fraction(1))
+
+
+def _defects(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
+    form = _SPLIT if params.hybrid else _SUPERCRITICAL
+    return (form, _CONSTRAINTS, _AVERAGE, _HEIGHT)
+
+
+def _caveats(params: SequentialPrefixTreeParameters, paper: bool) -> tuple[str, ...]:
+    held = ["This is one release: other releases from the same data add up."]
+    if paper:
+        held.append("Stance paper: floating-point noise; nothing is verified.")
+        held.append("This release lies outside the budget of its data set.")
+    else:
+        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
+    if params.metrics is not None:
+        held.append(
+            "An evaluation against the true data is attached for the operator's eyes only; it is "
+            "not differentially private."
+        )
+    return tuple(held)
+
+
+def _error(params: SequentialPrefixTreeParameters, settings: Settings) -> dict[str, Any]:
+    """From public values only."""
+    found = {
+        "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
+        "sequences end where it is cut",
+        "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
+        "standard_deviation_of_items": amount(
+            Fraction(math.sqrt(2) / float(settings.item_test.rate))
+        ),
+    }
+    if settings.group_test is not None:
+        found["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
+    if params.height == 1:
+        found["basis"] += "; only first items are counted"
+    return found
+
+
+def _details(params: SequentialPrefixTreeParameters, settings: Settings | None) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "per_person": "epsilon * sequences per person",
+        "evaluation_is_private": True,
+        "height": params.height,
+    }
+    if settings is None:
+        return details
+    layout, groups = settings.layout, settings.group_test
+    of_groups = Fraction(0) if groups is None else groups.rate
+    budget = [format_exact(of_groups), format_exact(settings.item_test.rate)]
+    details |= {
+        "budget_table": {str(level): budget for level in range(1, params.height + 1)},
+        "universe_size": layout.items,
+        "thresholds": {"items": settings.item_test.threshold},
+        "branching_factor": f"{settings.factor:.6g}",
+    }
+    if groups is not None:
+        details |= {
+            "groups": layout.count,
+            "mean_group_size": format_exact(layout.mean_size),
+            "split": format_exact(of_groups / params.level_budget),
+        }
+        details["thresholds"]["groups"] = groups.threshold
+    return details

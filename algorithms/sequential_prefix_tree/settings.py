@@ -1,0 +1,34 @@
+"""A run's public choices. Spec: sequential-prefix-tree, section 3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from algorithms.contract import Stance
+from algorithms.sequential_prefix_tree.laws import CountTest
+from algorithms.sequential_prefix_tree.layout import Layout
+from algorithms.sequential_prefix_tree.problems import TreeTooLarge
+
+
+@dataclass(frozen=True)
+class Settings:
+    """group_test: None where no groups are asked for. The stance decides where draws are taken from
+    and how counts are made consistent."""
+
+    layout: Layout
+    height: int
+    group_test: CountTest | None
+    item_test: CountTest
+    stance: Stance = "sound"
+    max_nodes: int = 5_000_000
+
+    @property
+    def factor(self) -> float:
+        """Empty children that an empty node has in expectation (at most, with time bins)."""
+        passing = self.group_test.chance if self.group_test else 1
+        return float(self.layout.items * passing * self.item_test.chance)
+
+    def check_nodes(self, number: float) -> None:
+        """Raises TreeTooLarge."""
+        if number > self.max_nodes:
+            raise TreeTooLarge(self.max_nodes, self.factor)

@@ -1,0 +1,303 @@
+"""Minimal violating sequences, level by level: Algorithm 5.1 with its pruning repaired (B1).
+
+Spec: trajectory-kcl, sections 3.1, 3.2 and 7. A sequence of i + 1 pairs is a candidate in a record
+if all its parts of i pairs are there and do not violate. The record's sequences of level i stand in
+lexicographic order, so candidates are two of them with one prefix; a candidate's key is (number of
+its prefix, last pair). Blocks of records are counted apart, on several workers where there are
+some, and their tables of (key, class, count) merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from math import comb
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Context
+from algorithms.trajectory_kcl.parameters import Model
+from algorithms.trajectory_kcl.problems import TooManySequences
+from algorithms.trajectory_kcl.table import Flags, PairTable
+from common.datasets.trajectories import Codes, Ints
+
+Words = NDArray[np.uint64]
+
+MOST_EMITTED: Final = 2 * 10**9
+MOST_HELD: Final = 150 * 10**6
+"""Entries (record, sequence) that are kept, about 60 bytes each at the peak."""
+MOST_VIOLATING: Final = 2 * 10**7
+BLOCK_SEQUENCES: Final = 2_000_000
+BLOCK_RECORDS: Final = 65_536
+MERGED_BLOCKS: Final = 32
+WORD: Final = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """Where the sequences of one level occur in a block: one entry for each (record, sequence).
+
+    rows, sequences (entries,): the record, and the number of the sequence in its level; in that
+    order. masks (entries, words): the places of its pairs in the record, one bit each. classes:
+    of the record.
+    """
+
+    rows: Codes
+    sequences: Codes
+    masks: Words
+    classes: Codes
+
+    def of(self, chosen: Flags) -> Occurrences:
+        """Some of the entries."""
+        return Occurrences(
+            self.rows[chosen], self.sequences[chosen], self.masks[chosen], self.classes[chosen]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Sequences of one length that occur, none of whose proper parts violates.
+
+    keys (m,), ascending: number of the prefix in the level below, times d, plus the last pair.
+    items (m, length), in lexicographic order; counts (m,) records; mark_counts (m, s) records with
+    each sensitive value; violating (m,): these are minimal violating sequences.
+    """
+
+    keys: Ints
+    items: Codes
+    counts: Ints
+    mark_counts: Ints
+    violating: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class Mined:
+    """All levels, and where their sequences occur: occurrences[level][block]."""
+
+    levels: tuple[Level, ...]
+    occurrences: tuple[tuple[Occurrences, ...], ...]
+
+    @property
+    def minimal(self) -> list[tuple[int, ...]]:
+        """V(T): the minimal violating sequences, by length, then lexicographically."""
+        return [
+            tuple(each) for level in self.levels for each in level.items[level.violating].tolist()
+        ]
+
+
+def violates(counts: Ints, mark_counts: Ints, least: int, most: Ints) -> Flags:
+    """Which groups of counts (m,) and mark_counts (m, s) break the model; `most` by group size."""
+    found: Flags = (counts < least) | (mark_counts > most[counts][:, None]).any(axis=1)
+    return found
+
+
+def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -> Mined:
+    """V(T) and the sequences that do not violate. Raises TooManySequences.
+
+    `until`: the share of the job's progress that mining ends with.
+    """
+    longest = model.longest(int(table.lengths.max(initial=0)))
+    most = model.most(table.records)
+    levels: list[Level] = []
+    places: list[tuple[Occurrences, ...]] = []
+    blocks = _instances(table, model)
+    emitted = violating = held = 0
+    for length in range(1, longest + 1):
+        told = partial(_told, context, until * (length - 1) / longest, f"sequences of {length}")
+        join = None if length == 1 else _Join(levels[-1].keys, length, table.pairs)
+        if join is not None:
+            emitted += sum(join.size(block) for block in blocks)
+            if emitted > MOST_EMITTED:
+                raise TooManySequences(pointer="/params/L")
+        count = partial(_count, join, len(table.class_marks))
+        parts: list[tuple[Ints, Ints]] = []
+        for start in range(0, len(blocks), MERGED_BLOCKS):
+            some = blocks[start : start + MERGED_BLOCKS]
+            parts = [_added([*parts, *context.map_blocks(count, told(some))])]
+            if len(parts[0][0]) > MOST_HELD:
+                raise TooManySequences(pointer="/params/L")
+        level = _judged(*_by_class(parts, len(table.class_marks)), levels, table, model, most)
+        if not level.keys.size:
+            break
+        violating += int(level.violating.sum())
+        held += int(level.counts.sum())
+        if violating > MOST_VIOLATING or held > MOST_HELD:
+            raise TooManySequences(pointer="/params/L")
+        number = partial(_number, join, level.keys)
+        found = tuple(context.map_blocks(number, told(blocks)))
+        levels.append(level)
+        places.append(found)
+        blocks = [each.of(~level.violating[each.sequences]) for each in found]
+    return Mined(tuple(levels), tuple(places))
+
+
+def _told(
+    context: Context, share: float, stage: str, blocks: Iterable[Occurrences]
+) -> Iterator[Occurrences]:
+    for block in blocks:
+        context.progress(share, stage)
+        yield block
+
+
+def _instances(table: PairTable, model: Model) -> list[Occurrences]:
+    """Every instance as a sequence of one pair, in blocks of bounded work."""
+    longest = int(table.lengths.max(initial=0))
+    cost = [
+        min(sum(comb(length, k) for k in range(1, model.longest(length) + 1)), BLOCK_SEQUENCES)
+        for length in range(longest + 1)
+    ]
+    work = np.cumsum(np.array(cost, np.int64)[table.lengths] + BLOCK_SEQUENCES // BLOCK_RECORDS)
+    blocks = (work - 1) // BLOCK_SEQUENCES
+    cuts = [*np.unique(blocks, return_index=True)[1].tolist(), table.records]
+    words = max(-(-longest // WORD), 1)
+    found = []
+    for start, stop in pairwise(cuts):
+        low, high = int(table.offsets[start]), int(table.offsets[stop])
+        rows = table.rows[low:high]
+        place = np.arange(low, high) - table.offsets[:-1][rows]
+        masks = np.zeros((high - low, words), np.uint64)
+        bits = np.uint64(1) << (place % WORD).astype(np.uint64)
+        masks[np.arange(high - low), place // WORD] = bits
+        found.append(Occurrences(rows, table.items[low:high], masks, table.classes[rows]))
+    return found
+
+
+# -------------------------------------------------------------------------------------- one block
+
+
+@dataclass(frozen=True, eq=False)
+class _Join:
+    """Pairs of entries of one record whose sequences share a prefix; `keys` of their level."""
+
+    keys: Ints
+    length: int
+    pairs: int
+
+    def _partners(self, block: Occurrences) -> Ints:
+        """For each entry, how many entries of its group come after it."""
+        size = len(block.rows)
+        changes = np.ones(size + 1, bool)
+        changes[1:-1] = block.rows[1:] != block.rows[:-1]
+        if self.length > 2:  # sequences of one pair have the same, empty prefix
+            prefixes = (self.keys // self.pairs)[block.sequences]
+            changes[1:-1] |= prefixes[1:] != prefixes[:-1]
+        cuts = np.flatnonzero(changes)
+        ends = np.repeat(cuts[1:], np.diff(cuts))
+        partners: Ints = ends - np.arange(size) - 1
+        return partners
+
+    def size(self, block: Occurrences) -> int:
+        """How many candidates the block has."""
+        return int(self._partners(block).sum())
+
+    def candidates(self, block: Occurrences) -> tuple[Ints, Ints, Ints]:
+        """The entries that are joined, left and right, and the keys of what they give."""
+        partners = self._partners(block)
+        left = np.repeat(np.arange(len(partners)), partners)
+        before = np.cumsum(partners) - partners
+        right = np.arange(len(left)) - before[left] + left + 1
+        last = (self.keys % self.pairs)[block.sequences]
+        keys = block.sequences[left].astype(np.int64) * self.pairs + last[right]
+        return left, right, keys
+
+
+def _count(join: _Join | None, classes: int, block: Occurrences) -> tuple[Ints, Ints]:
+    """Different (key, class) of the block's candidates as one number each, and how many."""
+    if join is None:
+        keys, of = block.sequences.astype(np.int64), block.classes
+    else:
+        left, _, keys = join.candidates(block)
+        of = block.classes[left]
+    keys *= classes
+    keys += of
+    return _tally(np.sort(keys), None)
+
+
+def _number(join: _Join | None, keys: Ints, block: Occurrences) -> Occurrences:
+    """The block's entries of the level with these keys."""
+    if join is None:
+        numbers = np.searchsorted(keys, block.sequences).astype(np.int32)
+        return Occurrences(block.rows, numbers, block.masks, block.classes)
+    left, right, own = join.candidates(block)
+    numbers = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+    kept = np.flatnonzero(keys[numbers] == own)
+    left, right = left[kept], right[kept]
+    return Occurrences(
+        block.rows[left],
+        numbers[kept].astype(np.int32),
+        block.masks[left] | block.masks[right],
+        block.classes[left],
+    )
+
+
+# ----------------------------------------------------------------------------------------- merging
+
+
+def _tally(sorted_keys: Ints, counts: Ints | None) -> tuple[Ints, Ints]:
+    """Different keys of an ascending array, and the number (or the sum of counts) of each."""
+    starts = np.ones(len(sorted_keys), bool)
+    starts[1:] = sorted_keys[1:] != sorted_keys[:-1]
+    first = np.flatnonzero(starts)
+    if counts is None:
+        totals = np.diff(np.append(first, len(sorted_keys)))
+    else:
+        totals = np.add.reduceat(counts, first) if len(first) else counts
+    return sorted_keys[first], totals
+
+
+def _added(parts: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Different keys of all parts, ascending, and the sums of their counts."""
+    combined = np.concatenate([keys for keys, _ in parts])
+    order = np.argsort(combined, kind="stable")
+    return _tally(combined[order], np.concatenate([each for _, each in parts])[order])
+
+
+def _by_class(parts: Sequence[tuple[Ints, Ints]], classes: int) -> tuple[Ints, Ints]:
+    """Keys (m,), and how many records of each class they have (m, classes)."""
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros((0, classes), np.int64)
+    ((combined, counts),) = parts
+    keys, places = np.unique(combined // classes, return_inverse=True)
+    per_class = np.zeros((len(keys), classes), np.int64)
+    per_class[places, combined % classes] = counts
+    return keys, per_class
+
+
+def _judged(
+    keys: Ints,
+    per_class: Ints,
+    below: Sequence[Level],
+    table: PairTable,
+    model: Model,
+    most: Ints,
+) -> Level:
+    """The level of these candidates: those with a violating part are dropped (all parts, B1)."""
+    if below:
+        items = np.column_stack((below[-1].items[keys // table.pairs], keys % table.pairs))
+        minimal = np.ones(len(keys), bool)
+        for dropped in range(items.shape[1] - 2):  # without its last or last but one: joined
+            part = np.delete(items, dropped, axis=1)
+            numbers = numbers_of(below, part, table.pairs)
+            minimal &= (numbers >= 0) & ~below[-1].violating[numbers]
+        keys, per_class, items = keys[minimal], per_class[minimal], items[minimal]
+    else:
+        items = keys[:, None]
+    counts = per_class.sum(axis=1)
+    mark_counts = per_class @ table.class_marks.astype(np.int64)
+    bad = violates(counts, mark_counts, model.least, most)
+    return Level(keys, items.astype(np.int32), counts, mark_counts, bad)
+
+
+def numbers_of(levels: Sequence[Level], items: NDArray[np.integer], pairs: int) -> Ints:
+    """The numbers of sequences (m, length) in their level; -1 where a level does not have them."""
+    found = np.zeros(len(items), np.int64)
+    known = np.ones(len(items), bool)
+    for level, last in zip(levels, items.T, strict=False):
+        keys = found * pairs + last
+        found = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+        known &= level.keys[found] == keys
+    return np.where(known, found, -1)

@@ -1,0 +1,158 @@
+"""The parameters of `trajectory-kcl` and their ranges. Spec: trajectory-kcl, section 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from algorithms.trajectory_kcl.problems import BadC, BadGrid, BadK, BadL, KprimeRequired
+from common.datasets.trajectories import Ints
+from common.models.base import Exact, WireModel, require
+
+Method = Literal["local", "global"]
+Utility = Literal["instances", "mfs"]
+
+LARGEST: Final = 10**9
+MOST_VALUES: Final = 1_000
+_PLAIN: Final = 1 << 32
+"""Products of a denominator up to here and a number of records stay below 2^63."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What (K,C)_L asks of a group: at least `least` records, no listed value above `confidence`.
+
+    `length`: the longest sequence that an attacker knows; None: no limit.
+    """
+
+    least: int
+    confidence: Fraction
+    length: int | None
+
+    def most(self, records: int) -> Ints:
+        """For each group size 0..records, how many may have one listed value; exact."""
+        limit = self.confidence
+        sizes: Ints = np.arange(records + 1, dtype=np.int64)
+        if limit.denominator <= _PLAIN:
+            return sizes * limit.numerator // limit.denominator
+        exact = sizes.astype(object) * limit.numerator // limit.denominator
+        return exact.astype(np.int64)
+
+    def longest(self, path: int) -> int:
+        """The longest sequence that counts in paths of at most this many pairs."""
+        return path if self.length is None else min(self.length, path)
+
+
+class Grid(WireModel):
+    """Turns points into (cell, slot) pairs; a value divided by its size, rounded down."""
+
+    cell: Annotated[
+        float | None,
+        Field(description="side of a cell in the unit of x and y; for points with positions"),
+    ] = None
+    slot: Annotated[float, Field(description="length of a slot in the unit of time")]
+
+    @field_validator("cell", "slot")
+    @classmethod
+    def _sizes(cls, value: float | None) -> float | None:
+        if value is not None and not value > 0:
+            raise BadGrid("sizes are above 0", pointer="/params/grid")
+        return value
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true data."""
+
+    mfs: bool = Field(True, description="maximal frequent sequences that survive; needs Kprime")
+    suppressed_pairs: bool = Field(True, description="how often each pair was suppressed")
+
+
+class Parameters(WireModel):
+    """Parameters of `trajectory-kcl`."""
+
+    _EVERYTHING: ClassVar[Metrics] = Metrics(mfs=True, suppressed_pairs=True)
+
+    K: Annotated[
+        int,
+        Field(
+            description="records that share every sequence, at least",
+            json_schema_extra={"minimum": 1, "maximum": LARGEST},
+        ),
+    ] = 30
+    C: Exact = Field(
+        Fraction(3, 5), description="confidence of a sensitive value, at most; between 0 and 1"
+    )
+    L: Annotated[
+        int | Literal["all"],
+        Field(
+            description='pairs that an attacker knows, from 1; "all": whole paths',
+        ),
+    ] = 3
+    sensitive_values: Annotated[
+        tuple[tuple[str, str], ...],
+        Field(description="[attribute, value] pairs; empty: only K counts"),
+    ]
+    method: Annotated[Method, Field(description="local: local and global suppression")] = "local"
+    utility: Annotated[Utility, Field(description="what suppression tries to keep")] = "instances"
+    Kprime: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=LARGEST,
+            description="least support of a maximal frequent sequence; mfs needs it",
+        ),
+    ] = None
+    empty_paths: Annotated[
+        Literal["keep", "drop"], Field(description="records without pairs in the result")
+    ] = "keep"
+    grid: Grid | None = None
+    evaluate: bool | Metrics = False
+
+    @field_validator("K")
+    @classmethod
+    def _least(cls, value: int) -> int:
+        if not 1 <= value <= LARGEST:
+            raise BadK(pointer="/params/K")
+        return value
+
+    @field_validator("C")
+    @classmethod
+    def _confidence(cls, value: Fraction) -> Fraction:
+        if not 0 <= value <= 1:
+            raise BadC(pointer="/params/C")
+        return value
+
+    @field_validator("L")
+    @classmethod
+    def _length(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and not 1 <= value <= LARGEST:
+            raise BadL(pointer="/params/L")
+        return value
+
+    @field_validator("sensitive_values")
+    @classmethod
+    def _values(cls, value: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        require(len(set(value)) == len(value), value, "names each value once")
+        return require(len(value) <= MOST_VALUES, value, f"names at most {MOST_VALUES} values")
+
+    @model_validator(mode="after")
+    def _support(self) -> Parameters:
+        if self.utility == "mfs" and self.Kprime is None:
+            raise KprimeRequired(pointer="/params/Kprime")
+        return self
+
+    @property
+    def model(self) -> Model:
+        """The model of privacy that is asked for."""
+        return Model(self.K, self.C, self.L if isinstance(self.L, int) else None)
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return self._EVERYTHING if self.evaluate else None
+        return self.evaluate

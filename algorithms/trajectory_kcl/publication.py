@@ -1,0 +1,101 @@
+"""What leaves a job: the table without record ids, its rows shuffled, and a plot of it.
+
+Spec: trajectory-kcl, section 2, "Output". The order of rows would link the table to other releases.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Final
+
+import numpy as np
+
+from algorithms.contract import Plot, ResultFile
+from algorithms.trajectory_kcl.table import PairTable
+from common.datasets.trajectories import ABSENT, Attribute, Ints
+from common.randomness import NoiseSource
+
+_BATCH: Final = 8192
+_INCHES: Final = (5.4, 3.6)
+_DOTS: Final = 120
+
+
+def shuffled(records: int, source: NoiseSource) -> Ints:
+    """A secret order of the records: by one random word each."""
+    order: Ints = np.argsort(source.words(records), kind="stable")
+    return order
+
+
+def trajectories_file(
+    table: PairTable,
+    attributes: tuple[Attribute, ...],
+    order: Ints,
+    beat: Callable[[], None] = lambda: None,
+) -> ResultFile:
+    """trajectories.ndjson: one record a line, as the kind `trajectories` reads it."""
+    points = [
+        json.dumps([location, _plain(time)], separators=(",", ":"))
+        for location, time in zip(table.locations, table.times, strict=True)
+    ]
+    texts = [
+        {
+            code: f"{json.dumps(each.name)}:{json.dumps(value)}"
+            for code, value in enumerate(each.values)
+        }
+        for each in attributes
+    ]
+    codes = [each.codes for each in attributes]
+    items, offsets = table.items.tolist(), table.offsets.tolist()
+    parts: list[bytes] = []
+    for start in range(0, len(order), _BATCH):
+        beat()
+        lines = []
+        for row in order[start : start + _BATCH].tolist():
+            path = ",".join([points[item] for item in items[offsets[row] : offsets[row + 1]]])
+            values = ",".join(
+                [
+                    text[own[row]]
+                    for text, own in zip(texts, codes, strict=True)
+                    if own[row] != ABSENT
+                ]
+            )
+            lines.append(f'{{"path":[{path}],"sensitive":{{{values}}}}}\n')
+        parts.append("".join(lines).encode())
+    return ResultFile(
+        "trajectories.ndjson",
+        "application/x-ndjson",
+        b"".join(parts),
+        "the records with some pairs suppressed, without ids, in random order",
+    )
+
+
+def _plain(time: float) -> int | float:
+    return int(time) if time.is_integer() else time
+
+
+def plots(table: PairTable, order: Ints) -> tuple[Plot, ...]:
+    """Lengths of the published paths; none without matplotlib."""
+    if find_spec("matplotlib") is None:
+        return ()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    counts = np.bincount(table.lengths[order])
+    svg, png = io.BytesIO(), io.BytesIO()
+    style: Any = {
+        "svg.hashsalt": "trajectory-kcl lengths",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes = figure.subplots()
+        axes.bar(np.arange(len(counts)), counts, color="#1b6ca8")
+        axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=_DOTS)
+    return (Plot("lengths", svg.getvalue(), png.getvalue()),)

@@ -1,0 +1,177 @@
+"""The greedy anonymiser: Algorithm 5.3, corrected (B2, B3, B4), and global suppression alone.
+
+Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations stand in a heap by score, gain over
+(loss + 1); ties: local before global, then the smaller pair, then the lexicographically smaller
+sequence. Scores grow stale; an operation that is taken from the heap is scored again against the
+current table, put back if it is worth less, and dropped if it is not valid any more, until the
+records of its sequence change.
+
+Why the result satisfies the model: every violating sequence of the current table contains a live
+minimal violating one. It holds at the start; a local operation is valid, so it makes no new one; a
+global one deletes every sequence with the pair. When none lives, none violates.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, Incidence
+from algorithms.trajectory_kcl.parameters import Method, Utility
+from algorithms.trajectory_kcl.scoring import Kernel, best_kernel
+
+Entry: TypeAlias = tuple[float, int, int, int, int]
+"""(-score, 0 local or 1 global, pair, rank of the sequence, sequence); no sequence: -1."""
+
+_LOCAL: Final = 0
+_GLOBAL: Final = 1
+_BATCH: Final = 256
+_BEAT_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A suppression that was done: the pair, where, and how many instances went.
+
+    `sequence`: whose records, for a local one; `score`: gain over (loss + 1).
+    """
+
+    kind: Literal["local", "global"]
+    pair: int
+    sequence: tuple[int, ...] | None
+    instances: int
+    score: float
+
+
+@dataclass(eq=False)
+class Greedy:
+    """One run on an incidence, which it changes. `beat` is told how far it is, 0..1."""
+
+    incidence: Incidence
+    utility: Utility
+    method: Method
+    beat: Callable[[float], None] = lambda _share: None
+    make_kernel: Callable[..., Kernel] = best_kernel
+    operations: list[Operation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        incidence = self.incidence
+        self.kernel = self.make_kernel(incidence.state, lambda: self.beat(0.0))
+        self.heap: list[Entry] = []
+        self.pairs = {m: incidence.pairs_of(m) for m in incidence.of_kind(MINIMAL)}
+        by_order = sorted(self.pairs, key=lambda m: self.pairs[m])
+        self.rank = {m: rank for rank, m in enumerate(by_order)}
+        self.minimal_of: dict[int, set[int]] = defaultdict(set)
+        for m, pairs in self.pairs.items():
+            for pair in pairs:
+                self.minimal_of[pair].add(m)
+        self.frequent_of: dict[int, int] = defaultdict(int)
+        for q in incidence.of_kind(FREQUENT):
+            for pair in incidence.pairs_of(q):
+                self.frequent_of[pair] += 1
+        self._last = time.monotonic()
+
+    def run(self) -> list[Operation]:
+        """Suppress until no violating sequence is left; what was done, in order."""
+        total = len(self.pairs)
+        if self.method == "local":
+            self._score_local((pair, m) for m, pairs in self.pairs.items() for pair in pairs)
+        for pair in sorted(self.minimal_of):
+            self._score_global(pair)
+        left = total
+        while left:
+            score, kind, pair, _, m = heapq.heappop(self.heap)
+            if kind == _LOCAL:
+                found = self._local(pair, m) if m in self.minimal_of[pair] else None
+            else:
+                found = self._global(pair)
+            if found is None:
+                continue
+            if -found > score:
+                heapq.heappush(self.heap, (-found, kind, pair, self.rank.get(m, -1), m))
+                continue
+            left -= self._do(kind, pair, m, found)
+            self._tell(0.5 + 0.5 * (1 - left / total))
+        return self.operations
+
+    # ------------------------------------------------------------------------------------- scoring
+
+    def _score_local(self, asked: Iterable[tuple[int, int]]) -> None:
+        """Put the valid ones of these local operations into the heap."""
+        listed = list(asked)
+        for start in range(0, len(listed), _BATCH):
+            batch = listed[start : start + _BATCH]
+            pairs, minimals = np.array(batch, np.int32).reshape(-1, 2).T
+            scores = self.kernel.score(np.ascontiguousarray(pairs), np.ascontiguousarray(minimals))
+            losses = scores.instances if self.utility == "instances" else scores.frequent
+            worth = (scores.gains / (losses + 1)).tolist()
+            for (pair, m), score, valid in zip(batch, worth, scores.valid.tolist(), strict=True):
+                if valid:
+                    heapq.heappush(self.heap, (-score, _LOCAL, pair, self.rank[m], m))
+            if not self.operations:
+                self._tell(0.5 * start / len(listed))
+
+    def _local(self, pair: int, m: int) -> float | None:
+        scores = self.kernel.score(np.array([pair], np.int32), np.array([m], np.int32))
+        if not scores.valid[0]:
+            return None
+        loss = scores.instances[0] if self.utility == "instances" else scores.frequent[0]
+        return float(scores.gains[0] / (loss + 1))
+
+    def _score_global(self, pair: int) -> None:
+        score = self._global(pair)
+        if score is not None:
+            heapq.heappush(self.heap, (-score, _GLOBAL, pair, -1, -1))
+
+    def _global(self, pair: int) -> float | None:
+        gain = len(self.minimal_of[pair])
+        if not gain:
+            return None
+        if self.utility == "instances":
+            return gain / (int(self.incidence.state.support[pair]) + 1)
+        return gain / (self.frequent_of[pair] + 1)
+
+    # --------------------------------------------------------------------------------------- doing
+
+    def _do(self, kind: int, pair: int, m: int, score: float) -> int:
+        """Do an operation; how many minimal violating sequences it removed."""
+        state = self.incidence.state
+        rows = self.kernel.rows(m) if kind == _LOCAL else self.incidence.rows_with(pair)
+        changes = self.kernel.apply(pair, rows)
+        self.operations.append(
+            Operation(
+                "local" if kind == _LOCAL else "global",
+                pair,
+                tuple(self.pairs[m]) if kind == _LOCAL else None,
+                len(rows),
+                score,
+            )
+        )
+        for gone in changes.gone.tolist():
+            for each in self.pairs[gone]:
+                self.minimal_of[each].discard(gone)
+        stale = set(changes.shrunk.tolist())
+        touched = {pair} if state.support[pair] else set()
+        for lost in changes.lost.tolist():
+            for each in self.incidence.pairs_of(lost):
+                self.frequent_of[each] -= 1
+                touched.add(each)
+        again = {(each, shrunk) for shrunk in stale for each in self.pairs[shrunk]}
+        if self.utility == "mfs":
+            again |= {(each, other) for each in touched for other in self.minimal_of[each]}
+        if self.method == "local":
+            self._score_local(sorted(again))
+        for each in sorted(touched):
+            self._score_global(each)
+        return len(changes.gone)
+
+    def _tell(self, share: float) -> None:
+        if time.monotonic() - self._last > _BEAT_S:
+            self.beat(share)
+            self._last = time.monotonic()
