@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal, Protocol, TypeVar
 
+from common.encoders.sums import RecordSum
 from common.models.base import WireModel
+from common.models.federation import Report
 from common.models.report import PrivacyReport
 from common.randomness import NoiseSource, SecureRandom, SeededRandom
 
@@ -107,6 +110,56 @@ class Outcome:
     evaluation: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class PrivacyScope:
+    """What a federated sum protects: all of `unit`, of which at most `records` of a curator count;
+    `hidden`: so many records' vectors the noise hides together."""
+
+    unit: Literal["record", "curator"]
+    records: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class FederatedRounds:
+    """An algorithm as pure steps: what to ask next, what an opened noisy sum changes, what comes
+    out. A state holds public and published values only.
+
+    `noise_share`: the noise of a sum, in units of one full discrete Laplace of each block.
+    `scope(params)`: see PrivacyScope; `columns(params)`: how many a record has, None for any.
+    `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
+    `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
+    `aborted(state, sum) -> state`, None where the job fails with the round;
+    `release(state) -> Outcome`; `planned(state)`: how many sums in all.
+    """
+
+    scope: Callable[[Any], PrivacyScope]
+    first: Callable[[Any, Sequence[str], Fraction], Any]
+    next_sum: Callable[[Any], RecordSum | None]
+    absorb: Callable[[Any, RecordSum, Any], Any]
+    aborted: Callable[[Any, RecordSum], Any | None]
+    release: Callable[[Any], Outcome]
+    preview: Callable[[Any], PrivacyReport]
+    planned: Callable[[Any], int]
+
+
+@dataclass(frozen=True)
+class FederatedReports:
+    """An algorithm whose curators perturb their own rows and send what comes out.
+
+    `encoding(params, stance)`: what a curator needs to know, a JSON document without floating-point
+    numbers; `columns(params)`: how many; `refusals(params, stance, reports)`: why each is not
+    taken, None if it is; `aggregate(params, stance, reports, offered, context)`: reports as
+    (user, report) pairs; `preview(params, stance)`: the report of what comes out.
+    """
+
+    encoding: Callable[[Any, Stance], dict[str, Any]]
+    columns: Callable[[Any], int]
+    refusals: Callable[[Any, Stance, Sequence[Report]], list[str | None]]
+    aggregate: Callable[[Any, Stance, Sequence[tuple[int, Report]], int, Context], Outcome]
+    preview: Callable[[Any, Stance], PrivacyReport]
+
+
 def _accept(_dataset: Any, _params: Any, _stance: Stance) -> None:
     """For an algorithm whose parameters fit every dataset of its kind."""
 
@@ -134,4 +187,6 @@ class Algorithm:
     result: Mapping[str, str]
     complexity: str
     federated: Literal["rounds", "reports"] | None = None
+    rounds: FederatedRounds | None = None
+    reports: FederatedReports | None = None
     check: Callable[[Any, Any, Stance], None] = _accept

@@ -31,6 +31,7 @@ from coordinator.peers import Peers
 from coordinator.proposal_routes import add_proposals
 from coordinator.query_routes import add_queries
 from coordinator.registry_routes import add_registry
+from coordinator.report_routes import add_reports
 from coordinator.round_routes import add_rounds
 from coordinator.rounds import Conduct
 from coordinator.scheduling import Scheduler
@@ -80,7 +81,7 @@ def create_app(
         directory = settings.dataset_dir or settings.data_dir / "datasets"
         datasets = Datasets(engine, storage_key, directory, time, settings)
         await datasets.tidy()
-        jobs = open_jobs(engine, datasets, storage_key, settings, time)
+        jobs = open_jobs(engine, datasets, storage_key, settings, time, conduct, conductor.wake)
         app.state.service = Service(
             engine,
             time,
@@ -100,9 +101,11 @@ def create_app(
         conductor.start()
         scheduler.start()
         jobs.dispatcher.start()
+        jobs.federated.start()
         try:
             yield
         finally:
+            await jobs.federated.stop()
             await jobs.dispatcher.stop()
             jobs.changes.notify()
             await scheduler.stop()
@@ -132,5 +135,6 @@ def create_app(
     add_proposals(app)
     add_datasets(app, settings, transports)
     add_jobs(app)
+    add_reports(app)
     add_attempts(app)
     return app

@@ -234,6 +234,26 @@ class UnverifiedNotAcknowledged(Invalid):
     title = "No figure covers this release of production data: acknowledge that"
 
 
+class RoundFailed(Conflict):
+    name = "round_aborted"
+    title = "A round of the job was aborted"
+
+
+class TooFewReports(Conflict):
+    name = "too_few_reports"
+    title = "Fewer curators reported than the job asks for"
+
+
+class CollectionOver(Gone):
+    name = "collection_over"
+    title = "The job collects no reports any more"
+
+
+class DescriptorUnknown(Conflict):
+    name = "descriptor_unknown"
+    title = "The reports answer another descriptor"
+
+
 class FederationUnsupported(Invalid):
     name = "federation_unsupported"
     title = "Federated jobs are not offered here"

@@ -76,3 +76,7 @@ JOB: dict[str, Any] = {
     "dataset": "01928374-5566-7788-99aa-bbccddeeff00",
     "params": {"k": 2, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 150},
 }
+REPORTS: dict[str, Any] = {
+    "descriptor": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "reports": [{"curator": "meter-0001", "record": "1", "round": 1, "values": [40123]}],
+}

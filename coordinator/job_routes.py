@@ -26,7 +26,7 @@ from common.service.database import reading
 from common.service.paging import PageQuery
 from common.service.tokens import Scope
 from common.service.wire import etag_response, read_body
-from coordinator import examples
+from coordinator import examples, report_routes
 from coordinator.errors import (
     JobNotFinished,
     JobOver,
@@ -41,6 +41,7 @@ from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     Operator,
+    Reader,
     Service,
     Wait,
     encode,
@@ -102,6 +103,7 @@ def _add_asking(app: FastAPI) -> None:
             now = service.clock.now()
             await idempotency.remember(connection, idempotency_keys, key, answer, now)
         service.jobs.dispatcher.wake()
+        service.jobs.federated.wake()
         return answer.response(replayed=False)
 
     @app.post(
@@ -125,15 +127,24 @@ def _add_asking(app: FastAPI) -> None:
 
 
 def _add_following(app: FastAPI) -> None:
-    @app.get("/v1/jobs", tags=["jobs"], summary="Jobs, the newest first")
+    @app.get(
+        "/v1/jobs",
+        tags=["jobs"],
+        summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
+        "that collect reports, for curators",
+    )
     async def listing(
         request: Request,
         page: PageQuery,
-        caller: Analyst,
+        caller: Reader,
         state: State = None,
         algorithm: str | None = None,
         dataset: str | None = None,
+        collecting: bool = False,
     ) -> Response:
+        if collecting:
+            return await report_routes.collecting(request, service_of(app))
+        caller.demand(Scope.ANALYST, Scope.OPERATOR)
         states = tuple(state or ())
         if not caller.has(Scope.OPERATOR):
             states = (JobState.SUCCEEDED,)
@@ -188,6 +199,7 @@ def _add_ending(app: FastAPI) -> None:
         if not changed and row.cancelling is None and row.state is JobState.QUEUED:
             await jobs.attempts.end(job_id, JobState.CANCELLED, None)
         jobs.dispatcher.wake()
+        jobs.federated.wake()
         return JSONResponse(_shown(await _find(app, caller, job_id)), 202)
 
 
@@ -334,6 +346,7 @@ def _shown(row: JobRow) -> dict[str, Any]:
         charged = {"epsilon": shown_epsilon(kept.epsilon), "delta": shown_delta(kept.delta)}
     return {
         **_published(row),
+        "federation": None if row.federation is None else json.loads(row.federation),
         "params": json.loads(row.params),
         "seed": row.chosen_seed,
         "cancelling": row.cancelling is not None and row.state not in FINISHED,

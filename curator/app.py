@@ -36,6 +36,7 @@ from curator import examples, owner
 from curator.errors import BadItem, UnknownCurator, UnknownToken
 from curator.intake_routes import add_intake
 from curator.policy import Policy
+from curator.record_routes import add_records
 from curator.service import Service, build
 from curator.settings import CuratorSettings
 from curator.store import parties as party_store
@@ -104,6 +105,7 @@ def create_app(
         description="Readings in, sealed contributions out. It keeps what it is told to itself.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
+            "/v1/records": settings.import_max_body_bytes,
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
@@ -111,6 +113,7 @@ def create_app(
     _add_policy(app)
     _add_owner(app)
     add_intake(app, settings)
+    add_records(app)
     return app
 
 

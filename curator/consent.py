@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.query import PrivacyUnit
+from common.models.query import PrivacyUnit, Window
 from common.models.round import RoundDescriptor
 from curator.errors import (
     BudgetExceeded,
@@ -104,7 +104,7 @@ async def consent(
             {"group": descriptor.query.group},
         )
     repeated = await _repeated(connection, row, descriptor)
-    for policy, members in await _policies(connection, row, default, offset, length):
+    for policy, members in await policies(connection, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
             check_policy(policy, descriptor, verified=charge.verified)
@@ -116,7 +116,8 @@ async def consent(
                 members, WindowContributed.name, WindowContributed.title, {"round": repeated}
             )
             continue
-        await _afford(connection, row, descriptor, charge, policy, span, members, now, result)
+        asked = Asked(descriptor.query.privacy_unit, descriptor.window, charge)
+        await afford(connection, row, asked, policy, span, members, now, result)
     return result
 
 
@@ -130,9 +131,10 @@ async def _repeated(
     return next((item.id for item in earlier if item.outcome != "aborted"), None)
 
 
-async def _policies(
+async def policies(
     connection: AsyncConnection, row: PartyRow, default: Policy, offset: int, length: int
 ) -> Sequence[tuple[Policy, Bits]]:
+    """The policies of a span, with the curators that each holds for."""
     own = await party_store.own_policies(connection, row.first_key + offset, length)
     rest = np.ones(length, np.bool_)
     groups: dict[str, Bits] = {}
@@ -144,18 +146,27 @@ async def _policies(
     return [(default, rest), *found] if rest.any() else found
 
 
-async def _afford(
+@dataclass(frozen=True)
+class Asked:
+    """What a ledger would be charged: for whom, over which window."""
+
+    unit: PrivacyUnit
+    window: Window
+    charge: Charge
+
+
+async def afford(
     connection: AsyncConnection,
     row: PartyRow,
-    descriptor: RoundDescriptor,
-    charge: Charge,
+    asked: Asked,
     policy: Policy,
     span: tuple[int, int],
     members: Bits,
     now: datetime,
     result: Consent,
 ) -> None:
-    unit = descriptor.query.privacy_unit
+    """Leave out the members whose limits the charge would pass."""
+    unit, charge = asked.unit, asked.charge
     limits = policy.limits(unit)
     if limits == Limits():
         return
@@ -163,7 +174,7 @@ async def _afford(
         period = await accounts.totals(connection, row.id, unit, policy.period_s, now, span)
         lifetime = await accounts.totals(connection, row.id, unit, LIFETIME, now, span)
     else:
-        period, lifetime = await _record_totals(connection, row, descriptor, policy, span, now)
+        period, lifetime = await _record_totals(connection, row, asked.window, policy, span, now)
     for shortage in shortages(limits, charge, period, lifetime, members):
         figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
         result.refuse(shortage.members, BudgetExceeded.name, shortage.detail, figures)
@@ -172,18 +183,17 @@ async def _afford(
 async def _record_totals(
     connection: AsyncConnection,
     row: PartyRow,
-    descriptor: RoundDescriptor,
+    window: Window,
     policy: Policy,
     span: tuple[int, int],
     now: datetime,
 ) -> tuple[Totals, Totals]:
     """A record meets only rounds whose window covers it: the worst instant of this window."""
     overlapping = await accounts.list_debits(
-        connection, row.id, PrivacyUnit.RECORD, overlapping=descriptor.window
+        connection, row.id, PrivacyUnit.RECORD, overlapping=window
     )
     start, _ = period_of(now, policy.period_s)
     current = [item for item in overlapping if item.made >= start]
-    window = descriptor.window
     return (
         largest_over_instants(current, window, *span, verified_only=True),
         largest_over_instants(overlapping, window, *span, verified_only=False),

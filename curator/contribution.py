@@ -29,11 +29,14 @@ from common.sealing import Span, spans
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.logs import get_logger
+from common.service.problems import ProblemReceived
 from curator import consent, runs
-from curator.errors import DeadlinePassed
+from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import Charge, charge_of
 from curator.parties import Keyring
 from curator.policy import Policy
+from curator.records import Question, RecordWindow, load_records
+from curator.steps import Steps
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import ContributionRow, RoundRow, Sealed, State
@@ -41,6 +44,7 @@ from curator.store.parties import PartyRow
 from curator.windows import WindowReadings, fits_together, load_window
 
 PART = 0
+STEP_RETRY_S = 1.0
 LONE_TOGETHER, LONE_WORDS = 100, 1 << 18
 """Lone curators whose contributions share a transaction."""
 
@@ -62,6 +66,7 @@ class Work:
     descriptor: RoundDescriptor
     charge: Charge
     policy: Policy
+    question: Question | None = None
 
 
 class Contributor:
@@ -75,7 +80,9 @@ class Contributor:
         policy: Callable[[], Policy],
         restored: datetime | None,
         counted: Callable[[str], None] = lambda _: None,
+        steps: Steps | None = None,
     ) -> None:
+        self._steps = steps
         self._store, self._keyring, self._clock = engine, keyring, clock
         self._policy, self._restored, self._counted = policy, restored, counted
 
@@ -86,7 +93,6 @@ class Contributor:
         descriptor = round_row.signed().statement
         operators = [entry.operator for entry in descriptor.aggregators]
         charge = await asyncio.to_thread(charge_of, descriptor.query, operators)
-        work = Work(descriptor, charge, self._policy())
         willing = []
         for task in tasks:
             try:
@@ -95,6 +101,8 @@ class Contributor:
                 await self._refuse(task, error)
             else:
                 willing.append(task)
+        question, willing = await self._question(descriptor, willing)
+        work = Work(descriptor, charge, self._policy(), question)
         lone = [task for task in willing if task.party.kind is PartyKind.CURATOR]
         if lone:
             async for sealed in self._lone(work, lone):
@@ -103,6 +111,31 @@ class Contributor:
             if task.party.kind is PartyKind.HOST:
                 async for sealed in self._host(work, task):
                     yield sealed
+
+    async def _question(
+        self, descriptor: RoundDescriptor, tasks: list[Task]
+    ) -> tuple[Question | None, list[Task]]:
+        """What a federated job asks, and who is left to answer; all wait while nobody tells."""
+        if self._steps is None or not tasks:
+            return None, tasks
+        try:
+            return await self._steps.of(descriptor, tasks[0].party), tasks
+        except StepRefused as error:
+            for task in tasks:
+                await self._refuse(task, error)
+        except (PeerUnavailable, ProblemReceived) as error:
+            _logger.warning("step_waits", round=descriptor.round, problem=error.name)
+            await asyncio.sleep(STEP_RETRY_S)
+        return None, []
+
+    async def _window(
+        self, connection: AsyncConnection, work: Work, keys: tuple[int, int]
+    ) -> WindowReadings | RecordWindow:
+        descriptor = work.descriptor
+        if work.question is None:
+            return await load_window(connection, descriptor, keys)
+        query, window = descriptor.query, descriptor.window
+        return await load_records(connection, work.question, query, window, keys)
 
     def _check(self, round_row: RoundRow, party: PartyRow) -> None:
         """The descriptor, by the pinned coordinator key and the anchors of the join token."""
@@ -144,7 +177,7 @@ class Contributor:
     async def _lone(self, work: Work, tasks: Sequence[Task]) -> AsyncIterator[list[Sealed]]:
         keys = [task.party.first_key for task in tasks]
         async with reading(self._store) as connection:
-            window = await load_window(connection, work.descriptor, (min(keys), max(keys) + 1))
+            window = await self._window(connection, work, (min(keys), max(keys) + 1))
         ordered = sorted(tasks, key=lambda task: task.party.id)
         together = max(1, min(LONE_TOGETHER, LONE_WORDS // dimension(work.descriptor.query)))
         for start in range(0, len(ordered), together):
@@ -174,10 +207,10 @@ class Contributor:
         assert first is not None
         async with reading(self._store) as connection:
             done = await accounts.debited_segments(connection, task.contribution.id)
-            together = await fits_together(connection, work.descriptor)
+            together = work.question is None and await fits_together(connection, work.descriptor)
             if together:
                 keys = (party.first_key, party.first_key + party.curators)
-                window = await load_window(connection, work.descriptor, keys)
+                window = await self._window(connection, work, keys)
         prepared = bool(done)
         for span in spans(first, party.curators, work.descriptor.segment_size):
             if span.segment in done:
@@ -186,7 +219,7 @@ class Contributor:
                 start = party.first_key + span.first - first
                 async with reading(self._store) as connection:
                     keys = (start, start + span.length)
-                    window = await load_window(connection, work.descriptor, keys)
+                    window = await self._window(connection, work, keys)
             async with self._store.begin() as connection:
                 await exclusive(connection, f"ledger {party.id}")
                 sealed = await self._segment(connection, work, task, span, window)
@@ -206,7 +239,7 @@ class Contributor:
         work: Work,
         task: Task,
         span: Span,
-        window: WindowReadings,
+        window: WindowReadings | RecordWindow,
     ) -> list[Sealed] | None:
         """Nothing if another process was faster, an empty list if nobody takes part."""
         party, contribution = task.party, task.contribution.id

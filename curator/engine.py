@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from common import sets
-from common.functions import Readings, dimension, encode, local_sensitivities, parts
+from common.functions import Encoded, Readings, dimension, encode, local_sensitivities, parts
 from common.mechanisms import curator_plan, draw, draw_by_local_sensitivity
 from common.models.query import Coordinates, Function, Query, Stance
 from common.models.round import AggregatorEntry, Piece, RoundDescriptor
@@ -81,6 +81,19 @@ class Prepared:
     clamped: Ints
 
 
+class Encodable(Protocol):
+    """What becomes f(x) by other means than readings: records of a federated job."""
+
+    @property
+    def count(self) -> int:
+        """Curators."""
+        ...
+
+    def encoded(self, query: Query) -> Encoded:
+        """f(x) of each, bounded as the query says."""
+        ...
+
+
 class Engine:
     """Makes contributions of one party. The source is `SecureRandom` in a service."""
 
@@ -94,7 +107,7 @@ class Engine:
         """The sealing key in use."""
         return self._key
 
-    def prepare(self, descriptor: RoundDescriptor, readings: Readings) -> Prepared:
+    def prepare(self, descriptor: RoundDescriptor, readings: Readings | Encodable) -> Prepared:
         """A lone curator's pieces, one per aggregator. `readings.count` is 1."""
         values, prepared = self._values(descriptor.query, readings)
         digest, d = descriptor.digest(), values.shape[1]
@@ -115,7 +128,7 @@ class Engine:
         descriptor: RoundDescriptor,
         span: Span,
         present: NDArray[np.bool_],
-        readings: Readings,
+        readings: Readings | Encodable,
         part: int = 0,
     ) -> Prepared:
         """A host's batches of one segment, one per aggregator.
@@ -145,12 +158,18 @@ class Engine:
             )
         return Prepared(tuple(bodies), *prepared)
 
-    def _values(self, query: Query, readings: Readings) -> tuple[Ints, tuple[Ints, Ints]]:
-        readings = within_reach(query, readings)
-        encoded = encode(query, readings)
+    def _values(
+        self, query: Query, readings: Readings | Encodable
+    ) -> tuple[Ints, tuple[Ints, Ints]]:
+        if isinstance(readings, Readings):
+            readings = within_reach(query, readings)
+            encoded = encode(query, readings)
+        else:
+            encoded = readings.encoded(query)
         plan = curator_plan(query)
         values = encoded.values
         if plan is not None and query.stance is Stance.PAPER:
+            assert isinstance(readings, Readings)
             sensitivities = tuple(part.sensitivity for part in parts(query))
             local = local_sensitivities(query, readings)
             values = values + draw_by_local_sensitivity(plan, sensitivities, local, self._source)

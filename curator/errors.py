@@ -97,6 +97,16 @@ class BadImport(Invalid):
     title = "The file or its column map cannot be read"
 
 
+class MalformedRow(Invalid):
+    name = "malformed_row"
+    title = "A row cannot be read"
+
+
+class BadRecords(Invalid):
+    name = "bad_records"
+    title = "The records cannot be kept"
+
+
 # --- grounds on which a curator refuses a round: public parameters only ---------------------------
 
 
@@ -135,6 +145,11 @@ class DescriptorChanged(RoundRefused):
 class WindowContributed(RoundRefused):
     name = "window_contributed"
     title = "This window was contributed under the same query before"
+
+
+class StepRefused(RoundRefused):
+    name = "step_refused"
+    title = "What the job's round asks is not what its query says, or not what was asked before"
 
 
 class PolicyRefused(RoundRefused):

@@ -102,3 +102,8 @@ IMPORT_BODY: dict[str, Any] = {
         },
     }
 }
+RECORDS: dict[str, Any] = {
+    "curator": "meter-0001",
+    "columns": ["night_kwh", "day_kwh"],
+    "rows": [[1.5, 6.25]],
+}

@@ -13,6 +13,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -32,6 +33,7 @@ from curator.delivery import Delivery, Parcel
 from curator.errors import PeerUnavailable
 from curator.parties import Enroller, Keyring
 from curator.peers import Peers
+from curator.reporting import Reporting
 from curator.settings import CuratorSettings
 from curator.settling import Settling
 from curator.store import outbox
@@ -42,6 +44,7 @@ from curator.store.parties import ACTIVE, PartyRow
 LOTS = 3
 """Segments under way between preparing and their first sending."""
 IDLE_S = 1.0
+RESUME_S = 30.0
 ROTATE_S = 60.0
 
 _moment = random.SystemRandom()
@@ -62,10 +65,12 @@ class Participation:
         delivery: Delivery,
         settling: Settling,
         enroller: Enroller,
+        reporting: Reporting,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = engine, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
+        self._reporting = reporting
         self._etags: dict[str, str | None] = {}
         self._gone: dict[str, RoundRow] = {}
         self._busy: set[int] = set()
@@ -82,7 +87,8 @@ class Participation:
         self._spawn(self._forever(self._work, 0.0))
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
-        self._spawn(self.resume_deliveries())
+        self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
+        self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
 
     async def stop(self) -> None:
         """End all tasks; what is stored goes on at the next start."""
@@ -285,21 +291,25 @@ class Participation:
         if parcel.contribution in states:
             await self._delivery.finish(parcel)
 
-    async def resume_deliveries(self) -> None:
-        """After a start: send again, byte for byte, what has no final answer."""
+    async def resume_deliveries(self, *, wait: bool = True) -> None:
+        """Send again, byte for byte, what has no final answer, and close what has one.
+
+        After a start, and now and then for what an error left behind. What is still planned is
+        finished by the loop, after its remaining segments.
+        """
         async with reading(self._store) as connection:
-            left = await outbox.undelivered(connection)
+            left = [i for i in await outbox.undelivered(connection) if i.id not in self._busy]
             parties = await party_store.parties_by_id(connection, [item.party for item in left])
             rounds = {item.round: await outbox.find_round(connection, item.round) for item in left}
         jobs = []
         for item in left:
             row = rounds[item.round]
-            # What is still planned is finished by the loop, after its remaining segments.
-            if row is not None and item.state is outbox.State.PREPARED:
+            if row is not None and item.id not in self._busy:
                 self._busy.add(item.id)
                 parcel = Parcel(item.id, parties[item.party], item.round, row.deadline)
-                jobs.append(self._resume(parcel, item))
-        await asyncio.gather(*jobs)
+                jobs.append(self._spawn(self._resume(parcel, item)))
+        if wait:
+            await asyncio.gather(*jobs)
 
     async def _resume(self, parcel: Parcel, item: ContributionRow) -> None:
         try:

@@ -128,6 +128,33 @@ class Peers:
         document: dict[str, Any] = response.json()
         return document
 
+    async def step(self, url: str, token: str, job: str, number: int) -> bytes:
+        """What one round of a federated job asks."""
+        response = await self._call(
+            url,
+            lambda client: client.get(f"/v1/jobs/{job}/steps/{number}", headers=_bearer(token)),
+        )
+        return response.content
+
+    async def collecting(self, url: str, token: str) -> list[dict[str, Any]]:
+        """The jobs that collect reports: signed descriptors with their hashes."""
+        response = await self._call(
+            url, lambda client: client.get("/v1/jobs?collecting=true", headers=_bearer(token))
+        )
+        found: list[dict[str, Any]] = response.json()["jobs"]
+        return found
+
+    async def report(self, url: str, token: str, job: str, body: bytes) -> list[dict[str, Any]]:
+        """Send noisy reports; an answer for each."""
+        response = await self._call(
+            url,
+            lambda client: client.post(
+                f"/v1/jobs/{job}/reports", content=body, headers={**_JSON, **_bearer(token)}
+            ),
+        )
+        found: list[dict[str, Any]] = response.json()["reports"]
+        return found
+
     async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
         """Tell the coordinator whom of a party's curators were debited for a round."""
         body = json.dumps({"members": encode_binary(members)}).encode()

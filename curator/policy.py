@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from common.models.base import Binary, Exact, WireModel, require
+from common.models.federation import step_of
 from common.models.query import Mechanism, PrivacyUnit, Stance
 from common.models.round import RoundDescriptor
 from curator.errors import PolicyRefused
@@ -44,7 +45,8 @@ class Limits(WireModel):
 
 
 class Policy(WireModel):
-    """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false."""
+    """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
+    the federated jobs it takes part in, by name."""
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
     record: Limits = Limits()
@@ -56,6 +58,7 @@ class Policy(WireModel):
     accept_any: bool = True
     queries: tuple[QueryHash, ...] = ()
     allow_repeats: bool = False
+    algorithms: tuple[Annotated[str, Field(max_length=40)], ...] = ()
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""
@@ -77,10 +80,23 @@ def initial_policy(settings: CuratorSettings) -> Policy:
     )
 
 
+def check_algorithm(policy: Policy, algorithm: str) -> None:
+    """Raise PolicyRefused unless the policy names the algorithm."""
+    if algorithm not in policy.algorithms:
+        raise PolicyRefused(
+            "the algorithm is not among those agreed",
+            pointer="/algorithms",
+            extra={"algorithm": algorithm},
+        )
+
+
 def check_policy(policy: Policy, descriptor: RoundDescriptor, *, verified: bool) -> None:
     """Raise PolicyRefused unless the policy agrees to the round's public parameters."""
     query = descriptor.query
-    if not policy.accept_any and query.digest() not in policy.queries:
+    step = step_of(query)
+    if step is not None:
+        check_algorithm(policy, step.algorithm)
+    elif not policy.accept_any and query.digest() not in policy.queries:
         raise PolicyRefused("the query is not among those agreed", pointer="/queries")
     if query.mechanism not in policy.mechanisms:
         raise PolicyRefused(f"mechanism {query.mechanism} is not allowed", pointer="/mechanisms")

@@ -22,8 +22,10 @@ from curator.parties import Enroller, Keyring
 from curator.peers import Peers
 from curator.policy import Policy, initial_policy
 from curator.readings import Intake
+from curator.reporting import Reporting
 from curator.settings import CuratorSettings
 from curator.settling import Settling
+from curator.steps import Steps
 from curator.store import parties as store
 
 POLICY = "policy"
@@ -49,6 +51,7 @@ class Service:
     participation: Participation
     policies: Policies
     imports: dict[str, Progress]
+    reporting: Reporting
 
 
 class Policies:
@@ -114,6 +117,7 @@ async def build(
         policies.current,
         restored,
         lambda outcome: contributed.labels(outcome).inc(),
+        Steps(engine, peers, clock),
     )
     delivery = Delivery(
         engine,
@@ -126,6 +130,9 @@ async def build(
         counted=lambda outcome: delivered.labels(outcome).inc(),
     )
     settling = Settling(engine, peers, clock)
+    reporting = Reporting(
+        engine, peers, clock, policies.current, settings.send_window_share, restored
+    )
     participation = Participation(
         engine,
         peers,
@@ -136,6 +143,7 @@ async def build(
         delivery,
         settling,
         enroller,
+        reporting,
     )
     return Service(
         engine,
@@ -151,4 +159,5 @@ async def build(
         participation,
         policies,
         {},
+        reporting,
     )

@@ -144,6 +144,27 @@ def _job_evaluation(job_id: str) -> Steps[Json]:
     return (yield from _json(get(f"/v1/jobs/{job_id}/evaluation")))
 
 
+def _collecting_jobs() -> Steps[list[Json]]:
+    """The jobs that collect reports now: their signed descriptors, for curators."""
+    answer: httpx.Response = yield get("/v1/jobs", {"collecting": True})
+    found: list[Json] = answer.json()["jobs"]
+    return found
+
+
+def _job_step(job_id: str, number: int) -> Steps[Json]:
+    """What one round of a federated job asks of each curator."""
+    return (yield from _json(get(f"/v1/jobs/{job_id}/steps/{number}")))
+
+
+def _send_reports(job_id: str, descriptor: str, reports: list[Json]) -> Steps[list[Json]]:
+    """Send noisy reports of a party's curators, and ever again the same; one answer for each."""
+    body = {"descriptor": descriptor, "reports": reports}
+    request = Request("POST", f"/v1/jobs/{job_id}/reports", body, repeatable=True)
+    answer: httpx.Response = yield request
+    found: list[Json] = answer.json()["reports"]
+    return found
+
+
 def _json(request: Request) -> Steps[Json]:
     answer: httpx.Response = yield request
     found: Json = answer.json()
@@ -156,7 +177,7 @@ def _content(path: str) -> Steps[bytes]:
 
 
 class Jobs:
-    """Algorithms on stored datasets."""
+    """Algorithms on stored datasets, and over curators."""
 
     algorithms = operation(_algorithms)
     algorithm = operation(_algorithm)
@@ -174,3 +195,6 @@ class Jobs:
     job_plot = operation(_job_plot)
     job_archive = operation(_job_archive)
     job_evaluation = operation(_job_evaluation)
+    collecting_jobs = operation(_collecting_jobs)
+    job_step = operation(_job_step)
+    send_reports = operation(_send_reports)

@@ -38,6 +38,24 @@ def _import_progress(import_id: str) -> Steps[Json]:
     return (yield from _json(get(f"/v1/readings/imports/{import_id}")))
 
 
+def _put_records(
+    curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
+) -> Steps[Json]:
+    """Give a curator its own table of numbers, in place of the one before."""
+    body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
+    return (yield from _json(Request("POST", "/v1/records", body, repeatable=True)))
+
+
+def _records(curator: str) -> Steps[Json]:
+    """Columns and number of rows of a curator's table."""
+    return (yield from _json(get(f"/v1/curators/{curator}/records")))
+
+
+def _drop_records(curator: str) -> Steps[None]:
+    """Delete a curator's table."""
+    yield Request("DELETE", f"/v1/curators/{curator}/records", repeatable=True)
+
+
 def _statement(curator: str) -> Steps[Json]:
     """A curator's ledger statement: what was spent, what is left."""
     return (yield from _json(get(f"/v1/curators/{curator}/budget")))
@@ -85,6 +103,9 @@ class Readings:
     send_readings = operation(_send_readings)
     import_readings = operation(_import_readings)
     import_progress = operation(_import_progress)
+    put_records = operation(_put_records)
+    records = operation(_records)
+    drop_records = operation(_drop_records)
     statement = operation(_statement)
     history = stream(_history)
     reading_counts = operation(_reading_counts)

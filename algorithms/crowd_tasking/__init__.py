@@ -6,6 +6,11 @@ noise; `aggregates` what a server computes of reports; `attacks` what it could g
 `plots`, `evaluation`; `job` the central form. Devices: `common.encoders.crowd_tasking`.
 """
 
-from algorithms.crowd_tasking.job import ALGORITHM
+from dataclasses import replace
+
+from algorithms.crowd_tasking import job
+from algorithms.crowd_tasking.federated import REPORTS
+
+ALGORITHM = replace(job.ALGORITHM, reports=REPORTS)
 
 __all__ = ["ALGORITHM"]

@@ -308,12 +308,26 @@ def _grid(
         counts = opened.astype(np.float64)
         context.progress(0.7, "clustering")
         found = release(absorb(state, opened))
-    drawn: list[Callable[[], Plot]] = []
-    if len(columns) == 2:
-        drawn.append(lambda: plots.grid(cells, counts, found, columns))
     evaluation = None
     if params.evaluate:
         evaluation = _compared(dataset, found.labels[cells.places(values)])
+    return grid_outcome(cells, counts, found, columns, params, report, local, evaluation)
+
+
+def grid_outcome(
+    cells: Cells,
+    counts: Floats,
+    found: GridClustering,
+    columns: tuple[str, ...],
+    params: Parameters,
+    report: PrivacyReport,
+    local: bool = False,
+    evaluation: dict[str, Any] | None = None,
+) -> Outcome:
+    """What is published of noisy counts (cells,) and their clusters."""
+    drawn: list[Callable[[], Plot]] = []
+    if len(columns) == 2:
+        drawn.append(lambda: plots.grid(cells, counts, found, columns))
     return Outcome(
         {
             "method": "grid-ldp" if local else "grid-core",
@@ -322,7 +336,7 @@ def _grid(
             "columns": list(columns),
             "centres": found.centres.tolist(),
             "masses": found.masses.tolist(),
-            "cells_per_axis": per_axis,
+            "cells_per_axis": cells.per_axis,
             "kept_cells": found.kept,
             "warning": None if found.clusters else "no_cell_above_the_noise",
         },

@@ -10,9 +10,16 @@ algorithm (`paper`, `zones`) protects nobody and is kept to repeat its figures.
     weighted     weighted k-means of points    paper, zones the source's algorithm
     baselines    what it is compared with      report       what is true of a run's privacy
     pictures     plots of published values     evaluation   comparison with the true data
+    federated    the steps as rounds over curators
 """
 
-from algorithms.kmeans.algorithm import ALGORITHM, preview, publish, run
+from dataclasses import replace
+
+from algorithms.kmeans import algorithm
+from algorithms.kmeans.algorithm import preview, publish, run
+from algorithms.kmeans.federated import ROUNDS
 from algorithms.kmeans.parameters import KmeansParameters
+
+ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "KmeansParameters", "preview", "publish", "run"]

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from common.models.base import Binary, WireModel
 from common.models.dataset import DatasetDeclaration, DatasetId
+from common.models.federation import Federation
 
 RESULT_FORMAT = "tacit.job-result/1"
 
@@ -37,7 +38,7 @@ class JobRequest(WireModel):
 
     algorithm: Annotated[str, Field(max_length=64)]
     dataset: DatasetId | None = None
-    federation: dict[str, Any] | None = None
+    federation: Federation | None = None
     params: dict[str, Any] = Field(default_factory=dict)
     stance: Literal["sound", "paper"] = "sound"
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
@@ -53,12 +54,14 @@ class JobRequest(WireModel):
 class Assignment(WireModel):
     """What the holder of an attempt's lease is told. `session` speaks for it from then on.
 
-    `block_key` seals what it hands to other workers. Limits: bytes of memory, seconds.
+    `lists`: the public lists that parameters name as datasets. `block_key` seals what it hands to
+    other workers. Limits: bytes of memory, seconds.
     """
 
     job: str
     algorithm: str
     params_json: str
+    lists: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     stance: Literal["sound", "paper"]
     declaration: DatasetDeclaration
     session: str

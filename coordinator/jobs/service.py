@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -12,8 +13,12 @@ from coordinator.datasets.holding import Datasets
 from coordinator.jobs.attempts import Attempts
 from coordinator.jobs.cluster import Cluster
 from coordinator.jobs.dispatcher import Dispatcher
+from coordinator.jobs.federated import Federated
+from coordinator.jobs.federated_asking import FederatedAsking
+from coordinator.jobs.federated_desk import Desk
 from coordinator.jobs.results import Results
 from coordinator.jobs.submission import Submission
+from coordinator.rounds import Conduct
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_key import StorageKey
 
@@ -27,6 +32,7 @@ class Jobs:
     dispatcher: Dispatcher
     results: Results
     changes: Changes
+    federated: Federated
 
 
 def open_jobs(
@@ -35,14 +41,20 @@ def open_jobs(
     key: StorageKey,
     settings: CoordinatorSettings,
     clock: Clock,
+    conduct: Conduct,
+    woken: Callable[[str | None], None],
 ) -> Jobs:
-    """All parts; the dispatcher is not started yet."""
+    """All parts; dispatcher and federated jobs are not started yet. `woken` is told when a round
+    was opened, or is to end."""
     changes = Changes(engine)
     attempts = Attempts(engine, datasets, key, settings, clock, changes.notify)
+    results = Results(settings.data_dir / "jobs", key)
+    asking = FederatedAsking(conduct, settings)
     return Jobs(
-        Submission(engine, datasets, key, settings, clock),
+        Submission(engine, datasets, key, settings, clock, asking),
         attempts,
         Dispatcher(attempts, Cluster(settings), settings, changes.notify),
-        Results(settings.data_dir / "jobs", key),
+        results,
         changes,
+        Federated(Desk(conduct, attempts, results, changes.notify, woken)),
     )

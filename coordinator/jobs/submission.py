@@ -36,6 +36,7 @@ from coordinator.errors import (
     StanceRefused,
     UnverifiedNotAcknowledged,
 )
+from coordinator.jobs.federated_asking import Asked, FederatedAsking
 from coordinator.jobs.prices import Price, price_of
 from coordinator.jobs.statements import complete
 from coordinator.settings import CoordinatorSettings
@@ -67,6 +68,9 @@ class Prepared:
     price: Price
 
 
+Ready = Prepared | Asked
+
+
 class Submission:
     """Checks and queues jobs. One dataset at a time is looked through here."""
 
@@ -77,20 +81,25 @@ class Submission:
         key: StorageKey,
         settings: CoordinatorSettings,
         clock: Clock,
+        federated: FederatedAsking | None = None,
     ) -> None:
         self._engine, self._datasets, self._key = engine, datasets, key
+        self._federated = federated
         self._settings, self._clock = settings, clock
         self._one_look = asyncio.Semaphore(1)
 
-    async def prepare(self, request: JobRequest) -> Prepared:
+    async def prepare(self, request: JobRequest) -> Ready:
         """Everything that can be refused without the ledger."""
         if request.algorithm not in catalogue.NAMES:
             raise AlgorithmRefused(pointer="/algorithm")
         algorithm = await asyncio.to_thread(catalogue.find, request.algorithm)
-        if request.dataset is None:
-            raise FederationUnsupported(pointer="/federation")
         if request.stance not in algorithm.stances:
             raise StanceRefused(pointer="/stance")
+        if request.dataset is None:
+            if self._federated is None:
+                raise FederationUnsupported(pointer="/federation")
+            params = validated(algorithm, request.params)
+            return await self._federated.prepare(algorithm, params, request)
         if request.seed is not None and not self._seed_allowed(request):
             raise SeedNotAllowed(pointer="/seed")
         params = validated(algorithm, request.params)
@@ -142,8 +151,11 @@ class Submission:
             content = read(declaration, stream)
         algorithm.check(content, params, request.stance)
 
-    async def add(self, connection: AsyncConnection, prepared: Prepared) -> JobRow:
+    async def add(self, connection: AsyncConnection, prepared: Ready) -> JobRow:
         """Reserve and queue, in the caller's transaction. Raises what `ledger.reserve` raises."""
+        if isinstance(prepared, Asked):
+            assert self._federated is not None
+            return await self._federated.add(connection, prepared)
         now, price, request = self._clock.now(), prepared.price, prepared.request
         if price.kind == "budget":
             await ledger.reserve(

@@ -133,9 +133,19 @@ async def queued(connection: AsyncConnection, limit: int) -> list[str]:
 
 
 async def running(connection: AsyncConnection) -> list[JobRow]:
-    """The jobs that run."""
-    query = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
-    return [_job(row) for row in await connection.execute(query)]
+    """The jobs that run on workers."""
+    return await _running(connection, federated=False)
+
+
+async def federated(connection: AsyncConnection) -> list[JobRow]:
+    """The jobs that curators work at."""
+    return await _running(connection, federated=True)
+
+
+async def _running(connection: AsyncConnection, *, federated: bool) -> list[JobRow]:
+    which = jobs.c.federation.is_not(None) if federated else jobs.c.federation.is_(None)
+    query = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value, which)
+    return [_job(row) for row in await connection.execute(query.order_by(jobs.c.id))]
 
 
 # --- attempts ------------------------------------------------------------------------------------

@@ -225,6 +225,26 @@ job_attempts = Table(
     UniqueConstraint("job_id", "number", name="uq_job_attempt_number"),
     Index("ix_job_attempt_state", "state"),
 )
+job_steps = Table(
+    "job_step",
+    metadata,
+    Column("job_id", String(36), ForeignKey("job.id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False),
+    Column("query_id", String(36), ForeignKey("query.id"), nullable=True),
+    Column("round_id", String(36), ForeignKey("round.id"), nullable=True),
+    Column("opened", Instant, nullable=False),
+)
+job_reports = Table(
+    "job_report",
+    metadata,
+    Column("job_id", String(36), ForeignKey("job.id"), primary_key=True),
+    Column("curator", String(128), primary_key=True),
+    Column("record", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("received", Instant, nullable=False),
+)
 dataset_ledgers = Table(
     "dataset_ledger",
     metadata,

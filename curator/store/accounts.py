@@ -37,9 +37,10 @@ CHUNK: Final = 16_384
 
 @dataclass(frozen=True)
 class NewDebit:
-    """A segment's row of the ledger, as `contribution` makes it."""
+    """A segment's row of the ledger, as `contribution` makes it; that of reports has no
+    contribution (`reporting`)."""
 
-    contribution: int
+    contribution: int | None
     party: str
     segment: int
     part: int

@@ -234,14 +234,10 @@ async def next_moment(connection: AsyncConnection) -> datetime | None:
 
 
 async def undelivered(connection: AsyncConnection) -> list[ContributionRow]:
-    """Contributions with sealed bytes that may still have to be sent."""
+    """Contributions that are prepared whole and not closed: some bytes may have to be sent, or all
+    were and the process ended before it said so."""
     rows = await connection.execute(
-        select(contributions).where(
-            contributions.c.state.in_([State.PLANNED.value, State.PREPARED.value]),
-            contributions.c.id.in_(
-                select(outbox.c.contribution).where(outbox.c.state == "pending")
-            ),
-        )
+        select(contributions).where(contributions.c.state == State.PREPARED.value)
     )
     return [_contribution(row) for row in rows]
 

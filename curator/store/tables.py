@@ -171,7 +171,7 @@ debits = Table(
     "debit",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("contribution", Integer, ForeignKey("contribution.id"), nullable=False),
+    Column("contribution", Integer, ForeignKey("contribution.id"), nullable=True),
     Column("party", String(128), nullable=False),
     Column("segment", Integer, nullable=False),
     Column("part", Integer, nullable=False),
@@ -234,4 +234,51 @@ outbox = Table(
     Column("body", LargeBinary, nullable=True),
     UniqueConstraint("contribution", "segment", "part", "aggregator"),
     Index("ix_outbox_pending", "contribution", "state"),
+)
+
+# --- records and federated jobs ------------------------------------------------------------------
+
+record_tables = Table(
+    "record_table",
+    metadata,
+    Column("curator", Integer, ForeignKey("curator.key"), primary_key=True, autoincrement=False),
+    Column("columns", Text, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("stored", Instant, nullable=False),
+)
+federated_jobs = Table(
+    "federated_job",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("algorithm", String(40), nullable=False),
+    Column("plan", LargeBinary, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("query_hash", LargeBinary, nullable=False),
+    Column("seed", LargeBinary, nullable=False),
+    Column("seen", Instant, nullable=False),
+)
+collections = Table(
+    "collection",
+    metadata,
+    Column("job", String(128), primary_key=True),
+    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("descriptor", Text, nullable=False),
+    Column("deadline", Instant, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("ground", Text, nullable=True),
+    Column("send_at", Instant, nullable=False),
+    Index("ix_collection_state", "state", "send_at"),
+)
+noisy_reports = Table(
+    "noisy_report",
+    metadata,
+    Column("job", String(128), primary_key=True),
+    Column("curator", Integer, primary_key=True, autoincrement=False),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    Column("party", String(128), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("status", Integer, nullable=True),
+    Index("ix_noisy_report_party", "job", "party", "status"),
 )

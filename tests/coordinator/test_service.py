@@ -106,7 +106,8 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             .get("content", {})
             .get("application/json", {})
         }
-        assert shown == {*sent, "/v1/aggregators", "/v1/jobs", "/v1/jobs/preview"}
+        reports = "/v1/jobs/{job_id}/reports"  # of a party; see test_federated_reports
+        assert shown == {*sent, "/v1/aggregators", "/v1/jobs", "/v1/jobs/preview", reports}
 
 
 async def test_logs_and_metrics_hold_no_secret(

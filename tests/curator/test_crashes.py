@@ -58,6 +58,25 @@ async def test_what_was_prepared_is_sent_after_a_restart(
         assert await s.get(f"/v1/curators/{name}/budget") == before
 
 
+async def test_what_was_sent_but_not_closed_is_closed_after_a_restart(
+    site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    async with site() as s:
+        await s.enrol("gw", ["a", "b"])
+        s.open(noisy())
+        with monkeypatch.context() as patched:
+            patched.setattr(s.service.delivery, "_close", crash)
+            await s.service.participation.discover(COORDINATOR)
+            await s.service.participation.contribute_due()
+        assert (await s.history("a"))[0]["state"] == "prepared"
+    async with site() as s:
+        await s.service.participation.resume_deliveries()
+        assert (await s.history("a"))[0]["state"] == "delivered"
+
+
 async def test_a_lost_answer_is_followed_by_the_same_bytes(
     site: OpenSite, world: FakeWorld
 ) -> None:

@@ -170,7 +170,9 @@ def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
     grouped = it.rows(None, **{**made, "rows": ["a\tx", "b\tx", "c\ty"]})
     clicks = it.rows(**CLICKS)
     params = {"universe": {"dataset": grouped}, "taxonomy": {"dataset": grouped}}
-    job = it.submit(clicks, "sequential-prefix-tree", params={"epsilon": "1", "height": 2, **params})
+    job = it.submit(
+        clicks, "sequential-prefix-tree", params={"epsilon": "1", "height": 2, **params}
+    )
     assert it.succeeded(job)["params"]["taxonomy"] == {"dataset": grouped}
     wrong = it.job(dataset, "set-valued", params={"epsilon": "1", "universe": {"dataset": dataset}})
     answer = it.ask("POST", "/v1/jobs", wrong)

@@ -1,0 +1,159 @@
+"""K-means over curators: the pure steps as sums that rounds of secure aggregation answer.
+
+Spec: kmeans, section 6. The plan stands on the noise that a round really has: `noise_share` full
+discrete Laplaces. Unit `record`: up to 65,536 records of a curator count, and the noise hides two
+vectors, as another record may come in where one leaves (aggregation, section 3); what holds, holds
+for a replaced record too. Unit `curator`: `contribution_bound` records of each count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
+from algorithms.kmeans.algorithm import publish
+from algorithms.kmeans.parameters import (
+    FEDERATED_CELLS,
+    BoundsMissing,
+    DataShape,
+    KmeansParameters,
+    NoPlan,
+    SizeHintMissing,
+)
+from algorithms.kmeans.plan import Plan, PlanImpossible, make_plan
+from algorithms.kmeans.report import sound_report
+from algorithms.kmeans.steps import State, absorb, first, next_query
+from common.encoders.kmeans import Grid, Ints, Zone
+from common.encoders.kmeans_sums import KmeansSum
+from common.encoders.sums import MOST_RECORDS, SWAP, RecordSum
+from common.models.report import PrivacyReport
+
+TRUNCATED: Final = "an aborted round ended the job: centres of the last round that was released"
+
+TRUST: Final = (
+    "at most as many corrupt aggregators as the federation declares; coordinator and other "
+    "curators are not trusted with privacy"
+)
+_CENTRAL: Final = ("The coordinator keeps the rows", "The column with the role curator")
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedState:
+    """The state of the steps; `truncated`: an aborted zone round ended the run."""
+
+    params: KmeansParameters
+    grid: Grid
+    columns: tuple[str, ...]
+    steps: State
+    truncated: bool = False
+
+
+def scope(params: KmeansParameters) -> PrivacyScope:
+    """Whom the noise hides."""
+    if params.privacy_unit == "curator":
+        bound = params.contribution_bound
+        return PrivacyScope("curator", bound, bound)
+    return PrivacyScope("record", MOST_RECORDS, SWAP)
+
+
+def start(
+    params: KmeansParameters, columns: Sequence[str], noise_share: Fraction
+) -> FederatedState:
+    """Before any sum. Raises BoundsMissing, SizeHintMissing, NoPlan, DataShape."""
+    grid, plan = _grid_and_plan(params, noise_share)
+    if len(columns) != grid.dimension:
+        raise DataShape("one pair of bounds for each column", pointer="/params/bounds")
+    return FederatedState(params, grid, tuple(columns), first(plan, params.public_seed))
+
+
+def next_sum(state: FederatedState) -> KmeansSum | None:
+    """The next sum to open."""
+    query = None if state.truncated else next_query(state.steps)
+    if query is None:
+        return None
+    return KmeansSum.of(state.grid, query, scope(state.params).hidden)
+
+
+def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
+    """After a sum was opened."""
+    assert isinstance(asked, KmeansSum)
+    return replace(state, steps=absorb(state.steps, asked.query, opened))
+
+
+def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
+    """A zone round that fails ends the run early, any other one fails the job."""
+    assert isinstance(asked, KmeansSum)
+    return replace(state, truncated=True) if isinstance(asked.query, Zone) else None
+
+
+def release(state: FederatedState) -> Outcome:
+    """Everything that is published; a function of opened noisy sums and public choices."""
+    found = publish(state.steps, state.params, state.grid, state.columns)
+    report = _in_rounds(found.report)
+    if state.truncated:
+        report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
+    result = {**found.result, "truncated": state.truncated}
+    return Outcome(result, report, found.files, found.plots, found.public_seeds)
+
+
+def preview(params: KmeansParameters) -> PrivacyReport:
+    """The report of a run, before any data."""
+    grid, plan = _grid_and_plan(params, Fraction(1))
+    return _in_rounds(sound_report(params, grid, plan, None, None))
+
+
+def planned(state: FederatedState) -> int:
+    """Sums of the plan."""
+    return state.steps.plan.queries
+
+
+def _grid_and_plan(params: KmeansParameters, noise_share: Fraction) -> tuple[Grid, Plan]:
+    if params.bounds is None:
+        raise BoundsMissing(pointer="/params/bounds")
+    if params.n_hint is None:
+        raise SizeHintMissing(pointer="/params/n_hint")
+    try:
+        plan = make_plan(
+            size=params.n_hint,
+            dimension=len(params.bounds),
+            clusters=params.k,
+            epsilon=params.epsilon,
+            mode=params.mode,
+            rounds=params.rounds,
+            max_cells=params.max_cells or FEDERATED_CELLS,
+            noise_share=noise_share,
+            records=scope(params).hidden,
+        )
+    except PlanImpossible as problem:
+        raise NoPlan(problem.reason, pointer=f"/params/{problem.field}") from None
+    low, high = zip(*params.bounds, strict=True)
+    return Grid(low, high, plan.steps), plan
+
+
+def _in_rounds(report: PrivacyReport) -> PrivacyReport:
+    """Without what is said of a job on stored rows, which the coordinator holds."""
+    mechanism = report.mechanism
+    assert not isinstance(mechanism, str)
+    assumptions = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))
+    return report.model_copy(
+        update={
+            "mechanism": mechanism.model_copy(update={"name": f"{mechanism.name}, by rounds"}),
+            "assumptions": assumptions,
+            "details": {**report.details, "trust": TRUST},
+        }
+    )
+
+
+ROUNDS: Final = FederatedRounds(
+    scope=scope,
+    first=start,
+    next_sum=next_sum,
+    absorb=take,
+    aborted=aborted,
+    release=release,
+    preview=preview,
+    planned=planned,
+)

@@ -1,0 +1,211 @@
+"""Federated jobs on the wire: whom a job asks, for what, and what each step asks of a curator.
+
+Spec: jobs, "Federated jobs"; kmeans, section 6.1; crowd-tasking, section 2. A step is public and is
+known by its hash: the query that carries it has the hash in its name, so the round's descriptor
+binds it, and a curator that is shown another step refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from common.models.base import Binary, Instant, WireModel
+from common.models.query import (
+    MAX_AGGREGATORS,
+    MAX_CURATORS,
+    Collusion,
+    Function,
+    Identifier,
+    Layer,
+    Query,
+    RegisterName,
+    Schedule,
+    Window,
+)
+from common.units import UNITS
+
+ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
+"""The window of rows of a table: they have no time of their own, so that every job meets every
+other in a record's ledger."""
+DESCRIPTOR_LABEL: Final = "tacit report collection"
+MOST_COLUMNS: Final = 256
+HOURS_OF_A_DAY: Final = 24
+_NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,39}):(\d{1,6}):([0-9a-f]{64})")
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+class StatisticKind(StrEnum):
+    SUM = "sum"
+    MEAN = "mean"
+    MIN = "min"
+    MAX = "max"
+
+
+class RegisterStatistic(WireModel):
+    """One number of a register's readings in the window, in `unit`; of those whose hour of the day
+    (UTC) lies in [from, to). A curator without any has no record."""
+
+    register_name: RegisterName = Field(alias="register")
+    statistic: StatisticKind
+    hours: tuple[
+        Annotated[int, Field(ge=0, lt=HOURS_OF_A_DAY)], Annotated[int, Field(gt=0, le=24)]
+    ] = (0, HOURS_OF_A_DAY)
+    unit: str = "kWh"
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.hours[0] >= self.hours[1]:
+            raise PydanticCustomError("bad_parameter", "hours: from lies below to")
+        if self.unit not in UNITS:
+            raise PydanticCustomError("bad_parameter", "unit: unknown")
+        return self
+
+
+FederatedColumn = ColumnName | RegisterStatistic
+
+
+class Federation(WireModel):
+    """Whom a job asks, and under which assumptions; names as in a query.
+
+    `columns`: names of the curator's own table, or statistics of its registers over `window`.
+    `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
+    seconds that a round, or the collection of reports, stays open.
+    """
+
+    collect: Literal["rounds", "reports"]
+    columns: Annotated[tuple[FederatedColumn, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
+    window: Window | None = None
+    schedule: Schedule | None = None
+    collusion: Collusion | None = None
+    layer: Layer = Layer.AGGREGATOR
+    sharing: Literal["additive", "shamir"] = "additive"
+    aggregators: Annotated[int, Field(ge=2, le=MAX_AGGREGATORS)] = 3
+    threshold: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)] | None = None
+    min_participants: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 2
+    n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 10_000
+    deadline: Annotated[int, Field(ge=1, le=31 * 86_400)] = 3600
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.schedule is not None:
+            raise PydanticCustomError("bad_parameter", "schedule: a job is asked once, by a window")
+        tables = [isinstance(column, str) for column in self.columns]
+        if any(tables) and not all(tables):
+            raise PydanticCustomError(
+                "bad_parameter", "columns: either of a table or statistics of registers"
+            )
+        if all(tables) and self.window not in (None, ALWAYS):
+            raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
+        if not any(tables) and self.window is None:
+            raise PydanticCustomError("bad_parameter", "window: statistics need one")
+        if self.n_max < self.min_participants:
+            raise PydanticCustomError("bad_parameter", "n_max: must reach min_participants")
+        return self
+
+    @property
+    def of_table(self) -> bool:
+        """Whether the columns are those of a table."""
+        return isinstance(self.columns[0], str)
+
+    @property
+    def covers(self) -> Window:
+        """The window that ledgers see."""
+        return ALWAYS if self.window is None else self.window
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in words."""
+        return tuple(
+            item
+            if isinstance(item, str)
+            else f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
+            for item in self.columns
+        )
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+class FederatedStep(WireModel):
+    """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
+    `sum`: a document of `common.encoders.sums`."""
+
+    format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
+    job: Identifier
+    algorithm: Annotated[str, Field(max_length=40)]
+    step: Annotated[int, Field(ge=1, le=1_000_000)]
+    plan: Hash
+    columns: tuple[FederatedColumn, ...]
+    sum: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the query that carries it."""
+        return f"{self.algorithm}:{self.step}:{self.digest().hex()}"
+
+
+@dataclass(frozen=True)
+class StepName:
+    """What the name of a step's query says."""
+
+    algorithm: str
+    step: int
+    digest: bytes
+
+
+def step_of(query: Query) -> StepName | None:
+    """Of a job's query; None for every other one."""
+    if query.job is None or query.function is not Function.VECTOR_SUM:
+        return None
+    found = _NAME.fullmatch(query.name)
+    return found and StepName(found[1], int(found[2]), bytes.fromhex(found[3]))
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+class Descriptor(WireModel):
+    """A collection of reports: everything a curator needs to know, and all it has to check.
+
+    `encoding`: a document of the algorithm's encoder; `parameters`: the job's, as JSON text.
+    """
+
+    format: Literal["tacit.report-descriptor/1"] = "tacit.report-descriptor/1"
+    deployment: Identifier
+    job: Identifier
+    algorithm: Annotated[str, Field(max_length=40)]
+    stance: Literal["sound", "paper"]
+    columns: tuple[FederatedColumn, ...]
+    window: Window
+    min_participants: int
+    n_max: int
+    opened: Instant
+    deadline: Instant
+    encoding: dict[str, Any]
+    parameters: str
+
+
+class Report(WireModel):
+    """One noisy report. `record`: which of the curator's (or its user); `round`: of the task."""
+
+    curator: Identifier
+    record: Annotated[str, Field(min_length=1, max_length=64)] = "1"
+    round: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    values: Annotated[tuple[int, ...], Field(min_length=1, max_length=65_536)]
+    label: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class Reports(WireModel):
+    """Reports in bulk; `descriptor`: the hash of what they answer."""
+
+    descriptor: Hash
+    reports: Annotated[tuple[Report, ...], Field(min_length=1, max_length=50_000)]

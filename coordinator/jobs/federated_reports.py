@@ -1,0 +1,214 @@
+"""A federated job by reports: curators perturb their own rows, and send what comes out.
+
+Spec: jobs, "Federated jobs"; crowd-tasking, section 2. A report is kept as it came, once for each
+(curator, record, round): the same again is welcome, another one is refused, for fresh noise could
+be averaged with the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from algorithms import catalogue
+from algorithms.contract import Block, Outcome, Part, Stance
+from common.models.federation import Descriptor, Report, Reports
+from common.models.job import JobState
+from common.randomness import NoiseSource
+from common.service.database import exclusive, reading
+from common.signing import Signed
+from coordinator.errors import (
+    CollectionOver,
+    DescriptorUnknown,
+    TooFewReports,
+    UnknownJob,
+)
+from coordinator.jobs.federated_desk import Desk, Ending, JobEnded
+from coordinator.jobs.federated_statements import local
+from coordinator.store import job_steps, registry
+from coordinator.store import jobs as store
+from coordinator.store import reports as report_store
+from coordinator.store.jobs import JobRow
+from coordinator.store.reports import ReportRow
+
+COLLECTING_SHARE: Final = 0.9
+NOT_YOURS: Final = "the caller does not speak for this curator"
+OTHER_BYTES: Final = "another report was sent for this record and round"
+FULL: Final = "as many curators as the job takes have reported"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one report: 201 taken, 200 known, 403, 409 or 422 with the reason."""
+
+    status: int
+    detail: str | None = None
+
+    def document(self, index: int) -> dict[str, Any]:
+        """As JSON."""
+        found: dict[str, Any] = {"index": index, "status": self.status}
+        return found if self.detail is None else {**found, "detail": self.detail}
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The context of an aggregation: it draws nothing, the noise is in the reports."""
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:  # noqa: ARG002
+        """There is none."""
+        raise AssertionError("reports are perturbed already")
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Nobody listens."""
+
+    def map_blocks(
+        self, function: Callable[[Block], Part], blocks: Iterable[Block]
+    ) -> Sequence[Part]:
+        """In sequence."""
+        return [function(block) for block in blocks]
+
+
+class Collection:
+    """Takes reports, and carries the jobs that collect them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._conduct = desk, desk.conduct
+
+    async def descriptors(self) -> list[Signed[Descriptor]]:
+        """Of all jobs that collect now."""
+        now = self._conduct.clock.now()
+        async with reading(self._conduct.engine) as connection:
+            jobs = await store.federated(connection)
+            rows = [await job_steps.find(connection, job.id, 0) for job in jobs]
+        found = [_signed(row.document) for row in rows if row is not None]
+        return [item for item in found if now < item.statement.deadline]
+
+    # --- taking ----------------------------------------------------------------------------------
+
+    async def take(self, job_id: str, party: str, body: Reports) -> list[Answer]:
+        """One answer for each report. Raises UnknownJob, CollectionOver, DescriptorUnknown."""
+        async with reading(self._conduct.engine) as connection:
+            job = await store.find(connection, job_id)
+            row = await job_steps.find(connection, job_id, 0)
+            speaks = set(await registry.curators_of(connection, party))
+        if job is None or row is None:
+            raise UnknownJob
+        descriptor = _signed(row.document).statement
+        if descriptor.digest() != body.descriptor:
+            raise DescriptorUnknown(pointer="/descriptor")
+        refusals = await asyncio.to_thread(_refusals, job, body.reports)
+        async with self._conduct.engine.begin() as connection:
+            await exclusive(connection, f"reports {job_id}")
+            job = await store.find(connection, job_id)
+            now = self._conduct.clock.now()
+            if job is None or job.state is not JobState.RUNNING or now >= descriptor.deadline:
+                raise CollectionOver
+            keys = [(item.curator, item.record, item.round) for item in body.reports]
+            known = await report_store.known(connection, job_id, keys)
+            seen = await report_store.curators(connection, job_id)
+            answers, new = [], []
+            for item, refusal in zip(body.reports, refusals, strict=True):
+                answer = _answer(item, refusal, speaks, known, seen, descriptor.n_max)
+                answers.append(answer)
+                if answer.status == 201:
+                    stored = ReportRow(item.curator, item.record, item.round, _body(item))
+                    known[stored.key] = stored.body
+                    seen.add(item.curator)
+                    new.append(stored)
+            await report_store.add(connection, job_id, new, now)
+        return answers
+
+    # --- carrying --------------------------------------------------------------------------------
+
+    async def drop(self, job: JobRow) -> None:
+        """Forget what came: it has served, or never will."""
+        async with self._conduct.engine.begin() as connection:
+            await report_store.forget(connection, job.id)
+
+    async def carry(self, job: JobRow) -> bool:
+        """The transition that is due; whether there was one."""
+        async with reading(self._conduct.engine) as connection:
+            row = await job_steps.find(connection, job.id, 0)
+        assert row is not None
+        descriptor = _signed(row.document).statement
+        now = self._conduct.clock.now()
+        if now < descriptor.deadline:
+            await self._desk.tell(job, "collecting", _share(descriptor, now))
+            return False
+        await self._desk.tell(job, "aggregating", COLLECTING_SHARE)
+        async with self._conduct.engine.begin() as connection:
+            await exclusive(connection, f"reports {job.id}")  # whoever was taking has finished
+            rows = await report_store.all_of(connection, job.id)
+            _, size = await registry.roster_state(connection)
+            offered = await registry.active_curators(connection, size, now)
+        reported = len({row.curator for row in rows})
+        if reported < descriptor.min_participants:
+            await self.drop(job)
+            raise JobEnded(TooFewReports(extra={"min_participants": descriptor.min_participants}))
+        outcome = await asyncio.to_thread(_aggregated, job, rows, max(offered, reported))
+        report = local(outcome.report, job.id, descriptor=descriptor.digest().hex())
+        await self._desk.succeed(job, Ending(outcome, report))
+        await self.drop(job)
+        return True
+
+
+def _answer(
+    item: Report,
+    refusal: str | None,
+    speaks: set[str],
+    known: dict[report_store.Key, str],
+    seen: set[str],
+    most: int,
+) -> Answer:
+    if item.curator not in speaks:
+        return Answer(403, NOT_YOURS)
+    before = known.get((item.curator, item.record, item.round))
+    if before is not None:
+        return Answer(200) if before == _body(item) else Answer(409, OTHER_BYTES)
+    if refusal is not None:
+        return Answer(422, refusal)
+    if item.curator not in seen and len(seen) >= most:
+        return Answer(409, FULL)
+    return Answer(201)
+
+
+def _body(item: Report) -> str:
+    return item.canonical().decode()
+
+
+def _signed(text: str) -> Signed[Descriptor]:
+    return Signed[Descriptor].model_validate_json(text)
+
+
+def _share(descriptor: Descriptor, now: datetime) -> float:
+    """Of the time to collect that is over, in twentieths."""
+    over = (now - descriptor.opened) / (descriptor.deadline - descriptor.opened)
+    return COLLECTING_SHARE * int(max(0.0, over) * 20) / 20
+
+
+def _refusals(job: JobRow, reports: Sequence[Report]) -> list[str | None]:
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.reports is not None
+    params = algorithm.params.model_validate_json(job.params)
+    return algorithm.reports.refusals(params, _stance(job), reports)
+
+
+def _stance(job: JobRow) -> Stance:
+    return "paper" if job.stance == "paper" else "sound"
+
+
+def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int) -> Outcome:
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.reports is not None
+    params = algorithm.params.model_validate_json(job.params)
+    grouped = itertools.groupby(rows, key=lambda row: (row.curator, row.record))
+    numbered = [
+        (number, Report.model_validate_json(row.body))
+        for number, (_, group) in enumerate(grouped)
+        for row in group
+    ]
+    return algorithm.reports.aggregate(params, _stance(job), numbered, offered, Silent())

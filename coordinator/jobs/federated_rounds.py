@@ -1,0 +1,261 @@
+"""A federated job by rounds: one query and one round for each sum that the algorithm asks for.
+
+Spec: jobs, "Federated jobs"; kmeans, section 6. Durable are the steps and their rounds; the state
+of the algorithm is a function of the job's row and of the sums that were opened, and is made again
+from them wherever it is not at hand. An abort is final: nothing is asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy.exc import IntegrityError
+
+from algorithms import catalogue
+from algorithms.contract import FederatedRounds, PrivacyScope
+from common.encoders.sums import RecordSum, length
+from common.encoders.sums import read as read_sum
+from common.errors import Conflict, DomainError
+from common.functions import parts
+from common.models.federation import FederatedStep, Federation
+from common.models.job import JobState
+from common.models.query import Query
+from common.models.report import PrivacyReport
+from common.models.round import RoundState
+from common.service.database import exclusive, reading
+from coordinator import opening, queries
+from coordinator.errors import NotEnoughAggregators, RoundFailed
+from coordinator.jobs.federated_asking import plan_from
+from coordinator.jobs.federated_desk import Desk, Ending, JobEnded
+from coordinator.jobs.federated_queries import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.federated_statements import completed
+from coordinator.opening import OpenRequest
+from coordinator.store import job_steps
+from coordinator.store import jobs as store
+from coordinator.store import queries as query_store
+from coordinator.store import rounds as round_store
+from coordinator.store.job_steps import StepRow
+from coordinator.store.jobs import JobRow
+from coordinator.store.rounds import RoundHead
+
+CANCELLED: Final = "the job was cancelled"
+KEPT_STATES: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A job's state after its first `steps` sums."""
+
+    steps: int
+    state: Any
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What is fixed for a job."""
+
+    rounds: FederatedRounds
+    params: Any
+    scope: PrivacyScope
+    plan: JobPlan
+
+    @property
+    def federation(self) -> Federation:
+        """Whom it asks."""
+        return self.plan.federation
+
+
+class Rounds:
+    """Carries jobs that collect by rounds."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._conduct = desk, desk.conduct
+        self._known: dict[str, Known] = {}
+
+    async def drop(self, job: JobRow) -> None:
+        """Abort the round that is under way."""
+        async with self._conduct.engine.begin() as connection:
+            steps = await job_steps.of_job(connection, job.id)
+            if steps and steps[-1].round_id is not None:
+                await round_store.wish_end(connection, steps[-1].round_id, CANCELLED)
+        if steps:
+            self._desk.woken(steps[-1].round_id)
+
+    async def carry(self, job: JobRow) -> bool:
+        """The transition that is due; whether there was one."""
+        matter = await asyncio.to_thread(_matter, job)
+        async with reading(self._conduct.engine) as connection:
+            steps = await job_steps.of_job(connection, job.id)
+            head = await _head(connection, steps[-1]) if steps else None
+        if head is not None and head.state not in (RoundState.RELEASED, RoundState.ABORTED):
+            await self._tell(job, matter, steps, head)
+            return False
+        state = await self._state(job, matter, steps)
+        if head is not None and head.state is RoundState.ABORTED:
+            asked = await asyncio.to_thread(_asked, steps[-1])
+            state = matter.rounds.aborted(state, asked)
+            if state is None:
+                raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
+            asked_next = None
+        else:
+            asked_next = await asyncio.to_thread(matter.rounds.next_sum, state)
+        if asked_next is None:
+            await self._conclude(job, matter, state, steps)
+        else:
+            await self._ask(job, matter, len(steps) + 1, asked_next)
+        return True
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def _ask(self, job: JobRow, matter: Matter, number: int, asked: RecordSum) -> None:
+        """Open the round of one step: step, query and round are stored together."""
+        conduct = self._conduct
+        step, query = step_of_sum(matter.plan, number, asked, matter.scope)
+        async with reading(conduct.engine) as connection:
+            known = await queries.known(connection, query)
+        row = known or await queries.prepare(
+            conduct.engine, query, self._desk.attempts.settings, conduct.clock
+        )
+        try:
+            prepared = await opening.prepare(conduct, row, OpenRequest(query_id=row.id))
+        except NotEnoughAggregators as error:
+            raise JobEnded(error) from None
+        except DomainError:
+            self._give_up_late(job, matter)
+            raise
+        now = conduct.clock.now()
+        stored = StepRow(
+            job.id,
+            number,
+            step.model_dump_json(exclude_none=True),
+            row.id,
+            prepared.signed.statement.round,
+            now,
+        )
+        try:
+            async with conduct.engine.begin() as connection:
+                await exclusive(connection, "queries")
+                there = await store.find(connection, job.id, lock=True)
+                if there is None or there.state is not JobState.RUNNING or there.cancelling:
+                    return
+                if await queries.known(connection, query) is None:
+                    await query_store.add(connection, row, scheduled=False)
+                await opening.add(conduct, connection, prepared)
+                await job_steps.add(connection, stored)
+                await store.change(connection, job.id, (JobState.RUNNING,), charged=True)
+        except IntegrityError:
+            return  # another replica asks it
+        except Conflict as error:
+            raise JobEnded(error) from None
+        self._desk.woken(None)
+        self._desk.changed()
+
+    def _give_up_late(self, job: JobRow, matter: Matter) -> None:
+        """Somebody does not answer: a job waits for its next round as long as a round lasts."""
+        since = job.started or job.created
+        patience = timedelta(seconds=self._conduct.patience_s + matter.federation.deadline)
+        rounds = matter.rounds.planned(self._known[job.id].state) if job.id in self._known else 1
+        if self._conduct.clock.now() > since + patience * rounds:
+            raise JobEnded(RoundFailed("the next round cannot be opened"))
+
+    async def _tell(
+        self, job: JobRow, matter: Matter, steps: Sequence[StepRow], head: RoundHead
+    ) -> None:
+        state = await self._state(job, matter, steps[:-1])
+        collecting = head.state is RoundState.OPEN
+        stage = ("collecting" if head.announced else "open") if collecting else "aggregating"
+        planned = max(1, matter.rounds.planned(state), len(steps))
+        share = {RoundState.OPEN: 0.25, RoundState.FROZEN: 0.5, RoundState.COMMITTED: 0.75}
+        await self._desk.tell(job, stage, (len(steps) - 1 + share[head.state]) / planned)
+
+    # --- the state -------------------------------------------------------------------------------
+
+    async def _state(self, job: JobRow, matter: Matter, steps: Sequence[StepRow]) -> Any:
+        """The state after all released sums among these steps."""
+        known = self._known.get(job.id)
+        if known is None or known.steps > len(steps):
+            state, done = await asyncio.to_thread(_first, matter), 0
+        else:
+            state, done = known.state, known.steps
+        for row in steps[done:]:
+            assert row.round_id is not None
+            assert row.query_id is not None
+            async with reading(self._conduct.engine) as connection:
+                result = await round_store.document(connection, row.round_id, "result")
+                query = (await queries.find(connection, row.query_id)).query
+            if result is None:
+                break
+            state = await asyncio.to_thread(_absorbed, matter, state, row, query, result)
+            done += 1
+        self._known.pop(job.id, None)
+        self._known[job.id] = Known(done, state)
+        while len(self._known) > KEPT_STATES:
+            self._known.pop(next(iter(self._known)))
+        return state
+
+    async def _conclude(
+        self, job: JobRow, matter: Matter, state: Any, steps: Sequence[StepRow]
+    ) -> None:
+        reports: list[PrivacyReport] = []
+        async with reading(self._conduct.engine) as connection:
+            for row in steps:
+                assert row.round_id is not None
+                text = await round_store.document(connection, row.round_id, "report")
+                if text is not None:
+                    reports.append(PrivacyReport.model_validate_json(text))
+        if not reports:
+            raise JobEnded(RoundFailed("no round was released"))
+        outcome = await asyncio.to_thread(matter.rounds.release, state)
+        rounds = [row.round_id for row in steps]
+        report = completed(outcome.report, job.id, reports, rounds_asked=rounds)
+        await self._desk.succeed(job, Ending(outcome, report))
+        self._known.pop(job.id, None)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _matter(job: JobRow) -> Matter:
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.rounds is not None
+    assert job.federation is not None
+    params = algorithm.params.model_validate_json(job.params)
+    federation = Federation.model_validate_json(job.federation)
+    plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
+    return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
+
+
+def _first(matter: Matter) -> Any:
+    """The first state, planned on the noise that rounds of this federation have."""
+    names, rounds = matter.federation.names, matter.rounds
+    asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
+    assert asked is not None
+    _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+    return rounds.first(matter.params, names, noise_share(query))
+
+
+def _asked(row: StepRow) -> RecordSum:
+    step = FederatedStep.model_validate_json(row.document)
+    return read_sum(step.algorithm, step.sum)
+
+
+def _absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str) -> Any:
+    asked, found = _asked(row), json.loads(result)
+    words: list[int] = []
+    for part in parts(query):
+        words += [int(Fraction(text) / part.value) for text in found[part.name]]
+    opened = np.array(words, np.int64)
+    assert len(opened) == length(asked)
+    return matter.rounds.absorb(state, asked, asked.restored(opened))
+
+
+async def _head(connection: Any, row: StepRow) -> RoundHead | None:
+    assert row.round_id is not None
+    return await round_store.head(connection, row.round_id)

@@ -1,0 +1,50 @@
+"""What federated jobs asked of curators: step by step, or one descriptor (number 0)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from coordinator.store.tables import job_steps
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """`document`: JSON of a FederatedStep, or of a signed Descriptor, which has no round."""
+
+    job_id: str
+    number: int
+    document: str
+    query_id: str | None
+    round_id: str | None
+    opened: datetime
+
+
+_ROW = tuple(job_steps.c[name] for name in StepRow.__dataclass_fields__)
+
+
+async def add(connection: AsyncConnection, row: StepRow) -> None:
+    """Store a step. Raises IntegrityError where the job has this one already."""
+    values = {name: getattr(row, name) for name in StepRow.__dataclass_fields__}
+    await connection.execute(insert(job_steps).values(values))
+
+
+async def of_job(connection: AsyncConnection, job_id: str) -> list[StepRow]:
+    """All steps of a job, in order."""
+    query = select(*_ROW).where(job_steps.c.job_id == job_id).order_by(job_steps.c.number)
+    return [_row(row) for row in await connection.execute(query)]
+
+
+async def find(connection: AsyncConnection, job_id: str, number: int) -> StepRow | None:
+    """One step."""
+    query = select(*_ROW).where(job_steps.c.job_id == job_id, job_steps.c.number == number)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _row(row)
+
+
+def _row(row: Any) -> StepRow:
+    return StepRow(**row._mapping)

@@ -1,0 +1,327 @@
+"""Noisy reports for federated jobs that collect them: decided, drawn once, stored, then sent.
+
+Spec: jobs, "Federated jobs"; crowd-tasking, sections 2 and 4. What a report costs is worked out
+here from the mechanism that the descriptor names. All reports of a curator are drawn at once and
+stored in the transaction of their debit; whatever is sent later is those bytes. A curator that
+has reported does not report again, whatever rows it gets: no noise is drawn a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from common import sets
+from common.encoders.crowd_tasking import perturb
+from common.encoders.crowd_tasking_reports import Encoding, TaskRefused, read
+from common.models.base import encode_binary
+from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, Report
+from common.models.query import PrivacyUnit
+from common.randomness import SecureRandom
+from common.service.clock import Clock
+from common.service.database import exclusive, reading
+from common.service.logs import get_logger
+from common.service.problems import ProblemReceived
+from common.signing import SignatureBroken, Signed, verify
+from curator import consent, runs
+from curator.errors import PeerUnavailable, PolicyRefused
+from curator.ledger import FEMTO, INFINITE, MICRO, Charge
+from curator.peers import Peers
+from curator.policy import Policy, check_algorithm
+from curator.records import load_rows
+from curator.store import accounts
+from curator.store import parties as party_store
+from curator.store import reports as store
+from curator.store.accounts import NewDebit
+from curator.store.parties import ACTIVE, PartyRow
+from curator.store.reports import CollectionRow, NoisyReport, Stage
+
+ALGORITHM: Final = "crowd-tasking"
+BULK: Final = 2000
+_moment = random.SystemRandom()
+_logger = get_logger("tacit.curator.reporting")
+
+
+@dataclass
+class Reporting:
+    """A process's part in collections; `restored`: when its store came back from a backup."""
+
+    engine: AsyncEngine
+    peers: Peers
+    clock: Clock
+    policy: Callable[[], Policy]
+    send_share: float
+    restored: datetime | None
+
+    async def turn(self) -> None:
+        """Look for collections, make what is due, send what has no answer."""
+        async with reading(self.engine) as connection:
+            parties = await party_store.list_parties(connection, state=ACTIVE)
+        for url in {row.coordinator_url for row in parties}:
+            await self._discover([row for row in parties if row.coordinator_url == url])
+        by_id = {row.id: row for row in parties}
+        async with reading(self.engine) as connection:
+            due = await store.due(connection, self.clock.now())
+        for item in due:
+            if item.party in by_id:
+                await self._carry(item, by_id[item.party])
+
+    # --- discover --------------------------------------------------------------------------------
+
+    async def _discover(self, parties: Sequence[PartyRow]) -> None:
+        willing = [row for row in parties if row.coordinator_token and row.coordinator_key]
+        if not willing:
+            return
+        speaker = _moment.choice(willing)
+        try:
+            found = await self.peers.collecting(
+                speaker.coordinator_url, speaker.coordinator_token or ""
+            )
+        except (PeerUnavailable, ProblemReceived):
+            return
+        for item in found:
+            try:
+                text = json.dumps(item["descriptor"])
+                signed = Signed[Descriptor].model_validate_json(text)
+            except (ValidationError, KeyError, TypeError):
+                _logger.warning("descriptor_malformed")
+                continue
+            for party in willing:
+                await self._plan(signed, party)
+
+    async def _plan(self, signed: Signed[Descriptor], party: PartyRow) -> None:
+        descriptor = signed.statement
+        assert party.coordinator_key is not None
+        try:
+            verify(DESCRIPTOR_LABEL, signed, party.coordinator_key)
+        except SignatureBroken:
+            _logger.warning("descriptor_refused", job=descriptor.job)
+            return
+        now = self.clock.now()
+        if descriptor.deployment != party.deployment or now >= descriptor.deadline:
+            return
+        async with reading(self.engine) as connection:
+            known = await store.find(connection, descriptor.job, party.id)
+        if known is not None:
+            return
+        share = (descriptor.deadline - now) * self.send_share
+        row = CollectionRow(
+            descriptor.job,
+            party.id,
+            descriptor.digest(),
+            signed.model_dump_json(),
+            descriptor.deadline,
+            Stage.PLANNED,
+            None,
+            now + share * _moment.random(),
+        )
+        async with self.engine.begin() as connection:
+            await exclusive(connection, f"collection {party.id}")
+            if await store.find(connection, descriptor.job, party.id) is None:
+                await store.plan(connection, row)
+
+    # --- make ------------------------------------------------------------------------------------
+
+    async def _carry(self, item: CollectionRow, party: PartyRow) -> None:
+        if self.clock.now() >= item.deadline:
+            async with self.engine.begin() as connection:
+                await store.change(connection, item, Stage.OVER)
+        elif item.state is Stage.PREPARED or await self._prepare(item, party):
+            await self._send(item, party)
+
+    async def _prepare(self, item: CollectionRow, party: PartyRow) -> bool:
+        """Decide, draw and store, in one transaction; whether there is something to send."""
+        descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
+        try:
+            encoding = self._checked(descriptor)
+            cost = encoding.cost
+        except (TaskRefused, PolicyRefused) as error:
+            await self._refuse(item, str(error))
+            return False
+        asked = _asked(descriptor, encoding, cost)
+        async with self.engine.begin() as connection:
+            await exclusive(connection, f"ledger {party.id}")
+            again = await store.find(connection, item.job, item.party)
+            if again is None or again.state is not Stage.PLANNED:
+                return again is not None and again.state is Stage.PREPARED
+            decision = await self._consent(connection, party, descriptor, asked)
+            keys = (party.first_key, party.first_key + party.curators)
+            rows = await load_rows(connection, descriptor.columns, descriptor.window, keys)
+            taking = {
+                key: values[: encoding.rounds]
+                for key, values in rows.items()
+                if len(values) and decision.present[key - party.first_key]
+            }
+            if not taking:
+                ground = decision.grounds[0].detail if decision.grounds else "there are no rows"
+                await store.change(connection, again, Stage.REFUSED, ground)
+                return False
+            ids = await party_store.curator_ids(connection, party.id)
+            names = {key: ids[key - party.first_key] for key in taking}
+            reports = await asyncio.to_thread(_drawn, encoding, taking, names)
+            await self._debit(connection, party, asked, decision, taking)
+            await store.add(connection, item.job, party.id, reports)
+            await store.change(connection, again, Stage.PREPARED)
+        return True
+
+    def _checked(self, descriptor: Descriptor) -> Encoding:
+        """What to do. Raises TaskRefused for what is not known, or is not protected."""
+        if descriptor.algorithm != ALGORITHM or descriptor.stance != "sound":
+            raise TaskRefused("the algorithm is not known here, or not sound")
+        if self.restored is not None and descriptor.opened <= self.restored:
+            raise TaskRefused("it was opened before this curator was restored from a backup")
+        encoding = read(descriptor.encoding)
+        if encoding.perturbation.dimension != len(descriptor.columns):
+            raise TaskRefused("a report has one number for each column")
+        if isinstance(descriptor.columns[0], str) and descriptor.window != ALWAYS:
+            raise TaskRefused("rows of a table have no time: the window must cover all of it")
+        return encoding
+
+    async def _consent(
+        self,
+        connection: AsyncConnection,
+        party: PartyRow,
+        descriptor: Descriptor,
+        asked: consent.Asked,
+    ) -> consent.Consent:
+        """Policy first, then the ledger."""
+        span, now = (0, party.curators), self.clock.now()
+        result = consent.Consent(np.ones(party.curators, np.bool_))
+        for policy, members in await consent.policies(
+            connection, party, self.policy(), 0, party.curators
+        ):
+            result.periods.add(policy.period_s)
+            try:
+                check_algorithm(policy, descriptor.algorithm)
+                if descriptor.min_participants < policy.min_participants:
+                    raise PolicyRefused("fewer participants are asked for than the policy")
+            except PolicyRefused as error:
+                result.refuse(members, error.name, error.detail)
+                continue
+            await consent.afford(connection, party, asked, policy, span, members, now, result)
+        return result
+
+    async def _debit(
+        self,
+        connection: AsyncConnection,
+        party: PartyRow,
+        asked: consent.Asked,
+        decision: consent.Consent,
+        taking: dict[int, NDArray[np.float64]],
+    ) -> None:
+        members = np.zeros(party.curators, np.bool_)
+        used = []
+        for key in sorted(taking):
+            members[key - party.first_key] = True
+            used.append(len(taking[key]))
+        now = self.clock.now()
+        debit = NewDebit(
+            contribution=None,
+            party=party.id,
+            segment=0,
+            part=0,
+            offset=0,
+            length=party.curators,
+            presence=sets.pack(members),
+            unit=asked.unit,
+            charge=asked.charge,
+            window=asked.window,
+            made=now,
+            used=runs.pack(np.array(used, np.int64)),
+            clamped=runs.pack(np.zeros(len(used), np.int64)),
+        )
+        await accounts.charge_accounts(
+            connection,
+            party.id,
+            party.curators,
+            asked.unit,
+            asked.charge,
+            now,
+            (0, members),
+            sorted(decision.periods),
+        )
+        await accounts.add_debit(connection, debit)
+
+    async def _refuse(self, item: CollectionRow, ground: str) -> None:
+        _logger.info("collection_refused", job=item.job, party=item.party, ground=ground)
+        async with self.engine.begin() as connection:
+            await store.change(connection, item, Stage.REFUSED, ground)
+
+    # --- send ------------------------------------------------------------------------------------
+
+    async def _send(self, item: CollectionRow, party: PartyRow) -> None:
+        """Send what has no answer, in bulk; the rest is for the next turn."""
+        while True:
+            async with reading(self.engine) as connection:
+                row = await store.find(connection, item.job, item.party)
+                left = await store.unanswered(connection, item.job, party.id, BULK)
+            assert row is not None
+            if not left:
+                async with self.engine.begin() as connection:
+                    await store.change(connection, row, Stage.DELIVERED)
+                return
+            try:
+                answers = await self._post(item, party, left)
+            except PeerUnavailable:
+                return
+            except ProblemReceived as error:
+                if error.status in (404, 409, 410, 422):
+                    async with self.engine.begin() as connection:
+                        await store.change(connection, row, Stage.OVER, error.name)
+                return
+            async with self.engine.begin() as connection:
+                await store.answer(connection, item.job, left, answers)
+
+    async def _post(
+        self, item: CollectionRow, party: PartyRow, left: Sequence[NoisyReport]
+    ) -> list[int]:
+        bodies = ",".join(report.body for report in left)
+        body = f'{{"descriptor":"{encode_binary(item.hash)}","reports":[{bodies}]}}'
+        answers: list[dict[str, Any]] = await self.peers.report(
+            party.coordinator_url, party.coordinator_token or "", item.job, body.encode()
+        )
+        statuses = [int(answer["status"]) for answer in answers]
+        if len(statuses) != len(left):
+            raise PeerUnavailable("there is not one answer for each report")
+        return statuses
+
+
+def _asked(
+    descriptor: Descriptor, encoding: Encoding, cost: tuple[Fraction, Fraction]
+) -> consent.Asked:
+    """Whom a collection charges, and what. All aggregators colluding change nothing: there are
+    none."""
+    epsilon = min(ceil(cost[0] * MICRO), INFINITE)
+    delta = min(ceil(cost[1] * FEMTO), INFINITE)
+    unit = PrivacyUnit.RECORD if encoding.unit == "reading" else PrivacyUnit.CURATOR
+    charge = Charge(epsilon, delta, epsilon, delta, True)
+    return consent.Asked(unit, descriptor.window, charge)
+
+
+def _drawn(
+    encoding: Encoding, taking: dict[int, NDArray[np.float64]], names: dict[int, str]
+) -> list[NoisyReport]:
+    """Every report of every curator: row i is that of round i."""
+    keys = sorted(taking)
+    users = np.repeat(np.array(keys, np.int64), [len(taking[key]) for key in keys])
+    rounds = np.concatenate([np.arange(1, len(taking[key]) + 1) for key in keys])
+    readings = np.concatenate([taking[key] for key in keys])
+    plan = encoding.perturbation
+    noisy = perturb(plan, users, rounds, plan.quantise(readings), SecureRandom())
+    found = []
+    for key, number, values in zip(users.tolist(), rounds.tolist(), noisy.tolist(), strict=True):
+        report = Report(curator=names[key], round=number, values=tuple(values))
+        found.append(NoisyReport(key, number, report.canonical().decode()))
+    return found

@@ -1,0 +1,106 @@
+"""What a round of a federated job asks: fetched, and checked against the round's own descriptor.
+
+Spec: kmeans, section 6.1, step 2. The descriptor's query holds the hash of the step, and its blocks
+and epsilon must be those that follow from the step: noise scales come from this curator's own
+knowledge of the sums, never from whoever asks. A job keeps its plan, and asks no step twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from common.encoders import sums
+from common.models.federation import ALWAYS, FederatedStep, step_of
+from common.models.query import Query, Stance
+from common.models.round import RoundDescriptor
+from common.randomness import SEED_BYTES
+from common.service.clock import Clock
+from common.service.database import exclusive
+from curator.errors import StepRefused
+from curator.peers import Peers
+from curator.records import Question
+from curator.store import records as store
+from curator.store.parties import PartyRow
+from curator.store.records import JobRow
+
+KEPT: Final = 32
+
+
+@dataclass
+class Steps:
+    """The steps of the jobs that this process takes part in."""
+
+    engine: AsyncEngine
+    peers: Peers
+    clock: Clock
+    _found: OrderedDict[bytes, Question] = field(default_factory=OrderedDict)
+
+    async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> Question | None:
+        """What the round asks; None where it belongs to no job's step.
+
+        Raises StepRefused; PeerUnavailable or ProblemReceived where the step cannot be fetched.
+        """
+        query = descriptor.query
+        name = step_of(query)
+        if name is None:
+            return None
+        digest = query.digest()
+        if digest not in self._found:
+            assert query.job is not None
+            text = await self.peers.step(
+                party.coordinator_url, party.coordinator_token or "", query.job, name.step
+            )
+            self._found[digest] = await self._checked(descriptor, text)
+            while len(self._found) > KEPT:
+                self._found.popitem(last=False)
+        return self._found[digest]
+
+    async def _checked(self, descriptor: RoundDescriptor, text: bytes) -> Question:
+        query = descriptor.query
+        try:
+            step = FederatedStep.model_validate_json(text)
+            asked = sums.read(step.algorithm, step.sum)
+            _check(query, step, asked)
+        except (ValidationError, sums.SumRefused) as error:
+            reason = str(error) if isinstance(error, sums.SumRefused) else "the step is malformed"
+            raise StepRefused(reason) from None
+        if isinstance(step.columns[0], str) and descriptor.window != ALWAYS:
+            raise StepRefused("rows of a table have no time: the window must cover all of it")
+        seed = await self._noted(step, query)
+        return Question(step.columns, asked, seed)
+
+    async def _noted(self, step: FederatedStep, query: Query) -> bytes:
+        """The job's seed; its plan and its steps are compared with those seen before."""
+        digest = query.digest()
+        async with self.engine.begin() as connection:
+            await exclusive(connection, "federated jobs")
+            row = await store.job(connection, step.job)
+            if row is None:
+                seed, now = os.urandom(SEED_BYTES), self.clock.now()
+                new = JobRow(step.job, step.algorithm, step.plan, step.step, digest, seed, now)
+                await store.add_job(connection, new)
+                return seed
+            if (row.plan, row.algorithm) != (step.plan, step.algorithm):
+                raise StepRefused("the job's plan is another one than before")
+            if step.step < row.step or (step.step == row.step and digest != row.query_hash):
+                raise StepRefused("the job asks a step twice")
+            if step.step > row.step:
+                await store.note_step(connection, step.job, step.step, digest)
+            return row.seed
+
+
+def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
+    """Raises SumRefused where the query is not that of the step."""
+    if step.name != query.name or step.job != query.job:
+        raise sums.SumRefused("the step is not the one that the query names")
+    if query.stance is not Stance.SOUND:
+        raise sums.SumRefused("a job's rounds are sound")
+    if len(step.columns) != asked.columns:
+        raise sums.SumRefused("the sum takes another number of columns")
+    sums.check_query(query, asked)

@@ -1,0 +1,109 @@
+"""Tables of records, and what is known of federated jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from curator.store.tables import federated_jobs, record_tables
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTable:
+    """A curator's table: values (n, columns)."""
+
+    curator: int
+    columns: tuple[str, ...]
+    values: Floats
+
+
+async def put_table(
+    connection: AsyncConnection, curator: int, columns: Sequence[str], values: Floats, now: datetime
+) -> None:
+    """Store a curator's table in place of the one before."""
+    await drop_table(connection, curator)
+    await connection.execute(
+        insert(record_tables).values(
+            curator=curator,
+            columns=json.dumps(list(columns)),
+            rows=len(values),
+            content=np.ascontiguousarray(values, "<f8").tobytes(),
+            stored=now,
+        )
+    )
+
+
+async def drop_table(connection: AsyncConnection, curator: int) -> bool:
+    """Delete a curator's table; whether there was one."""
+    done = await connection.execute(delete(record_tables).where(record_tables.c.curator == curator))
+    return bool(done.rowcount)
+
+
+async def outline(connection: AsyncConnection, curator: int) -> tuple[tuple[str, ...], int] | None:
+    """Columns and number of rows of a curator's table."""
+    query = select(record_tables.c.columns, record_tables.c.rows)
+    row = (await connection.execute(query.where(record_tables.c.curator == curator))).first()
+    return None if row is None else (tuple(json.loads(row.columns)), row.rows)
+
+
+async def tables(connection: AsyncConnection, keys: tuple[int, int]) -> list[StoredTable]:
+    """The tables of the curators with keys in a half-open range."""
+    query = select(record_tables).where(
+        record_tables.c.curator >= keys[0], record_tables.c.curator < keys[1]
+    )
+    return [_table(row) for row in await connection.execute(query)]
+
+
+def _table(row: Any) -> StoredTable:
+    columns = tuple(json.loads(row.columns))
+    values = np.frombuffer(row.content, "<f8").reshape(row.rows, len(columns))
+    return StoredTable(row.curator, columns, values.astype(np.float64))
+
+
+# --- federated jobs ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job by rounds: its plan, the last step that was asked, by which query, and the secret seed
+    by which records are chosen once for the whole job."""
+
+    id: str
+    algorithm: str
+    plan: bytes
+    step: int
+    query_hash: bytes
+    seed: bytes
+    seen: datetime
+
+
+async def job(connection: AsyncConnection, job_id: str) -> JobRow | None:
+    """A job that was seen before."""
+    query = select(federated_jobs).where(federated_jobs.c.id == job_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else JobRow(**row._mapping)
+
+
+async def add_job(connection: AsyncConnection, row: JobRow) -> None:
+    """Store a job."""
+    values = {name: getattr(row, name) for name in JobRow.__dataclass_fields__}
+    await connection.execute(insert(federated_jobs).values(values))
+
+
+async def note_step(connection: AsyncConnection, job_id: str, step: int, query_hash: bytes) -> None:
+    """Remember the last step."""
+    await connection.execute(
+        update(federated_jobs)
+        .where(federated_jobs.c.id == job_id)
+        .values(step=step, query_hash=query_hash)
+    )

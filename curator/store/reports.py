@@ -1,0 +1,145 @@
+"""Collections of reports that a party was asked for, and the noisy reports it made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import and_, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from curator.store.tables import collections, noisy_reports
+
+
+class Stage(StrEnum):
+    """planned -> prepared -> delivered, or refused, or over."""
+
+    PLANNED = "planned"
+    PREPARED = "prepared"
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    OVER = "over"
+
+
+UNFINISHED: Final = (Stage.PLANNED.value, Stage.PREPARED.value)
+
+
+@dataclass(frozen=True)
+class CollectionRow:
+    """A party's part in a collection; `descriptor`: JSON of the signed descriptor, `hash` its
+    digest; `ground`: why it was refused."""
+
+    job: str
+    party: str
+    hash: bytes
+    descriptor: str
+    deadline: datetime
+    state: Stage
+    ground: str | None
+    send_at: datetime
+
+
+_ROW = tuple(collections.c[name] for name in CollectionRow.__dataclass_fields__)
+
+
+async def plan(connection: AsyncConnection, row: CollectionRow) -> None:
+    """Store a collection."""
+    values = {name: getattr(row, name) for name in CollectionRow.__dataclass_fields__}
+    await connection.execute(insert(collections).values({**values, "state": row.state.value}))
+
+
+async def find(connection: AsyncConnection, job: str, party: str) -> CollectionRow | None:
+    """A party's part in one."""
+    query = select(*_ROW).where(collections.c.job == job, collections.c.party == party)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _row(row)
+
+
+async def due(connection: AsyncConnection, now: datetime) -> list[CollectionRow]:
+    """The unfinished ones whose moment has come."""
+    query = select(*_ROW).where(collections.c.state.in_(UNFINISHED), collections.c.send_at <= now)
+    return [_row(row) for row in await connection.execute(query.order_by(collections.c.job))]
+
+
+async def change(
+    connection: AsyncConnection, row: CollectionRow, state: Stage, ground: str | None = None
+) -> bool:
+    """Move one on from the state that it was found in; whether it was still in it."""
+    done = await connection.execute(
+        update(collections)
+        .where(
+            collections.c.job == row.job,
+            collections.c.party == row.party,
+            collections.c.state == row.state.value,
+        )
+        .values(state=state.value, ground=ground)
+    )
+    return bool(done.rowcount)
+
+
+def _row(row: Any) -> CollectionRow:
+    values = dict(row._mapping)
+    values["state"] = Stage(values["state"])
+    return CollectionRow(**values)
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoisyReport:
+    """`body`: the bytes that are sent, now and ever again; `curator`: its key."""
+
+    curator: int
+    round: int
+    body: str
+
+
+async def add(
+    connection: AsyncConnection, job: str, party: str, reports: Sequence[NoisyReport]
+) -> None:
+    """Store reports that nobody has seen."""
+    values = [
+        {"job": job, "party": party, "curator": r.curator, "round": r.round, "body": r.body}
+        for r in reports
+    ]
+    if values:
+        await connection.execute(insert(noisy_reports), values)
+
+
+async def unanswered(
+    connection: AsyncConnection, job: str, party: str, limit: int
+) -> list[NoisyReport]:
+    """Reports without an answer."""
+    query = (
+        select(noisy_reports.c.curator, noisy_reports.c.round, noisy_reports.c.body)
+        .where(
+            noisy_reports.c.job == job,
+            noisy_reports.c.party == party,
+            noisy_reports.c.status.is_(None),
+        )
+        .order_by(noisy_reports.c.curator, noisy_reports.c.round)
+        .limit(limit)
+    )
+    return [NoisyReport(*row) for row in await connection.execute(query)]
+
+
+async def answer(
+    connection: AsyncConnection, job: str, reports: Sequence[NoisyReport], statuses: Sequence[int]
+) -> None:
+    """Keep what became of reports."""
+    for report, status in zip(reports, statuses, strict=True):
+        await connection.execute(
+            update(noisy_reports)
+            .where(
+                and_(
+                    noisy_reports.c.job == job,
+                    noisy_reports.c.curator == report.curator,
+                    noisy_reports.c.round == report.round,
+                )
+            )
+            .values(status=status)
+        )

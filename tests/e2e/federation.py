@@ -1,0 +1,166 @@
+"""A coordinator, its aggregators and one curator service of many lone curators, over ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from aggregator.app import create_app as create_aggregator
+from common.models.enrolment import Grant, JoinToken, PartyKind
+from coordinator.settings import CoordinatorSettings
+from curator.app import create_app as create_curator
+from curator.service import Service
+from curator.settings import CuratorSettings
+from tests.aggregator.conftest import settings as aggregator_settings
+from tests.aggregator.double import Federation
+from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
+
+CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
+COORDINATOR = "http://coordinator.test"
+
+
+class Following(httpx.AsyncBaseTransport):
+    """Reaches the coordinator, whichever process it is now."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await httpx.ASGITransport(app=self._house.app).handle_async_request(request)
+
+
+class Site:
+    """Everybody, and what an operator and the owners do."""
+
+    def __init__(self, house: House, curators: httpx.AsyncClient, service: Service) -> None:
+        self.house, self.curators, self.service = house, curators, service
+
+    async def own(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        """A request to the curator service."""
+        return await self.curators.request(method, path, json=body, **more)
+
+    async def enrol(self, party: str, names: Sequence[str] | None = None) -> None:
+        """Enrol a lone curator, or a host of several."""
+        kind = PartyKind.CURATOR if names is None else PartyKind.HOST
+        asked = {"party": party, "kind": kind.value, "max_curators": len(names or "1")}
+        answers = [await self.house.ask("POST", "/v1/grants", asked)]
+        for peer in self.house.federation.peers:
+            answers.append(await peer.ask("POST", "/v1/grants", asked))
+        own, *others = [
+            Grant.model_validate_json(json.dumps(answer.json()["grant"])) for answer in answers
+        ]
+        token = JoinToken(
+            party=party,
+            kind=kind,
+            max_curators=len(names or "1"),
+            coordinator=own.model_copy(update={"url": COORDINATOR}),
+            aggregators=tuple(others),
+            expires=datetime.now(UTC) + timedelta(hours=1),
+        )
+        body = {"token": token.to_text()} | ({} if names is None else {"curators": list(names)})
+        answer = await self.own("POST", "/v1/enrolments", body)
+        assert answer.status_code == 201, answer.text
+
+    async def agree(self, *algorithms: str, **changes: Any) -> None:
+        """The policy of all curators."""
+        answer = await self.own("PUT", "/v1/policy", {"algorithms": list(algorithms), **changes})
+        assert answer.status_code == 200, answer.text
+
+    async def give(self, curator: str, columns: Sequence[str], rows: Any) -> None:
+        """A curator's own table."""
+        body = {"curator": curator, "columns": list(columns), "rows": rows}
+        answer = await self.own("POST", "/v1/records", body)
+        assert answer.status_code == 200, answer.text
+
+    async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Ask for a job that must be accepted."""
+        answer = await self.house.ask("POST", "/v1/jobs", asked)
+        assert answer.status_code == 202, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def shown(self, job_id: str) -> dict[str, Any]:
+        """A job."""
+        found: dict[str, Any] = (await self.house.ask("GET", f"/v1/jobs/{job_id}")).json()
+        return found
+
+    async def finished(self, job_id: str, timeout_s: float = 60) -> dict[str, Any]:
+        """A job at its end."""
+        async with asyncio.timeout(timeout_s):
+            while (found := await self.shown(job_id))["state"] in ("queued", "running"):
+                await asyncio.sleep(0.05)
+        return found
+
+    async def result(self, job_id: str) -> dict[str, Any]:
+        """The result of a job that must succeed."""
+        ended = await self.finished(job_id)
+        assert ended["state"] == "succeeded", ended
+        answer = await self.house.ask("GET", f"/v1/jobs/{job_id}/result")
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def report(self, job_id: str) -> dict[str, Any]:
+        """The privacy report of a job."""
+        found: dict[str, Any] = (await self.house.ask("GET", f"/v1/jobs/{job_id}/report")).json()
+        return found
+
+    async def ledger(self, curator: str) -> dict[str, Any]:
+        """A curator's own ledger, by unit."""
+        answer = await self.own("GET", f"/v1/curators/{curator}/budget")
+        found: dict[str, Any] = answer.json()["units"]
+        return found
+
+
+@asynccontextmanager
+async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncIterator[Site]:
+    """Running services; nothing is left of them afterwards."""
+    async with AsyncExitStack() as stack:
+        wires: dict[str, Wire] = {}
+        clients = []
+        for index in range(aggregators):
+            address = f"http://aggregator-{index}.test"
+            app = create_aggregator(aggregator_settings(index, folder, public_url=address))
+            await stack.enter_async_context(app.router.lifespan_context(app))
+            wires[address] = Wire(app)
+            direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
+            clients.append(await stack.enter_async_context(direct))
+        own = CoordinatorSettings(
+            data_dir=folder / "coordinator",
+            operator_token=SecretStr(OPERATOR_TOKEN),
+            public_url=COORDINATOR,
+            poll_s=0.05,
+            patience_s=5.0,
+        )
+        house = House(own, Federation(*clients), list(wires.values()), wires, None)
+        await house.start()
+        stack.push_async_callback(house.stop)
+        await house.pair()
+        values: dict[str, Any] = {
+            "send_window_share": 0,
+            "prepare_lead_s": 0,
+            "retry_s": 0.1,
+            "poll_wait_s": 1,
+            "settle_after_s": 1,
+            **changes,
+        }
+        settings = CuratorSettings(
+            data_dir=folder / "curators", operator_token=SecretStr(CURATOR_OPERATOR), **values
+        )
+        transports: dict[str, httpx.AsyncBaseTransport] = {COORDINATOR: Following(house), **wires}
+        app = create_curator(settings, transports=transports)
+        await stack.enter_async_context(app.router.lifespan_context(app))
+        client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app),
+            base_url="http://curators.test",
+            headers={"Authorization": f"Bearer {CURATOR_OPERATOR}"},
+        )
+        await stack.enter_async_context(client)
+        yield Site(house, client, app.state.service)
