@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -32,7 +33,6 @@ from common.service.logs import describe, get_logger
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
-COUNT_S = 2.0
 _logger = get_logger("tacit.aggregator")
 
 
@@ -48,16 +48,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await _start(app, settings, time, intake_type)
-        tasks = [
-            asyncio.create_task(_sweep(service), name="tacit-sweep"),
-            asyncio.create_task(_count(app, service), name="tacit-count"),
-        ]
+        sweeper = asyncio.create_task(_sweep(service), name="tacit-sweep")
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            sweeper.cancel()
+            await asyncio.gather(sweeper, return_exceptions=True)
             await service.warmer.stop()
             await service.intake.stop()
             await service.aggregator.engine.dispose()
@@ -111,7 +107,7 @@ async def _start(
     install_authenticator(app, Authenticator(engine, tokens, clock))
     await intake.start()
     await restoring.recover(aggregator, intake)
-    await meters.count_rounds(aggregator)
+    app.state.metrics.before_scrape(partial(meters.count_rounds, aggregator))
 
     async def samplers() -> str | None:
         return None if service.samplers_passed else "the noise samplers failed their self-test"
@@ -128,13 +124,3 @@ async def _sweep(service: Service) -> None:
             await rounds.sweep(service.aggregator, service.intake)
         except Exception as error:
             _logger.error("sweep_failed", **describe(error))
-
-
-async def _count(app: FastAPI, service: Service) -> None:
-    """The gauge of rounds, often enough for who reads it; no transition waits for it."""
-    while True:
-        await asyncio.sleep(COUNT_S)
-        try:
-            await app.state.meters.count_rounds(service.aggregator)
-        except Exception as error:
-            _logger.warning("count_failed", **describe(error))

@@ -122,7 +122,7 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
         return {"status": "ready", "checks": dict.fromkeys(checks, "ok")}
 
     async def metrics_text(_: Request) -> Response:
-        return Response(app.state.metrics.render(), media_type=ServiceMetrics.content_type)
+        return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)
 
     async def docs(_: Request) -> Response:
         return HTMLResponse(

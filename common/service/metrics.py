@@ -5,7 +5,8 @@ curator, a device, a round or a person, because telemetry is a channel too.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -26,6 +27,7 @@ class ServiceMetrics:
     def __init__(self, service: str) -> None:
         self.service = service
         self.registry = CollectorRegistry(auto_describe=True)
+        self._refreshers: list[Callable[[], Awaitable[None]]] = []
 
     def counter(self, thing: str, description: str, labels: Sequence[str] = ()) -> Counter:
         """A count that only grows; the name gets `_total`."""
@@ -47,8 +49,19 @@ class ServiceMetrics:
         name = self._name(thing, labels)
         return Histogram(name, description, labels, registry=self.registry, buckets=buckets)
 
+    def before_scrape(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """A gauge that is worked out when somebody asks, not at every change."""
+        self._refreshers.append(refresh)
+
+    async def scrape(self) -> bytes:
+        """The text that Prometheus reads; a gauge that cannot be worked out stays as it was."""
+        for refresh in self._refreshers:
+            with suppress(Exception):
+                await refresh()
+        return self.render()
+
     def render(self) -> bytes:
-        """The text that Prometheus reads."""
+        """The same, of what is known."""
         return generate_latest(self.registry)
 
     def _name(self, thing: str, labels: Sequence[str]) -> str:
