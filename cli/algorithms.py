@@ -43,20 +43,24 @@ def _one(item: Json) -> None:
         highlight=False,
         markup=False,
     )
-    schema = item["parameters"]
-    needed = set(schema.get("required", ()))
-    rows = [
-        [
-            field,
-            _kind(about, schema),
-            "needed" if field in needed else _default(about.get("default")),
-            str(about.get("description", "")),
-        ]
-        for field, about in schema.get("properties", {}).items()
-    ]
+    rows = [list(row) for row in parameters(item["parameters"])]
     console.print(table("Parameters", ["name", "kind", "default", "what it is"], rows))
     results = [[field, text] for field, text in item["result"].items()]
     console.print(table("Result", ["name", "what it is"], results))
+
+
+def parameters(schema: Json) -> list[tuple[str, str, str, str]]:
+    """Name, kind, default and meaning of each parameter of a JSON Schema."""
+    needed = set(schema.get("required", ()))
+    return [
+        (
+            name,
+            _kind(about, schema),
+            "needed" if name in needed else _default(about.get("default")),
+            str(about.get("description", "")),
+        )
+        for name, about in schema.get("properties", {}).items()
+    ]
 
 
 def _default(value: object) -> str:

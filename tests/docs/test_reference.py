@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from docs.generate import PAGES, REFERENCE, SERVICES, settings_class
+from docs.generate import DOCS, PAGES, SERVICES, settings_class
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("TACIT_HOME", "TACIT_URL", "TACIT_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
-    page = (REFERENCE / name).read_text(encoding="utf-8")
+    page = (DOCS / name).read_text(encoding="utf-8")
     assert page == PAGES[name](), "run `make docs`"
 
 
