@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from typing import NoReturn
+
 import typer
 
 from cli import (
@@ -50,8 +54,13 @@ app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Entry point of the command. Told to end, it ends the services that it started, too."""
+    signal.signal(signal.SIGTERM, _end)
     app()
+
+
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,27 @@ def test_the_table_is_for_people() -> None:
     assert done.returncode == 0
     assert "expected error of sum" in done.stdout
     assert "epsilon 1" in done.stdout
+
+
+@pytest.mark.slow
+def test_who_is_told_to_end_leaves_nothing_running(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "cli.main",
+        "up",
+        "--aggregators",
+        "1",
+        "--home",
+        str(tmp_path),
+    ]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "Ctrl-C ends it" not in (line := process.stdout.readline()):
+            assert line, "it ended by itself"
+        services = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(services) == 3
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not [pid for pid in services if Path(f"/proc/{pid}").exists()]
