@@ -22,6 +22,12 @@ START_S: Final = 60.0
 CLOSE_S: Final = 5.0
 
 
+_NO_PAGES: Final = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+_NOWHERE: Final = "127.0.0.1:0"
+"""Dask always listens for HTTP, by default on 8787 of all interfaces: here it has no pages, on any
+free port of the loopback address."""
+
+
 class ClusterAway(Exception):
     """No worker can be had at this moment."""
 
@@ -109,7 +115,7 @@ class Cluster:
         import dask
         import distributed
 
-        dask.config.set({"distributed.scheduler.allowed-failures": 0})
+        dask.config.set({"distributed.scheduler.allowed-failures": 0, **_NO_PAGES})
         address = self._settings.dask_scheduler
         if address is None:
             if self._own is not None:
@@ -122,6 +128,8 @@ class Cluster:
                 memory_limit=0,
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": _NOWHERE},
+                worker_dashboard_address=_NOWHERE,
                 silence_logs=40,
             )
             address = self._own.scheduler_address

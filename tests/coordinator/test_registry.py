@@ -302,6 +302,8 @@ ROUTES = [
     ("GET", "/v1/jobs/a/plots/a", {"operator", "analyst"}),
     ("GET", "/v1/jobs/a/archive", {"operator", "analyst"}),
     ("GET", "/v1/jobs/a/evaluation", {"operator"}),
+    ("GET", "/v1/jobs/a/steps/a", {"operator", "analyst", "curator"}),
+    ("POST", "/v1/jobs/a/reports", {"curator"}),
 ]
 OPEN_TO_ALL = {("GET", "/.well-known/tacit-coordinator"), ("POST", "/v1/enrolments")}
 

@@ -52,7 +52,10 @@ SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
     "crowd-tasking": (SERIES, HEART),
     "set-valued": (BASKETS, {"epsilon": "1", "universe": ["a", "b", "c", "d"]}),
-    "sequential-prefix-tree": (CLICKS, {"epsilon": "1", "universe": ["a", "b", "c"], "height": 2}),
+    "sequential-prefix-tree": (
+        {**CLICKS, "rows": [["a"], ["b", "c"]]},
+        {"epsilon": "1", "universe": ["a", "b", "c"], "height": 2},
+    ),
     "sequential-ngram": (
         CLICKS,
         {"epsilon": "1", "universe": ["a", "b", "c"], "l_max": 3, "n_max": 2},
@@ -168,7 +171,7 @@ def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
     result = it.succeeded(it.submit(dataset, "set-valued", params=named))
     assert result["params"]["universe"] == {"dataset": universe}
     grouped = it.rows(None, **{**made, "rows": ["a\tx", "b\tx", "c\ty"]})
-    clicks = it.rows(**CLICKS)
+    clicks = it.rows(**{**CLICKS, "rows": [["c", "b"], ["a"]]})
     params = {"universe": {"dataset": grouped}, "taxonomy": {"dataset": grouped}}
     job = it.submit(
         clicks, "sequential-prefix-tree", params={"epsilon": "1", "height": 2, **params}
