@@ -22,7 +22,10 @@ START_S: Final = 60.0
 CLOSE_S: Final = 5.0
 
 
-_NO_PAGES: Final = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+_NO_PAGES: Final[dict[str, list[str]]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 _NOWHERE: Final = "127.0.0.1:0"
 """Dask always listens for HTTP, by default on 8787 of all interfaces: here it has no pages, on any
 free port of the loopback address."""
