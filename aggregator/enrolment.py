@@ -34,6 +34,7 @@ from aggregator.errors import (
     JoinTokenExpired,
     JoinTokenUnknown,
     JoinTokenUsed,
+    NotPaired,
     UnknownParty,
 )
 from aggregator.store import admission, roster
@@ -75,7 +76,7 @@ class CoordinatorRequest(WireModel):
 
 
 class CoordinatorAnswer(WireModel):
-    """`token` is the coordinator's API token here; it is shown once, an earlier one ends."""
+    """`token` is the coordinator's API token here; it is shown once."""
 
     deployment: str
     fingerprint: str
@@ -83,9 +84,13 @@ class CoordinatorAnswer(WireModel):
 
 
 async def pair(
-    aggregator: Aggregator, request: CoordinatorRequest, *, replace: bool
+    aggregator: Aggregator, request: CoordinatorRequest, *, replace: bool, overlap_s: int = 0
 ) -> CoordinatorAnswer:
-    """Pin the coordinator and mint its token; the same request again renews the token."""
+    """Pin the coordinator and mint its token; the same request again renews the token.
+
+    An earlier token of the same coordinator is good for `overlap_s` more seconds, in which it
+    learns the new one; that of another coordinator ends at once. Raises AlreadyPaired.
+    """
     now = aggregator.clock.now()
     wanted = CoordinatorRow(request.deployment, request.identity_key)
     async with aggregator.engine.begin() as connection:
@@ -94,7 +99,8 @@ async def pair(
         if known is not None and known != wanted and not replace:
             raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
         await admission.put_coordinator(connection, wanted, now)
-        await admission.revoke_scope(connection, Scope.COORDINATOR, now)
+        overlap = timedelta(seconds=overlap_s if known == wanted else 0)
+        await admission.end_scope(connection, Scope.COORDINATOR, now, overlap)
         token, record = mint(
             (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
         )
@@ -104,6 +110,16 @@ async def pair(
         fingerprint=fingerprint(wanted.identity_key).hex(),
         token=token,
     )
+
+
+async def part(aggregator: Aggregator) -> None:
+    """End the pairing: no coordinator may speak here. What was accepted is never summed, unless
+    the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
+    async with aggregator.engine.begin() as connection:
+        await exclusive(connection, _ROSTER)
+        if not await admission.remove_coordinator(connection):
+            raise NotPaired
+        await admission.end_scope(connection, Scope.COORDINATOR, aggregator.clock.now())
 
 
 async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAnswer:

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi import Query as Parameter
 
 from aggregator import enrolment, examples
+from aggregator.context import Aggregator
 from aggregator.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
 from aggregator.web import Operator, service_of
@@ -16,6 +17,10 @@ from common.service.bodies import takes
 from common.service.wire import answer, etag_response, read_body
 from common.signing import fingerprint
 
+Overlap = Annotated[
+    int,
+    Parameter(ge=0, le=604_800, description="Seconds for which an earlier token stays good."),
+]
 Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is pinned now.")]
 
 
@@ -60,8 +65,24 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="Pair with the one coordinator",
         openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
     )
-    async def pair(request: Request, _: Operator, replace: Replace = False) -> Response:
-        body = await read_body(request, CoordinatorRequest)
-        answered = await enrolment.pair(service_of(request).aggregator, body, replace=replace)
+    async def pair(
+        request: Request, _: Operator, replace: Replace = False, overlap_s: Overlap = 0
+    ) -> Response:
+        body, aggregator = await read_body(request, CoordinatorRequest), _aggregator(request)
+        answered = await enrolment.pair(aggregator, body, replace=replace, overlap_s=overlap_s)
         app.state.authenticator.forget()
         return answer(request, answered)
+
+    @app.delete(
+        "/v1/coordinator",
+        tags=["identity"],
+        status_code=204,
+        summary="End the pairing: no coordinator may speak here",
+    )
+    async def part(request: Request, _: Operator) -> None:
+        await enrolment.part(_aggregator(request))
+        app.state.authenticator.forget()
+
+
+def _aggregator(request: Request) -> Aggregator:
+    return service_of(request).aggregator

@@ -19,6 +19,7 @@ from cli.context import (
     show,
     table,
 )
+from cli.deployment import trusted
 from cli.words import amount
 from tacit import Client
 
@@ -73,7 +74,7 @@ def curators(
 def _aggregator(named: str | None, home: Home, token: str | None) -> Client:
     """A client of the aggregator with this URL, or this id in the deployment."""
     if named is not None and "://" in named:
-        return Client(named, token)
+        return Client(named, token, verify=trusted(named))
     services = Target(home).deployment().aggregators
     chosen = next((item for item in services if named in (None, item.id)), None)
     if chosen is None:

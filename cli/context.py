@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.deployment import Deployment, ServiceAddress
+from cli.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, Problem, RoundNotReleased
 
 console = Console()
@@ -63,7 +63,7 @@ class Target:
 
     def _client(self, choose: Any) -> Client:
         if self.url is not None:
-            return Client(self.url, self.token)
+            return Client(self.url, self.token, verify=trusted(self.url))
         service: ServiceAddress = choose(self.deployment())
         return service.client()
 

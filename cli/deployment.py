@@ -13,14 +13,16 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from common.models.base import encode_binary, parse_binary
-from common.models.enrolment import Grant, JoinToken, PartyKind
+from common.models.base import encode_binary
+from common.models.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
+from common.service.tls import environment_trust
 from tacit import Client
 
 FILE = "deployment.json"
@@ -39,7 +41,7 @@ class ServiceAddress:
     def client(self, timeout_s: float = 60.0) -> Client:
         """A client that speaks as the service's operator."""
         token = (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
-        return Client(self.url, token, timeout_s=timeout_s)
+        return Client(self.url, token, timeout_s=timeout_s, verify=trusted(self.url))
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Running:
     def wait_for(self, service: ServiceAddress) -> None:
         """Block until one service is ready."""
         process = self.processes[service.id]
-        with Client(service.url) as client:
+        with Client(service.url, verify=trusted(service.url)) as client:
             for _ in range(int(READY_S / 0.5)):
                 if process.poll() is not None:
                     break
@@ -199,6 +201,11 @@ class Running:
         while all(process.poll() is None for process in self.processes.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 next(iter(self.processes.values())).wait(timeout=1)
+
+
+def trusted(url: str) -> ssl.SSLContext | bool:
+    """Whom a client of this address trusts; nothing is loaded where there is no TLS."""
+    return not url.lower().startswith("http:") and environment_trust()
 
 
 def pair(deployment: Deployment) -> None:
@@ -233,36 +240,29 @@ def join_token(
     deployment: Deployment, party: str, kind: PartyKind, max_curators: int, valid_s: int
 ) -> JoinToken:
     """A join token: one grant from each service, each asked for by its own operator."""
-    request = {
-        "party": party,
-        "kind": kind.value,
-        "max_curators": max_curators,
-        "valid_s": valid_s,
-    }
+    request = GrantRequest(party=party, kind=kind, max_curators=max_curators, valid_s=valid_s)
+    services = (deployment.coordinator, *deployment.aggregators)
 
-    def grant(service: ServiceAddress) -> tuple[Grant, str]:
+    def grant(service: ServiceAddress) -> GrantAnswer:
         with service.client() as client:
-            answer = client.post("/v1/grants", request)
-        item = answer["grant"]
-        return (
-            Grant(
-                party=item["party"],
-                url=item["url"],
-                fingerprint=parse_binary(item["fingerprint"]),
-                secret=item["secret"],
-            ),
-            answer["expires"],
-        )
+            return ask_grant(client, request)
 
-    coordinator, expires = grant(deployment.coordinator)
-    aggregators = tuple(grant(service)[0] for service in deployment.aggregators)
-    return JoinToken.model_validate(
-        {
-            "party": party,
-            "kind": kind,
-            "max_curators": max_curators,
-            "coordinator": coordinator,
-            "aggregators": aggregators,
-            "expires": expires,
-        }
+    return assemble(request, [grant(service) for service in services])
+
+
+def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
+    """A one-time secret from one service."""
+    return GrantAnswer.model_validate(client.post("/v1/grants", request.model_dump(mode="json")))
+
+
+def assemble(request: GrantRequest, answers: Sequence[GrantAnswer]) -> JoinToken:
+    """A join token from the coordinator's grant and, after it, those of the aggregators."""
+    coordinator, *aggregators = (answer.grant for answer in answers)
+    return JoinToken(
+        party=request.party,
+        kind=request.kind,
+        max_curators=request.max_curators,
+        coordinator=coordinator,
+        aggregators=tuple(aggregators),
+        expires=min(answer.expires for answer in answers),
     )

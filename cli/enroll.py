@@ -8,31 +8,67 @@ from typing import Annotated, Any
 import typer
 
 from cli.context import DEFAULT_HOME, AsJson, Home, Target, console, plain_errors, show
-from cli.deployment import join_token
+from cli.deployment import ask_grant, assemble, join_token, trusted
 from common.models.base import format_instant
-from common.models.enrolment import PartyKind
+from common.models.enrolment import GrantAnswer, GrantRequest, PartyKind
+from tacit import Client
 
 app = typer.Typer(no_args_is_help=True, help="Join tokens, and enrolling with them.")
 
 Party = Annotated[str, typer.Argument(help="Id of the curator or host.")]
+Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most so many curators.")]
+ValidS = Annotated[int, typer.Option(min=60, help="Seconds until it expires.")]
 
 
 @app.command("token")
 def token(
     party: Party,
-    curators: Annotated[
-        int | None, typer.Option(min=1, help="A host of at most so many curators.")
-    ] = None,
-    valid_s: Annotated[int, typer.Option(min=60, help="Seconds until it expires.")] = 86_400,
+    curators: Curators = None,
+    valid_s: ValidS = 86_400,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Make a one-time join token: one grant from each service. Hand it over out of band."""
     with plain_errors():
-        kind = PartyKind.CURATOR if curators is None else PartyKind.HOST
-        made = join_token(Target(home).deployment(), party, kind, curators or 1, valid_s)
+        asked = _request(party, curators, valid_s)
+        made = join_token(Target(home).deployment(), party, asked.kind, asked.max_curators, valid_s)
     document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
     show(document, as_json, lambda: typer.echo(document["token"]))
+
+
+@app.command("grant")
+def grant(
+    party: Party,
+    url: Annotated[str, typer.Option(envvar="TACIT_URL", help="Your own service.")],
+    api_token: Annotated[
+        str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+    ],
+    curators: Curators = None,
+    valid_s: ValidS = 86_400,
+) -> None:
+    """At one service of several operators': its part of a join token. It holds a secret."""
+    with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
+        answer = ask_grant(client, _request(party, curators, valid_s))
+    typer.echo(answer.model_dump_json())
+
+
+@app.command("join")
+def join(
+    party: Party,
+    grants: Annotated[
+        list[Path], typer.Argument(help="Files of `enroll grant`: the coordinator's first.")
+    ],
+    curators: Curators = None,
+) -> None:
+    """Put the grants of several operators together to one join token."""
+    with plain_errors():
+        answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
+        typer.echo(assemble(_request(party, curators, 86_400), answers).to_text())
+
+
+def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:
+    kind = PartyKind.CURATOR if curators is None else PartyKind.HOST
+    return GrantRequest(party=party, kind=kind, max_curators=curators or 1, valid_s=valid_s)
 
 
 @app.command("use")

@@ -1,9 +1,13 @@
-"""`tacit keys`: the identities of a deployment, for comparing fingerprints out of band."""
+"""`tacit keys`: identities with their fingerprints, and certificates for trials of TLS."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from cli import dev_authority
 from cli.context import DEFAULT_HOME, AsJson, Home, Target, console, plain_errors, show, table
 
 app = typer.Typer(no_args_is_help=True, help="Identities and their fingerprints.")
@@ -34,3 +38,23 @@ def listing(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
         as_json,
         lambda: console.print(table("Identities", ["service", "fingerprint", "paired"], rows)),
     )
+
+
+@app.command("dev-ca")
+def dev_ca(
+    services: Annotated[
+        list[str],
+        typer.Argument(help="A service's names and addresses, with commas; the first names files."),
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for the PEM files.")] = Path("tls"),
+    days: Annotated[int, typer.Option(min=1, max=825, help="How long they are good.")] = 90,
+) -> None:
+    """A certificate authority for trials, and a certificate for each service; again renews them.
+
+    Example: `tacit keys dev-ca coordinator,127.0.0.1 aggregator-1,10.0.0.5`
+    """
+    with plain_errors():
+        made = dev_authority.prepare(out, [each.split(",") for each in services], days)
+    console.print(f"TACIT_TLS_AUTHORITY={out / 'authority.pem'}", highlight=False)
+    for path in made:
+        console.print(f"{path} with {path.with_suffix('.key').name}", highlight=False)

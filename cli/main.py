@@ -12,12 +12,14 @@ from cli import (
     algorithms,
     audit,
     budget,
+    config,
     datasets,
     demo,
     enroll,
     groups,
     jobs,
     keys,
+    pairing,
     queries,
     readings,
     reproduce,
@@ -51,6 +53,8 @@ app.add_typer(datasets.app, name="dataset")
 app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
+app.add_typer(pairing.app, name="pair")
+app.add_typer(config.app, name="config")
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from cli.context import (
     show,
     table,
 )
-from cli.deployment import FILE, Deployment, Running, pair
+from cli.deployment import FILE, Deployment, Running, pair, trusted
 from tacit import Client
 
 SERVICES = ("coordinator", "aggregator", "curator")
@@ -102,7 +102,7 @@ def health(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
     deployment = Target(home).deployment()
     found = {}
     for service in deployment.services:
-        with Client(service.url, timeout_s=5) as client:
+        with Client(service.url, timeout_s=5, verify=trusted(service.url)) as client:
             found[service.id] = client.ready()
     rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
     show(found, as_json, lambda: console.print(table("Health", ["service", "state"], rows)))

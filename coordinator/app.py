@@ -62,7 +62,7 @@ def create_app(
         await migrate(engine, MIGRATIONS)
         await ensure_operator_token(engine, tokens, settings, time)
         identity = await registry.load_identity(engine)
-        peers = Peers(settings.aggregator_timeout_s, transports)
+        peers = Peers(settings.aggregator_timeout_s, transports, settings.trust())
         changes = Changes(engine)
         ledger = Ledger(engine, time)
         await ledger.load()

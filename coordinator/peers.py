@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Annotated, TypeVar
 from uuid import UUID
@@ -25,7 +26,7 @@ from common.models.round import (
     RevealRequest,
     RoundDescriptor,
 )
-from common.service.client import service_client
+from common.service.client import distrusted, service_client
 from common.service.problems import ProblemReceived, raise_for_problem
 from common.signing import Signed
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
@@ -132,8 +133,10 @@ class Peer:
         headers = {"Content-Type": "application/json"} if content is not None else None
         try:
             answer = await self._client.request(method, path, content=content, headers=headers)
-        except httpx.HTTPError:
-            raise AggregatorUnreachable(f"{self.id} does not answer") from None
+        except httpx.HTTPError as error:
+            why = distrusted(error)
+            said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
+            raise AggregatorUnreachable(said) from None
         raise_for_problem(answer)
         return answer
 
@@ -142,9 +145,12 @@ class Peers:
     """Clients of the aggregators, one for each address and token."""
 
     def __init__(
-        self, timeout_s: float, transports: Mapping[str, httpx.AsyncBaseTransport] | None = None
+        self,
+        timeout_s: float,
+        transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, self._verify = timeout_s, verify
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
 
@@ -156,6 +162,7 @@ class Peers:
                 row.url,
                 row.token,
                 timeout_s=self._timeout_s,
+                verify=self._verify,
                 transport=self._transports.get(row.url),
             )
         return Peer(row, self._clients[key])
@@ -164,13 +171,18 @@ class Peers:
         """What an aggregator says of itself at its well-known address."""
         try:
             async with service_client(
-                url, timeout_s=self._timeout_s, transport=self._transports.get(url)
+                url,
+                timeout_s=self._timeout_s,
+                verify=self._verify,
+                transport=self._transports.get(url),
             ) as client:
                 answer = await client.get("/.well-known/tacit-aggregator")
         except httpx.InvalidURL:
             raise NotAnAggregator("this is no address", pointer="/url") from None
-        except httpx.HTTPError:
-            raise AggregatorUnreachable(f"nothing answers at {url}") from None
+        except httpx.HTTPError as error:
+            why = distrusted(error)
+            said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
+            raise AggregatorUnreachable(said) from None
         if answer.status_code >= 500:
             raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
         try:

@@ -7,6 +7,7 @@ party's API token would go there. Thousands of parties share the few connections
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,8 +49,9 @@ class Peers:
         self,
         timeout_s: float,
         transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, self._verify = timeout_s, verify
         self._transports = {k.rstrip("/"): v for k, v in (transports or {}).items()}
         self._clients: dict[str, httpx.AsyncClient] = {}
 
@@ -58,7 +60,10 @@ class Peers:
         address = url.rstrip("/")
         if address not in self._clients:
             self._clients[address] = service_client(
-                address, timeout_s=self._timeout_s, transport=self._transports.get(address)
+                address,
+                timeout_s=self._timeout_s,
+                verify=self._verify,
+                transport=self._transports.get(address),
             )
         return self._clients[address]
 

@@ -104,7 +104,7 @@ async def build(
         "contributions", "Contributions by what became of them.", ("outcome",)
     )
     delivered = metrics.counter("deliveries", "Deliveries by how they ended.", ("outcome",))
-    peers = Peers(settings.peer_timeout_s, transports)
+    peers = Peers(settings.peer_timeout_s, transports, settings.trust())
     intake = Intake(engine, clock, settings)
     async with reading(engine) as connection:
         await intake.hosted.load(connection)

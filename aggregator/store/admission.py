@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import coordinators, grants, tokens
@@ -47,13 +47,23 @@ async def put_coordinator(connection: AsyncConnection, row: CoordinatorRow, now:
     )
 
 
-async def revoke_scope(connection: AsyncConnection, scope: Scope, now: datetime) -> None:
-    """Revoke all tokens that were made for one scope."""
-    await connection.execute(
-        update(tokens)
-        .where(tokens.c.scopes == scope.value, tokens.c.revoked.is_(None))
-        .values(revoked=now)
-    )
+async def remove_coordinator(connection: AsyncConnection) -> bool:
+    """Be paired with nobody; whether there was a coordinator."""
+    done = await connection.execute(delete(coordinators))
+    return done.rowcount > 0
+
+
+async def end_scope(
+    connection: AsyncConnection, scope: Scope, now: datetime, overlap: timedelta = timedelta()
+) -> None:
+    """Revoke all tokens that were made for one scope, or let them end after an overlap."""
+    valid = tokens.c.scopes == scope.value, tokens.c.revoked.is_(None)
+    if not overlap:
+        await connection.execute(update(tokens).where(*valid).values(revoked=now))
+        return
+    end = now + overlap
+    longer = or_(tokens.c.expires.is_(None), tokens.c.expires > end)
+    await connection.execute(update(tokens).where(*valid, longer).values(expires=end))
 
 
 # --- grants --------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def build_app(
         redirect_slashes=False,
         responses=openapi_responses(),
         middleware=[
-            Middleware(Access, metrics=metrics, https=settings.tls_certificate is not None),
+            Middleware(Access, metrics=metrics, https=settings.https),
             Middleware(
                 BodyLimit, max_bytes=settings.max_body_bytes, exceptions=dict(body_limits or {})
             ),

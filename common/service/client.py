@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Final
 
 import httpx
@@ -50,17 +49,6 @@ def service_client(
         trust_env=False,
         transport=transport,
     )
-
-
-def trust(
-    authority: Path | None = None, certificate: Path | None = None, key: Path | None = None
-) -> ssl.SSLContext:
-    """TLS that trusts `authority` alone (the system's without), and shows a certificate."""
-    context = ssl.create_default_context(cafile=None if authority is None else str(authority))
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if certificate is not None:
-        context.load_cert_chain(certificate, key)
-    return context
 
 
 async def with_retries(
@@ -115,3 +103,15 @@ def retry_after(response: httpx.Response) -> float:
     if until.tzinfo is None:
         return 0.0
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def distrusted(error: BaseException) -> str | None:
+    """Why the other side's certificate was refused; None when that is not what went wrong."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return seen.verify_message or "the certificate is not good"
+        if isinstance(seen, ssl.SSLError):
+            return (seen.reason or "TLS failed").lower().replace("_", " ")
+        seen = seen.__cause__ or seen.__context__
+    return None

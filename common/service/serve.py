@@ -4,8 +4,10 @@ Nothing is printed: what there is to say goes to the log. After start the object
 taken out of garbage collection, which would walk through them for ever.
 """
 
+import asyncio
 import gc
 import socket
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -13,6 +15,7 @@ from fastapi import FastAPI
 
 from common.service.logs import configure_logging
 from common.service.settings import ServiceSettings
+from common.service.tls import renew, server_options
 
 GRACE_S: Final = 30
 GARBAGE: Final = 20_000
@@ -20,14 +23,29 @@ GARBAGE: Final = 20_000
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with frozen start-up objects."""
+    """uvicorn's server with frozen start-up objects, and a certificate that may be renewed."""
+
+    _renewal: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then freeze what start-up made."""
         await super().startup(sockets)
+        if self.config.ssl is not None:
+            certificate, key = self.config.ssl_certfile, self.config.ssl_keyfile
+            assert certificate is not None
+            assert key is not None
+            self._renewal = asyncio.create_task(
+                renew(self.config.ssl, Path(certificate), Path(key))
+            )
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        await super().shutdown(sockets)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -53,8 +71,9 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
             proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=settings.tls_certificate,
-            ssl_keyfile=settings.tls_key,
+            **server_options(
+                settings.tls_certificate, settings.tls_key, settings.tls_client_authority
+            ),
         )
     )
 

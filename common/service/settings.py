@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from pydantic_settings.exceptions import SettingsError
+
+from common.service.tls import TlsSettings
 
 
 class SecretFiles(PydanticBaseSettingsSource):
@@ -46,12 +48,8 @@ class SecretFiles(PydanticBaseSettingsSource):
         return found
 
 
-class ServiceSettings(BaseSettings):
+class ServiceSettings(TlsSettings):
     """What any of the three services can be told; each service extends it in its `settings.py`."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="TACIT_", extra="ignore", frozen=True, hide_input_in_errors=True
-    )
 
     service: ClassVar[str] = "service"
     """The name of the service: in metrics, logs and the default database file."""
@@ -85,10 +83,11 @@ class ServiceSettings(BaseSettings):
         description="The operator's API token, at least 32 characters; without it one is made at "
         "the first start and written to `<data_dir>/operator.token`.",
     )
-    tls_certificate: Path | None = Field(
-        default=None, description="PEM file with the certificate chain; needs `tls_key`."
+    tls_client_authority: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities one of which must have signed a caller's "
+        "certificate (mutual TLS); needs `tls_certificate`.",
     )
-    tls_key: Path | None = Field(default=None, description="PEM file with the private key.")
 
     @field_validator("data_dir")
     @classmethod
@@ -103,10 +102,15 @@ class ServiceSettings(BaseSettings):
         return token
 
     @model_validator(mode="after")
-    def _certificate_with_key(self) -> "ServiceSettings":
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key belong together")
+    def _callers_over_tls(self) -> "ServiceSettings":
+        if self.tls_client_authority is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_authority needs tls_certificate and tls_key")
         return self
+
+    @property
+    def https(self) -> bool:
+        """Whether others reach this service over TLS, its own or that of a proxy before it."""
+        return self.tls_certificate is not None or (self.public_url or "").startswith("https:")
 
     def database(self) -> str:
         """The URL of the database, with its default."""

@@ -16,6 +16,7 @@ import httpx
 
 from common.models.base import parse_binary
 from common.models.job import Assignment, Beat, Failure, Orders, SecretSeed
+from common.service.tls import environment_trust
 
 PATIENCE_S: Final = 60.0
 PAUSE_S: Final = 0.25
@@ -46,7 +47,7 @@ class Link:
         self._http = httpx.Client(
             base_url=f"{url}/v1/job-attempts/{attempt}",
             timeout=30.0,
-            verify=url.startswith("https:"),
+            verify=not url.lower().startswith("http:") and environment_trust(),
         )
 
     def close(self) -> None:

@@ -64,6 +64,36 @@ async def test_one_coordinator_is_pinned(pair: Federation) -> None:
     )
 
 
+async def test_a_token_is_renewed_with_overlap(pair: Federation, clock: ManualClock) -> None:
+    peer = pair.peers[0]
+    own = {"deployment": DEPLOYMENT, "identity_key": encode_binary(pair.identity.public_key)}
+    old = peer.coordinator_token
+    answer = await peer.ask("PUT", "/v1/coordinator?overlap_s=600", own)
+    new = answer.json()["token"]
+
+    async def status(token: str) -> int:
+        answer = await peer.ask("GET", "/v1/rounds/none", token=token)
+        return int(answer.status_code)
+
+    clock.advance(timedelta(seconds=599))
+    assert [await status(old), await status(new)] == [404, 404]
+    clock.advance(timedelta(seconds=2))
+    assert [await status(old), await status(new)] == [401, 404]
+    # Another coordinator's token does not outlive it, overlap or not.
+    other = {**own, "identity_key": encode_binary(Identity.generate().public_key)}
+    await peer.ask("PUT", "/v1/coordinator?replace=true&overlap_s=600", other)
+    assert await status(new) == 401
+
+
+async def test_a_pairing_is_ended(pair: Federation) -> None:
+    peer = pair.peers[0]
+    token = peer.coordinator_token
+    assert (await peer.ask("DELETE", "/v1/coordinator", token=token)).status_code == 403
+    assert (await peer.ask("DELETE", "/v1/coordinator")).status_code == 204
+    assert (await peer.ask("GET", "/v1/rounds/none", token=token)).status_code == 401
+    refused(await peer.ask("DELETE", "/v1/coordinator"), 409, "not_paired")
+
+
 async def test_a_lost_answer_is_given_again(pair: Federation) -> None:
     peer = pair.peers[0]
     for sender in (pair.sender("one"), pair.sender("gateway", ["a", "b", "c"])):

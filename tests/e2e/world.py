@@ -47,8 +47,8 @@ class World:
         self.proxies = proxies
         self.public = Deployment(
             real.directory,
-            replace(real.coordinator, url=proxies["coordinator"].url),
-            tuple(replace(item, url=proxies[item.id].url) for item in real.aggregators),
+            self._before(real.coordinator),
+            tuple(self._before(item) for item in real.aggregators),
             real.curator,
         )
         self.window_end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -152,6 +152,11 @@ class World:
         """How often a curator's own ledger was debited for a round."""
         statement = await self.call(self._curator, "GET", f"/v1/curators/{curator}/contributions")
         return sum(item["round"] == round_id for item in statement["contributions"])
+
+    def _before(self, service: ServiceAddress) -> ServiceAddress:
+        """A service at the address of its proxy, where it has one."""
+        proxy = self.proxies.get(service.id)
+        return service if proxy is None else replace(service, url=proxy.url)
 
     def _round(self, round_id: str) -> dict[str, Any]:
         with self.real.coordinator.client() as client:

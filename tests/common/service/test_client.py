@@ -14,10 +14,11 @@ import pytest
 from fastapi import FastAPI
 
 from common.service.app import build_app
-from common.service.client import backoff, retry_after, service_client, trust, with_retries
+from common.service.client import backoff, retry_after, service_client, with_retries
 from common.service.logs import configure_logging
 from common.service.serve import make_server
 from common.service.settings import ServiceSettings
+from common.service.tls import trust
 
 
 class Times:

@@ -1,0 +1,138 @@
+"""`tacit pair`: two operators make their services known to each other, each on his own side.
+
+Each gives the other the fingerprint of his identity out of band (by telephone, on paper) and each
+command compares it before anything is trusted: who stands at an address proves nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.context import AsJson, console, fail, plain_errors, show, table
+from common.models.base import encode_binary
+from common.service.tls import environment_trust
+from tacit import Client
+
+app = typer.Typer(no_args_is_help=True, help="Pair an aggregator with its coordinator.")
+
+Fingerprint = Annotated[
+    str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")
+]
+Address = Annotated[str, typer.Argument(help="Address of the other operator's service.")]
+Own = Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
+OwnToken = Annotated[
+    str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+]
+
+_DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
+
+
+@app.command("show")
+def identity(url: Address, as_json: AsJson = False) -> None:
+    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted."""
+    with plain_errors():
+        found = _ask(url)
+    rows = [[key, _text(value)] for key, value in found.items() if key != "epoch_key"]
+    show(found, as_json, lambda: console.print(table(f"Identity at {url}", ["", ""], rows)))
+
+
+@app.command("coordinator")
+def coordinator(
+    coordinator_url: Address,
+    fingerprint: Fingerprint,
+    url: Own,
+    token: OwnToken,
+    replace: Annotated[bool, typer.Option(help="Unpin the coordinator pinned now.")] = False,
+    overlap_s: Annotated[
+        int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays good.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """At an aggregator (--url): pin its coordinator, and print the token to hand over."""
+    with plain_errors():
+        found = _ask(coordinator_url, "tacit-coordinator")
+        _compare(found, fingerprint)
+        body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
+        query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
+        with _client(url, token) as client:
+            answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
+    show(answer, as_json, lambda: typer.echo(answer["token"]))
+
+
+@app.command("aggregator")
+def aggregator(
+    aggregator_url: Address,
+    fingerprint: Fingerprint,
+    aggregator_token: Annotated[
+        Path, typer.Option(help="File with the token that the aggregator's operator handed over.")
+    ],
+    url: Own,
+    token: OwnToken,
+    as_json: AsJson = False,
+) -> None:
+    """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
+    with plain_errors():
+        found = _ask(aggregator_url, "tacit-aggregator")
+        _compare(found, fingerprint)
+        body = {
+            "url": aggregator_url.rstrip("/"),
+            "token": aggregator_token.read_text("ascii").strip(),
+            "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
+        }
+        with _client(url, token) as client:
+            answer = client.post("/v1/aggregators", body)
+    show(answer, as_json, lambda: console.print(f"paired with {answer['id']}"))
+
+
+@app.command("revoke")
+def revoke(
+    url: Own,
+    token: OwnToken,
+    aggregator_id: Annotated[
+        str | None, typer.Option("--aggregator", help="At the coordinator: which one.")
+    ] = None,
+) -> None:
+    """End a pairing on your side: at the coordinator with --aggregator, at an aggregator without.
+
+    Parties of queries that name the aggregator keep waiting for it: close those queries too.
+    """
+    path = "/v1/coordinator" if aggregator_id is None else f"/v1/aggregators/{aggregator_id}"
+    with plain_errors(), _client(url, token) as client:
+        client.request("DELETE", path)
+    console.print("revoked")
+
+
+def _client(url: str, token: str | None = None) -> Client:
+    return Client(url, token, verify=environment_trust())
+
+
+def _ask(url: str, *documents: str) -> dict[str, Any]:
+    """The identity document of a service, the first kind that it has."""
+    from tacit import Problem
+
+    with _client(url) as client:
+        for document in documents or _DOCUMENTS:
+            try:
+                found: dict[str, Any] = client.get(f"/.well-known/{document}")
+            except Problem as problem:
+                if problem.status != 404:
+                    raise
+            else:
+                return found
+    raise ValueError(f"{url} is no service of the kind that was expected")
+
+
+def _compare(found: dict[str, Any], given: str) -> None:
+    plain = given.replace(":", "").replace(" ", "").lower()
+    if not hmac.compare_digest(plain.encode(), str(found["fingerprint"]).encode()):
+        fail(f"another fingerprint stands at that address: {found['fingerprint']}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    return str(value)
