@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format bench docs reproduce lock clean
+.PHONY: demo test test-slow check format bench docs reproduce lock compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
@@ -35,13 +35,21 @@ docs: $(SETUP)  ## Rewrite the generated reference pages
 reproduce: $(SETUP)  ## The sources' tables and figures
 	$(BIN)/tacit reproduce all --out reproduction
 
+LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --python-version 3.11
+
 lock:  ## Refresh the lock files (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --all-extras --group dev \
-	  pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --group bench \
-	  --constraint requirements.lock pyproject.toml -o requirements-bench.lock
+	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
+	$(LOCK) --extra postgres --extra tracing --constraint requirements.lock pyproject.toml \
+	  -o deploy/requirements/aggregator.lock
+	$(LOCK) --extra postgres --extra tracing --extra mqtt --constraint requirements.lock \
+	  pyproject.toml -o deploy/requirements/curator.lock
+	$(LOCK) --all-extras --constraint requirements.lock pyproject.toml \
+	  -o deploy/requirements/coordinator.lock
+
+compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
+	$(BIN)/tacit config compose
 
 $(SETUP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -3,9 +3,8 @@
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
 from common.service.memory import return_large_blocks
-from common.service.serve import serve
+from common.service.serve import main
 
 if __name__ == "__main__":
     return_large_blocks()
-    settings = AggregatorSettings()
-    serve(create_app(settings), settings)
+    main(AggregatorSettings, create_app)

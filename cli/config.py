@@ -16,7 +16,8 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
 
-from cli.context import AsJson, console, fail, show, table
+from cli import compose_files
+from cli.context import AsJson, console, fail, plain_errors, show, table
 from cli.up import SERVICES
 from common.service.database import check as database_answers
 from common.service.database import open_database, pending_migrations
@@ -59,6 +60,21 @@ def check(
     )
     if any(each.verdict == "error" for each in found):
         raise typer.Exit(2)
+
+
+@app.command("compose")
+def compose(
+    directory: Annotated[
+        Path, typer.Argument(help="Where docker-compose.yml is.", show_default=True)
+    ] = Path(),
+) -> None:
+    """Write `.env` and `deploy/secrets/` for docker-compose.yml; what is there is kept."""
+    with plain_errors():
+        made = compose_files.write(directory)
+    for path in made:
+        console.print(str(path), highlight=False)
+    if not made:
+        console.print("nothing was missing")
 
 
 def findings(service: str) -> Iterator[Finding]:

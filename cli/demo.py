@@ -49,7 +49,6 @@ COMMON: dict[str, Any] = {
     "resolution": "0.001",
     "privacy_unit": "curator",
     "sharing": "additive",
-    "aggregators": AGGREGATORS,
     "min_participants": 100,
     "n_max": 100_000,
     "deadline_s": 20,
@@ -65,29 +64,40 @@ class Act:
     query: dict[str, Any]
 
 
-ACTS = (
-    Act(
-        "two-layer (sound): every curator and every aggregator adds noise",
-        {**TWO_LAYER, "pr_u": "1", "pr_s": "1", "collusion": {"curators": 0, "aggregators": 4}},
-    ),
-    Act(
-        "distributed: the aggregators' noise shares add up; one honest one is enough",
-        {
-            "mechanism": "distributed",
-            "epsilon": "2.5",
-            "layer": "aggregator",
-            "collusion": {"curators": 0, "aggregators": 4},
-        },
-    ),
-    Act(
-        "local: each curator adds its own noise and trusts nobody",
-        {"mechanism": "local", "epsilon_i": "2.5", "sharing": "none", "aggregators": 1},
-    ),
-    Act(
-        "two-layer (paper): the thesis's probabilities, as its Figure 4.4 has them",
-        {**TWO_LAYER, "stance": "paper", "pr_u": "0.0001", "pr_s": "0.01"},
-    ),
-)
+def acts(aggregators: int) -> tuple[Act, ...]:
+    """The rounds, for a deployment of so many aggregators."""
+    common = {**COMMON, "aggregators": aggregators}
+    all_but_one = {"collusion": {"curators": 0, "aggregators": aggregators - 1}}
+    return (
+        Act(
+            "two-layer (sound): every curator and every aggregator adds noise",
+            {**common, **TWO_LAYER, "pr_u": "1", "pr_s": "1", **all_but_one},
+        ),
+        Act(
+            "distributed: the aggregators' noise shares add up; one honest one is enough",
+            {
+                **common,
+                "mechanism": "distributed",
+                "epsilon": "2.5",
+                "layer": "aggregator",
+                **all_but_one,
+            },
+        ),
+        Act(
+            "local: each curator adds its own noise and trusts nobody",
+            {
+                **common,
+                "mechanism": "local",
+                "epsilon_i": "2.5",
+                "sharing": "none",
+                "aggregators": 1,
+            },
+        ),
+        Act(
+            "two-layer (paper): the thesis's probabilities, as its Figure 4.4 has them",
+            {**common, **TWO_LAYER, "stance": "paper", "pr_u": "0.0001", "pr_s": "0.01"},
+        ),
+    )
 
 
 def demo(
@@ -98,9 +108,17 @@ def demo(
     home: Annotated[
         Path | None, typer.Option(help="Keep the deployment's data here instead of removing it.")
     ] = None,
+    at: Annotated[
+        Path | None,
+        typer.Option(help="Directory with deployment.json of services that run: uses those."),
+    ] = None,
 ) -> None:
     """Run private rounds on real or generated meter readings and show what they reveal."""
     with plain_errors():
+        if at is not None:
+            with tempfile.TemporaryDirectory(prefix="tacit-demo-") as scratch:
+                _show_rounds(Deployment.load(at), _file(data, Path(scratch)), data)
+            return
         directory = home or Path(tempfile.mkdtemp(prefix="tacit-demo-"))
         try:
             _run(directory, data)
@@ -116,35 +134,43 @@ def demo(
 
 def _run(directory: Path, data: Path | None) -> None:
     started = time.monotonic()
-    file = MeterFile(
-        data or _generate(directory), format_instant(START), STEP_S, "kWh", "energy_import"
-    )
-    truth = _truth(file)
+    file = _file(data, directory)
     deployment = plan(directory, AGGREGATORS)
     running = Running(deployment, service_settings())
     try:
         with errors.status(f"starting a coordinator, {AGGREGATORS} aggregators and a curator host"):
             running.start()
             pair(deployment)
-        source = data.name if data else "generated from the load model of simulation/load_model.py"
-        meters = file.meters()
-        console.print(f"{len(meters)} meters, each its own curator: {source}", highlight=False)
-        with errors.status("enrolling the meters and importing their readings"):
-            _enrol(deployment, meters)
-            _import(deployment, file)
-        _show_window(truth)
-        *sound, paper = ACTS
-        created = [_perform(deployment, act, truth) for act in sound]
-        _show_budget(deployment, created)
-        _perform(deployment, paper, truth)
-        console.print(
-            "After a round without a verified figure the totals of its curators are infinite.",
-            highlight=False,
-        )
+        _show_rounds(deployment, file, data)
     finally:
         with errors.status("stopping the services"):
             running.stop()
     console.print(f"\n{time.monotonic() - started:.0f} s in all", highlight=False)
+
+
+def _file(data: Path | None, scratch: Path) -> MeterFile:
+    path = data or _generate(scratch)
+    return MeterFile(path, format_instant(START), STEP_S, "kWh", "energy_import")
+
+
+def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> None:
+    """Feed the meters to a deployment that runs, and show each act."""
+    truth = _truth(file)
+    source = data.name if data else "generated from the load model of simulation/load_model.py"
+    meters = file.meters()
+    console.print(f"{len(meters)} meters, each its own curator: {source}", highlight=False)
+    with errors.status("enrolling the meters and importing their readings"):
+        _enrol(deployment, meters)
+        _import(deployment, file)
+    _show_window(truth)
+    *sound, paper = acts(len(deployment.aggregators))
+    created = [_perform(deployment, act, truth) for act in sound]
+    _show_budget(deployment, created)
+    _perform(deployment, paper, truth)
+    console.print(
+        "After a round without a verified figure the totals of its curators are infinite.",
+        highlight=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -218,7 +244,7 @@ def _perform(deployment: Deployment, act: Act, truth: Truth) -> str:
     """Run a round and show it; the query's id."""
     begin = START + timedelta(hours=HOUR)
     window = {"start": format_instant(begin), "end": format_instant(begin + timedelta(hours=1))}
-    query = {**COMMON, **act.query, "name": f"demo-{act.query['mechanism']}"}
+    query = {**act.query, "name": f"demo-{act.query['mechanism']}"}
     console.rule(f"[bold]{act.title}", align="left")
     with deployment.coordinator.client() as client, errors.status("a round"):
         created = client.create_query(query)

@@ -12,7 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import AsJson, console, fail, plain_errors, show, table
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    console,
+    fail,
+    plain_errors,
+    show,
+    table,
+)
+from cli.deployment import READY_S, pair
 from common.models.base import encode_binary
 from common.service.tls import environment_trust
 from tacit import Client
@@ -86,6 +97,19 @@ def aggregator(
         with _client(url, token) as client:
             answer = client.post("/v1/aggregators", body)
     show(answer, as_json, lambda: console.print(f"paired with {answer['id']}"))
+
+
+@app.command("all")
+def everything(home: Home = DEFAULT_HOME) -> None:
+    """Pair all services of --home/deployment.json: one operator who holds all their tokens."""
+    with plain_errors():
+        deployment = Target(home).deployment()
+        for service in (deployment.coordinator, *deployment.aggregators):
+            with service.client() as client:
+                client.wait_until_ready(READY_S)
+        pair(deployment)
+    names = ", ".join(service.id for service in deployment.aggregators)
+    console.print(f"the coordinator is paired with {names}", highlight=False)
 
 
 @app.command("revoke")

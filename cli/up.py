@@ -89,12 +89,12 @@ def serve(
     """Run one service in the foreground, with settings from the environment (TACIT_...)."""
     if service not in SERVICES:
         fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
-    from common.service.serve import serve as run
+    from common.service.serve import main
 
-    with plain_errors():
-        settings_module = import_module(f"{service}.settings")
-        settings = getattr(settings_module, f"{service.capitalize()}Settings")()
-        run(import_module(f"{service}.app").create_app(settings), settings)
+    main(
+        getattr(import_module(f"{service}.settings"), f"{service.capitalize()}Settings"),
+        import_module(f"{service}.app").create_app,
+    )
 
 
 def health(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:

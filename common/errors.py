@@ -157,3 +157,8 @@ class Unavailable(DomainError):
     name = "unavailable"
     title = "The service is not available at this moment"
     retryable_by_default = True
+
+
+class StartRefused(RuntimeError):
+    """A service cannot start as it is set up; the message is for its operator's eyes and holds
+    nothing private."""

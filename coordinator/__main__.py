@@ -1,9 +1,8 @@
 """`python -m coordinator`: run the service with settings from the environment."""
 
-from common.service.serve import serve
+from common.service.serve import main
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
 
 if __name__ == "__main__":
-    settings = CoordinatorSettings()
-    serve(create_app(settings), settings)
+    main(CoordinatorSettings, create_app)

@@ -13,6 +13,7 @@ from common.service.app import add_readiness, build_app
 from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_database
+from common.service.tracing import Tracer
 from coordinator import registry
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.meters import add_meters
@@ -27,6 +28,7 @@ from coordinator.job_routes import add_jobs
 from coordinator.jobs.attempt_routes import PREFIX as ATTEMPTS
 from coordinator.jobs.attempt_routes import add_attempts
 from coordinator.jobs.service import open_jobs
+from coordinator.meters import add_work_meters
 from coordinator.peers import Peers
 from coordinator.proposal_routes import add_proposals
 from coordinator.query_routes import add_queries
@@ -62,16 +64,22 @@ def create_app(
         await migrate(engine, MIGRATIONS)
         await ensure_operator_token(engine, tokens, settings, time)
         identity = await registry.load_identity(engine)
-        peers = Peers(settings.aggregator_timeout_s, transports, settings.trust())
+        tracer: Tracer = app.state.tracer
+        peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
         changes = Changes(engine)
         ledger = Ledger(engine, time)
         await ledger.load()
         add_meters(app.state.metrics, ledger)
+        add_work_meters(app.state.metrics, engine, time)
         conduct = Conduct(
             engine, identity, settings.deployment, peers, time, settings.patience_s, ledger
         )
         conductor = Conductor(
-            conduct, lease_s=settings.lease_s, poll_s=settings.poll_s, changed=changes.notify
+            conduct,
+            lease_s=settings.lease_s,
+            poll_s=settings.poll_s,
+            changed=changes.notify,
+            tracer=tracer,
         )
         scheduler = Scheduler(conduct, conductor.wake)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"

@@ -21,6 +21,7 @@ from common.models.query import Sharing
 from common.models.round import RoundState
 from common.service.database import reading
 from common.service.logs import describe, get_logger
+from common.service.tracing import Tracer, Untraced
 from coordinator import rounds
 from coordinator.background import Pauses, finish
 from coordinator.rounds import Conduct, RoundAborted
@@ -59,9 +60,16 @@ class Conductor:
     """Runs in the background of one coordinator process."""
 
     def __init__(
-        self, conduct: Conduct, *, lease_s: float, poll_s: float, changed: Callable[[], None]
+        self,
+        conduct: Conduct,
+        *,
+        lease_s: float,
+        poll_s: float,
+        changed: Callable[[], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._conduct = conduct
+        self._step_of = (tracer or Untraced()).step
         self._lease = timedelta(seconds=lease_s)
         self._poll_s = poll_s
         self._changed = changed
@@ -164,15 +172,20 @@ class Conductor:
     async def _advance(self, row: RoundRow, look: Look) -> float:
         conduct = self._conduct
         if row.ending is not None:
-            await rounds.abort(conduct, row, row.ending)
+            with self._step_of("abort"):
+                await rounds.abort(conduct, row, row.ending)
         elif row.state is RoundState.FROZEN:
-            await rounds.commit(conduct, row)
+            with self._step_of("commit"):
+                await rounds.commit(conduct, row)
         elif row.state is RoundState.COMMITTED:
-            await rounds.release(conduct, row)
+            with self._step_of("release"):
+                await rounds.release(conduct, row)
         elif not row.announced:
-            look.all_heard = await rounds.announce(conduct, row)
+            with self._step_of("announce"):
+                look.all_heard = await rounds.announce(conduct, row)
         elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
-            await rounds.freeze(conduct, row)
+            with self._step_of("freeze"):
+                await rounds.freeze(conduct, row)
         else:
             await self._tell_late(row, look)
             return self._pause(row, look)

@@ -28,6 +28,7 @@ from common.models.round import (
 )
 from common.service.client import distrusted, service_client
 from common.service.problems import ProblemReceived, raise_for_problem
+from common.service.tracing import Tracer, Untraced
 from common.signing import Signed
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
 from coordinator.store.registry import AggregatorRow
@@ -69,10 +70,11 @@ class WellKnown(BaseModel):
 class Peer:
     """One aggregator, over HTTP. Answers are validated; what is no answer is unreachable."""
 
-    def __init__(self, row: AggregatorRow, client: httpx.AsyncClient) -> None:
+    def __init__(self, row: AggregatorRow, client: httpx.AsyncClient, tracer: Tracer) -> None:
         self.id = row.id
         self.row = row
         self._client = client
+        self._tracer = tracer
 
     async def epoch_key(self) -> Signed[EpochKey]:
         """The current epoch key, signed; the caller verifies it."""
@@ -130,7 +132,8 @@ class Peer:
             raise AggregatorUnreachable(f"{self.id} gives answers of another form") from None
 
     async def _send(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if content is not None else None
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        self._tracer.carry(headers)
         try:
             answer = await self._client.request(method, path, content=content, headers=headers)
         except httpx.HTTPError as error:
@@ -149,8 +152,10 @@ class Peers:
         timeout_s: float,
         transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
         verify: ssl.SSLContext | bool = True,
+        tracer: Tracer | None = None,
     ) -> None:
         self._timeout_s, self._verify = timeout_s, verify
+        self._tracer = tracer or Untraced()
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
 
@@ -165,7 +170,7 @@ class Peers:
                 verify=self._verify,
                 transport=self._transports.get(row.url),
             )
-        return Peer(row, self._clients[key])
+        return Peer(row, self._clients[key], self._tracer)
 
     async def identity(self, url: str) -> WellKnown:
         """What an aggregator says of itself at its well-known address."""

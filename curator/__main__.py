@@ -1,9 +1,8 @@
 """`python -m curator`: run the service with settings from the environment."""
 
-from common.service.serve import serve
+from common.service.serve import main
 from curator.app import create_app
 from curator.settings import CuratorSettings
 
 if __name__ == "__main__":
-    settings = CuratorSettings()
-    serve(create_app(settings), settings)
+    main(CuratorSettings, create_app)

@@ -6,12 +6,13 @@ The log and the metrics know the route's template, never the path as sent, its q
 import time
 from typing import Any, Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.service.logs import describe, get_logger
 from common.service.metrics import ServiceMetrics
 from common.service.problems import problem_response
+from common.service.tracing import Span, Tracer
 
 API_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS: Final = {
@@ -37,8 +38,8 @@ class ResponseAborted(Exception):
 class Access:
     """Outermost middleware of an app. A header that a route has set is kept."""
 
-    def __init__(self, app: ASGIApp, metrics: ServiceMetrics, https: bool) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics, https: bool, tracer: Tracer) -> None:
+        self._app, self._tracer = app, tracer
         self._headers = dict(_HEADERS)
         if https:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"
@@ -55,7 +56,13 @@ class Access:
         """Answer the request whatever happens inside, and account for it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
+        elif scope["path"] in _QUIET:
+            await self._answer(scope, receive, send, None)
+        else:
+            with self._tracer.request(Headers(scope=scope)) as span:
+                await self._answer(scope, receive, send, span)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, span: Span | None) -> None:
         started, status = time.perf_counter(), 0
 
         async def dressed(message: Message) -> None:
@@ -77,17 +84,19 @@ class Access:
             else:
                 await problem_response(error)(scope, receive, dressed)
         finally:
-            self._account(scope, status or 499, time.perf_counter() - started)
+            self._account(scope, status or 499, time.perf_counter() - started, span)
         if aborted:
             raise ResponseAborted
 
-    def _account(self, scope: Scope, status: int, seconds: float) -> None:
+    def _account(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
         route = route_template(scope)
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route, str(status)).observe(seconds)
         log = _logger.debug if route in _QUIET else _logger.info
         method = scope["method"] if scope["method"] in _METHODS else "other"
         log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
+        if span is not None:
+            span.answered(method, route, status)
 
 
 def route_template(scope: Scope) -> str:

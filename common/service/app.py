@@ -5,9 +5,13 @@ Problems for every error, a limit on bodies, `/healthz`, `/readyz`, `/metrics`, 
 sent when validation fails.
 """
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI
@@ -15,19 +19,23 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from common.errors import Unavailable
+from common.errors import StartRefused, Unavailable
 from common.service.access import Access
 from common.service.bodies import body_schemas
 from common.service.body_limit import BodyLimit
 from common.service.docs import PAGE_POLICY, render_docs
+from common.service.logs import describe, get_logger
 from common.service.metrics import ServiceMetrics
 from common.service.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
 from common.service.settings import ServiceSettings
+from common.service.tls import expiry
+from common.service.tracing import tracer_of
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[str | None]]
 """Answers nothing when all is well, else the reason in public words."""
 
+_logger = get_logger("tacit.start")
 _TELEMETRY: Final = {
     "tracing": False,
     "metrics": False,
@@ -42,6 +50,11 @@ class NotReady(Unavailable):
 
     name = "not_ready"
     title = "The service is not ready"
+
+
+class StartFailed(RuntimeError):
+    """The service could not start. The server prints the whole chain of an exception, and the
+    words of any other may hold what must stay private."""
 
 
 class ServiceApp(FastAPI):
@@ -69,20 +82,39 @@ def build_app(
     """The app of service `name`, to which the service adds its routers.
 
     `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
-    `settings`, `metrics` (a `ServiceMetrics`) and `readiness`; the lifespan adds the rest.
+    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `readiness`; the lifespan adds the rest.
     """
     metrics = ServiceMetrics(name)
+    metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
+    if settings.tls_certificate is not None:
+        ends = metrics.gauge(
+            "tls_certificate_expiry_timestamp_seconds", "When the certificate that is shown ends."
+        )
+        ends.set_function(partial(_ends, settings.tls_certificate))
+    tracer = tracer_of(name, version, settings.otlp_endpoint)
+
+    @asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, tracer.stop)
+            try:
+                await stack.enter_async_context(lifespan(app))
+            except Exception as error:
+                _logger.error("start_failed", **describe(error))
+                raise StartFailed(*error.args if isinstance(error, StartRefused) else ()) from None
+            yield
+
     app = ServiceApp(
         title=f"Tacit {name}",
         version=version,
         description=description,
-        lifespan=lifespan,
+        lifespan=running,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         responses=openapi_responses(),
         middleware=[
-            Middleware(Access, metrics=metrics, https=settings.https),
+            Middleware(Access, metrics=metrics, https=settings.https, tracer=tracer),
             Middleware(
                 BodyLimit, max_bytes=settings.max_body_bytes, exceptions=dict(body_limits or {})
             ),
@@ -91,6 +123,7 @@ def build_app(
     )
     app.state.settings = settings
     app.state.metrics = metrics
+    app.state.tracer = tracer
     app.state.readiness = {}
     install_problem_handlers(app)
     _add_service_routes(app, name, version)
@@ -131,6 +164,13 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
 
     app.add_route("/metrics", metrics_text, include_in_schema=False)
     app.add_route("/docs", docs, include_in_schema=False)
+
+
+def _ends(certificate: Path) -> float:
+    try:
+        return expiry(certificate).timestamp()
+    except (OSError, ValueError):
+        return math.nan
 
 
 async def _ask(check: ReadinessCheck) -> str | None:

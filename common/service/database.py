@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,12 +25,15 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from common.errors import StartRefused
 from common.service import sqlite_driver
 
 PAGE_BYTES: Final = 16384
 WAL_BYTES: Final = 64 * 1024 * 1024
 BUSY_MS: Final = 10_000
 CHECK_S: Final = 5.0
+PATIENCE_S: Final = 30.0
+"""How long a start waits for a database that is started at the same time."""
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
@@ -38,6 +42,10 @@ _DRIVERS: Final = {
 }
 _BEGIN: Final = "tacit_begin"
 _alembic = threading.Lock()
+
+
+class DatabaseUnreachable(StartRefused):
+    """The database does not answer; the message names no address."""
 
 
 def open_database(url: str, *, pool_size: int = 5, max_overflow: int = 5) -> AsyncEngine:
@@ -86,8 +94,14 @@ def lock_key(purpose: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-async def migrate(engine: AsyncEngine, script_location: Path) -> None:
-    """Bring the schema to the newest revision, in one transaction; safe with several replicas."""
+async def migrate(
+    engine: AsyncEngine, script_location: Path, patience_s: float = PATIENCE_S
+) -> None:
+    """Bring the schema to the newest revision, in one transaction; safe with several replicas.
+
+    A database that does not answer yet is waited for. Raises DatabaseUnreachable.
+    """
+    await _answering(engine, patience_s)
     async with _alone_in_process(), engine.connect() as connection:
         await _defer_foreign_keys(connection)
         try:
@@ -101,6 +115,14 @@ async def migrate(engine: AsyncEngine, script_location: Path) -> None:
         finally:
             if connection.dialect.name == "sqlite":
                 await connection.invalidate()
+
+
+async def _answering(engine: AsyncEngine, patience_s: float) -> None:
+    end = time.monotonic() + patience_s
+    while (why := await check(engine)) is not None:
+        if time.monotonic() > end:
+            raise DatabaseUnreachable(f"{why}, after {patience_s:.0f} s")
+        await asyncio.sleep(0.5)
 
 
 @asynccontextmanager

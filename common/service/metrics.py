@@ -1,4 +1,5 @@
-"""Prometheus metrics of one service, in a registry of its own: `tacit_<service>_<thing>_<unit>`.
+"""Prometheus metrics of one service, in a registry of its own: `tacit_<service>_<thing>_<unit>`,
+and what every process tells (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
 
 Labels are few and bounded (a route template, a status, a reason): never an identifier of a
 curator, a device, a round or a person, because telemetry is a channel too.
@@ -9,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 _THING = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -27,6 +28,7 @@ class ServiceMetrics:
     def __init__(self, service: str) -> None:
         self.service = service
         self.registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=self.registry)
         self._refreshers: list[Callable[[], Awaitable[None]]] = []
 
     def counter(self, thing: str, description: str, labels: Sequence[str] = ()) -> Counter:

@@ -7,16 +7,21 @@ taken out of garbage collection, which would walk through them for ever.
 import asyncio
 import gc
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
+from pydantic import ValidationError
+from pydantic_settings.exceptions import SettingsError
 
 from common.service.logs import configure_logging
 from common.service.settings import ServiceSettings
 from common.service.tls import renew, server_options
 
+S = TypeVar("S", bound=ServiceSettings)
 GRACE_S: Final = 30
 GARBAGE: Final = 20_000
 """Objects made, less those freed, between looks for cycles: a request makes thousands."""
@@ -82,3 +87,23 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
     configure_logging(settings.log_level, settings.log_format)
     make_server(app, settings).run()
+
+
+def main(kind: type[S], create_app: Callable[[S], FastAPI]) -> None:
+    """A service with settings from the environment; one line and exit code 2 where they are bad."""
+    try:
+        settings = kind()
+    except ValidationError as error:
+        found = [
+            f"{'.'.join(str(part) for part in each['loc']) or 'settings'}: {each['msg']}"
+            for each in error.errors()
+        ]
+        _refuse("; ".join(found))
+    except SettingsError as error:
+        _refuse(str(error))
+    serve(create_app(settings), settings)
+
+
+def _refuse(why: str) -> NoReturn:
+    print(f"tacit: the settings are refused: {why}", file=sys.stderr)
+    raise SystemExit(2)

@@ -83,6 +83,11 @@ class ServiceSettings(TlsSettings):
         description="The operator's API token, at least 32 characters; without it one is made at "
         "the first start and written to `<data_dir>/operator.token`.",
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Address of a collector (`http://collector:4318`) that gets traces over "
+        "OTLP/HTTP: route templates, statuses and durations. None unless given.",
+    )
     tls_client_authority: Path | None = Field(
         default=None,
         description="PEM file of the authorities one of which must have signed a caller's "

@@ -29,7 +29,11 @@ class TlsSettings(BaseSettings):
     """Where the files are; every service and the command line have these."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TACIT_", extra="ignore", frozen=True, hide_input_in_errors=True
+        env_prefix="TACIT_",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     tls_certificate: Path | None = Field(

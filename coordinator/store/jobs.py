@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.job import JobState
@@ -210,3 +210,9 @@ async def end_attempts(connection: AsyncConnection, job_id: str) -> None:
         .where(job_attempts.c.job_id == job_id, job_attempts.c.state.in_(_LIVE))
         .values(state=OVER)
     )
+
+
+async def count_states(connection: AsyncConnection) -> dict[str, int]:
+    """How many jobs there are in each state."""
+    found = await connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+    return {row[0]: int(row[1]) for row in found}

@@ -248,3 +248,40 @@ async def give_back(connection: AsyncConnection, holder: str) -> None:
         .where(rounds.c.lease_holder == holder)
         .values(lease_holder=None, lease_until=None)
     )
+
+
+# --- what metrics say ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Release:
+    """When a round was released, and of how many curators."""
+
+    finished: datetime
+    participants: int
+
+
+async def count_states(connection: AsyncConnection) -> dict[str, int]:
+    """How many rounds there are in each state."""
+    found = await connection.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
+    return {row[0]: int(row[1]) for row in found}
+
+
+async def count_overdue(connection: AsyncConnection, now: datetime) -> int:
+    """How many open rounds are past their deadline."""
+    late = select(func.count()).where(
+        rounds.c.state == RoundState.OPEN.value, rounds.c.deadline < now
+    )
+    return int((await connection.execute(late)).scalar_one())
+
+
+async def last_release(connection: AsyncConnection) -> Release | None:
+    """The release that came last; None before the first."""
+    found = await connection.execute(
+        select(rounds.c.finished, rounds.c.participants)
+        .where(rounds.c.state == RoundState.RELEASED.value)
+        .order_by(rounds.c.finished.desc())
+        .limit(1)
+    )
+    row = found.first()
+    return None if row is None else Release(row.finished, row.participants or 0)

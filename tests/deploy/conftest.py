@@ -1,0 +1,53 @@
+"""The compose file's services as processes in namespaces of their own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli import compose_files
+from tests.deploy import engine
+from tests.deploy.engine import ROOT, Engine
+
+Compose = Callable[..., Engine]
+
+
+@pytest.fixture
+def compose(tmp_path: Path) -> Iterator[Compose]:
+    """`compose("postgres", "demo", TACIT_...=...)` starts the default services and those of
+    profiles, with these variables over `.env.example`."""
+    why = engine.available()
+    if why is not None:
+        pytest.skip(f"no services in namespaces: {why}")
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("docker-compose.yml", ".env.example"):
+        shutil.copy(ROOT / name, project / name)
+    shutil.copytree(ROOT / "deploy", project / "deploy")
+    compose_files.write(project)
+    started: list[Engine] = []
+
+    def start(*profiles: str, **variables: str) -> Engine:
+        known = read_env(project / ".env") | variables
+        running = tmp_path / "running"
+        running.mkdir()
+        it = Engine(
+            engine.read_compose(project / "docker-compose.yml", known), profiles, running, project
+        )
+        started.append(it)
+        it.start()
+        return it
+
+    yield start
+    for it in started:
+        it.stop()
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """The variables of an environment file."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    kept = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name: value for name, _, value in kept}

@@ -1,0 +1,101 @@
+"""What compose would run, run: every service's command with its environment, volumes, secrets,
+networks, user and dependencies, and private rounds through them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.conftest import Compose
+from tests.deploy.engine import ROOT, Engine, as_json
+
+METERS = 400
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def ask(it: Engine, service: str, port: int, path: str, *more: str) -> Any:
+    """A request from outside the containers, by curl, as the service's operator."""
+    token = it.run_in(service, "cat", "/run/secrets/operator_token").stdout
+    return as_json(
+        it.outside_run(
+            *["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {token}", *more],
+            f"http://{it.address(service)}:{port}{path}",
+        )
+    )
+
+
+def test_the_default_services_and_the_demo(compose: Compose) -> None:
+    it = compose("demo")
+    said = " ".join(it.wait_until_done("demo").split())
+    assert "400 meters" in said
+    assert said.count("matches the published one") == 4
+    assert "DOES NOT MATCH" not in said
+    paired = ask(it, "coordinator", 8200, "/v1/aggregators")["aggregators"]
+    assert [item["id"] for item in paired] == ["aggregator-a", "aggregator-b", "aggregator-c"]
+
+    # As hardened as the file says: no root, no write beside the volume, no capability, no core.
+    for name in ("coordinator", "aggregator-a", "curator"):
+        assert it.run_in(name, "id", "-u").stdout == "10001\n"
+        assert it.run_in(name, "touch", "/opt/tacit/app/file").returncode != 0
+        assert it.run_in(name, "touch", "/var/lib/tacit/file").returncode == 0
+        process = it.containers[name].process
+        assert process is not None
+        status = it.outside_run("cat", f"/proc/{process.pid}/status").stdout
+        assert "CapEff:\t0000000000000000" in status
+        assert "CapBnd:\t0000000000000000" in status
+        assert "NoNewPrivs:\t1" in status
+        limits = it.outside_run("cat", f"/proc/{process.pid}/limits").stdout
+        assert "Max core file size        0                    0" in limits
+    # Nobody stands where he has no business: the aggregators' network has no meters, and so on.
+    hosts = it.run_in("aggregator-a", "cat", "/etc/hosts").stdout
+    assert "coordinator" in hosts
+    log = it.containers["aggregator-a"].said()
+    assert '"route": "/v1/rounds"' in log or '"route":"/v1/rounds"' in log
+
+
+def test_postgres_meters_on_mqtt_and_workers_elsewhere(compose: Compose, tmp_path: Path) -> None:
+    it = compose(
+        *("postgres", "mqtt", "scale", "demo"),
+        TACIT_DATABASE_URL_FILE="/run/secrets/database_url",
+        TACIT_MQTT_HOST="mosquitto",
+        TACIT_DASK_SCHEDULER="tcp://scheduler:8786",
+    )
+    said = " ".join(it.wait_until_done("demo").split())
+    assert said.count("matches the published one") == 4
+    # Nothing lies in SQLite, everything in each service's own database.
+    for name in ("coordinator", "aggregator-b", "curator"):
+        assert ".db" not in it.run_in(name, "ls", "/var/lib/tacit").stdout
+    password = it.run_in("postgres", "cat", "/run/secrets/postgres_password").stdout
+    query = ["psql", "-h", "127.0.0.1", "-U", "tacit", "-d", "tacit_curator", "-Atc"]
+    stored = it.run_in(
+        "postgres", "env", f"PGPASSWORD={password}", *query, "select count(*) from reading"
+    )
+    assert int(stored.stdout) >= METERS, stored.stderr
+
+    # A job runs on the workers that the compose file starts: the coordinator started none.
+    work = tmp_path / "work"
+    work.mkdir()
+    tacit = [sys.executable, "-m", "cli.main"]
+    sample = [*tacit, "dataset", "sample", "privacy-check", "--out", str(work)]
+    subprocess.run(sample, check=True, cwd=ROOT, capture_output=True)
+    table, parameters = work / "table-2.1.csv", work / "parameters.json"
+    parameters.write_text(json.dumps({"qid": ["job", "sex", "age"], "sensitive": ["disease"]}))
+    run = ["job", "run", "privacy-check", "--dataset", table, "--params", parameters]
+    done = it.outside_run(
+        *(*tacit, *map(str, run), "--out", str(work / "out")),
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "TACIT_URL": f"http://{it.address('coordinator')}:8200",
+            "TACIT_TOKEN": it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout,
+        },
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    metrics = it.outside_run("curl", "-sS", f"http://{it.address('curator')}:8400/metrics").stdout
+    assert "tacit_curator_mqtt_connected 1.0" in metrics
