@@ -22,7 +22,10 @@ NAMES: Final = (
     "sequential-prefix-tree",
     "sequential-ngram",
     "trajectory-kcl",
+    "graph-der",
+    "graph-random-matrix",
     "privacy-check",
+    "path-publishing",
 )
 
 

@@ -23,6 +23,7 @@ from cli.context import (
     table,
 )
 from cli.words import amount
+from common.datasets.kinds import KINDS
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -87,7 +88,7 @@ def add(
         made = client.add_dataset(
             name or file.name,
             kind,
-            format_name or format_of(file),
+            format_name or format_of(file, kind),
             content=parts,
             **{key: value for key, value in fields.items() if value is not None},
         )
@@ -197,22 +198,31 @@ def sample(
     show(written, as_json, lambda: console.print(table("Samples", columns, rows)))
 
 
-def format_of(file: Path) -> str:
-    """The format that a file's name tells."""
+def format_of(file: Path, kind: str) -> str:
+    """The format that a file's name tells, or the only one in which the kind is written."""
+    known = KINDS[kind].formats if kind in KINDS else {}
     suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in (".gz", ".xz")]
     last = suffixes[-1] if suffixes else ""
-    if last not in _FORMATS:
+    guess = _FORMATS.get(last)
+    if guess is not None and (not known or guess in known):
+        return guess
+    if len(known) != 1:
         fail(f"{file.name}: say its --format")
-    return _FORMATS[last]
+    return next(iter(known))
 
 
 def universe_of(text: str) -> Any:
-    """Public items as they are declared: a list, a file with one, or the id of a dataset."""
+    """Public items as they are declared: a list in JSON, a file with one (`.json`) or with an item
+    a line, or the id of a dataset."""
     if text.lstrip().startswith("["):
         return json.loads(text)
-    if Path(text).is_file():
+    file = Path(text)
+    if not file.is_file():
+        return {"dataset": text}
+    if file.suffix == ".json":
         return read_json(text)
-    return {"dataset": text}
+    lines = file.read_text("utf-8").splitlines()
+    return [item for line in lines if (item := line.partition("\t")[0].strip())]
 
 
 def _left(item: dict[str, Any]) -> str:

@@ -158,7 +158,7 @@ class Running:
         }
         if service.kind == "aggregator":
             environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
-        environment |= self._extra.get(service.kind, {}) | self.more.get(service.id, {})
+        environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
         with (directory / "service.log").open("ab") as log:
             self.processes[service.id] = subprocess.Popen(
                 [sys.executable, "-m", service.kind],

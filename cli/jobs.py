@@ -124,7 +124,7 @@ def run(
             if universe is not None:
                 fields["universe"] = universe_of(universe)
             file = Path(dataset)
-            source = Source(file, "", format_name or format_of(file), fields, sensitive)
+            source = Source(file, "", format_name or "", fields, sensitive)
         with _coordinator(home, url, token, alone=federation is None) as client:
             if federation is not None:
                 job["federation"] = read_json(federation)
@@ -132,7 +132,8 @@ def run(
                 job["dataset"] = dataset
             else:
                 kind = str(client.algorithm(algorithm)["dataset_kind"])
-                declared = Source(source.file, kind, source.format, source.fields, sensitive)
+                written = source.format or format_of(source.file, kind)
+                declared = Source(source.file, kind, written, source.fields, sensitive)
                 budget = None if epsilon is None else {"epsilon": epsilon, "delta": delta}
                 job["dataset"] = _declared(client, declared, job, budget)
             made = client.submit_job(job)

@@ -22,6 +22,7 @@ from cli import (
     pairing,
     queries,
     readings,
+    recover,
     reproduce,
     rounds,
     simulate,
@@ -43,6 +44,9 @@ app.command("whatif")(whatif.whatif)
 app.command("reproduce")(reproduce.reproduce)
 app.command("simulate")(simulate.simulate)
 app.command("algorithms")(algorithms.algorithms)
+app.command("recover")(recover.recover_path)
+app.command("recipient-key")(recover.recipient_key)
+app.command("attack-path")(recover.attack_path)
 app.add_typer(enroll.app, name="enroll")
 app.add_typer(readings.app, name="readings")
 app.add_typer(queries.app, name="query")

@@ -233,6 +233,13 @@ def graph_der() -> list[Sample]:
             _lines(f"{one} {other}" for one, other in edges),
             "generated: at most 1,012 vertices, 7,860 edges",
         ),
+        Sample(
+            "stations-vertices.txt",
+            "universe",
+            "text",
+            _lines(map(str, range(1012))),
+            "the 1,012 vertices of stations.txt",
+        ),
     ]
 
 

@@ -242,6 +242,24 @@ def _records(dataset: Any) -> dict[str, Any]:
     return {"rows": int(dataset.records)}
 
 
+def _graph(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.edges,
+        "vertices": dataset.count,
+        "vertices_declared": dataset.declared,
+        "loops_dropped": dataset.loops,
+        "duplicates_merged": dataset.duplicates,
+    }
+
+
+def _network(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.network.size,
+        "edges": len(dataset.network.edges),
+        "path_vertices": int(dataset.path.size),
+    }
+
+
 _ROLES = ("label", "curator")
 _ITEMS = ("universe",)
 _HERE = "common.datasets."
@@ -331,6 +349,29 @@ KINDS: Final[Mapping[str, Kind]] = {
             },
             _records,
             units=("record",),
+        ),
+        Kind(
+            "edge-list",
+            "A simple undirected graph",
+            "edge",
+            {
+                "snap": Format(
+                    _HERE + "edge_list_files",
+                    "read_snap",
+                    "two ids a line, between blanks or tabs",
+                    _ITEMS,
+                ),
+            },
+            _graph,
+            units=("edge",),
+        ),
+        Kind(
+            "network-path",
+            "A network and a path in it",
+            "path-edge",
+            {"json": Format(_HERE + "network_path_files", "read_json", "{vertices, edges, path}")},
+            _network,
+            units=("path-edge", "vertex-pair"),
         ),
         Kind(
             "table",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.datasets import app, format_of
+from cli.datasets import app, format_of, universe_of
 from common.datasets.kinds import KINDS, read
 from common.models.dataset import DatasetDeclaration
 from simulation.samples import SAMPLES
@@ -75,16 +75,30 @@ def test_a_client_hands_in_rows(coordinator: str) -> None:
         client.delete_dataset(made["id"])
 
 
-def test_formats_by_name() -> None:
-    names = ("a.csv", "a.csv.gz", "a.parquet", "a.ndjson.xz", "a.txt", "a")
-    assert [format_of(Path(name)) for name in names] == [
-        "csv",
-        "csv",
-        "parquet",
-        "ndjson",
-        "text",
-        "text",
-    ]
+@pytest.mark.parametrize(
+    ("name", "kind", "format_name"),
+    [
+        ("a.csv", "table", "csv"),
+        ("a.csv.gz", "numeric-table", "csv"),
+        ("a.parquet", "transactions", "parquet"),
+        ("a.ndjson.xz", "sequences", "ndjson"),
+        ("a.txt", "transactions", "text"),
+        ("a", "sequences", "text"),
+        ("a.txt", "edge-list", "snap"),  # the only one of its kind, whatever the name
+        ("a", "network-path", "json"),
+        ("a.csv", "a-kind-of-tomorrow", "csv"),
+    ],
+)
+def test_formats_by_name_and_kind(name: str, kind: str, format_name: str) -> None:
+    assert format_of(Path(name), kind) == format_name
+
+
+def test_public_items_come_from_a_list_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "items.txt").write_text("one\tgroup\n\ntwo\n")
+    (tmp_path / "items.json").write_text('["one", "two"]')
+    for text in ('["one", "two"]', str(tmp_path / "items.txt"), str(tmp_path / "items.json")):
+        assert universe_of(text) == ["one", "two"]
+    assert universe_of("0198-id") == {"dataset": "0198-id"}
 
 
 def test_an_unknown_algorithm_has_no_sample(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ BASKETS: dict[str, Any] = {
     "rows": [["a", "b"], ["b"], ["a", "c"], ["d"]],
 }
 CLICKS: dict[str, Any] = {**BASKETS, "kind": "sequences", "rows": [["a", "b", "a"], [], ["c"]]}
+LINKS: dict[str, Any] = {
+    **BASKETS,
+    "kind": "edge-list",
+    "format": "snap",
+    "rows": [[1, 6], [1, 7], [2, 6], [3, 7], [4, 5]],
+}
 SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "kmeans": ({}, KMEANS),
     "dpbv-clustering": ({}, {"k": 2, "bounds": BOX}),
@@ -59,6 +65,24 @@ SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sequential-ngram": (
         CLICKS,
         {"epsilon": "1", "universe": ["a", "b", "c"], "l_max": 3, "n_max": 2},
+    ),
+    "graph-der": (LINKS, {"epsilon": "1"}),
+    "graph-random-matrix": (
+        {**LINKS, "budget": {"epsilon": "1", "delta": "0.000001"}},
+        {"k": 1, "m": 4, "mode": "spectral", "estimator": "range"},
+    ),
+    "path-publishing": (
+        {
+            "kind": "network-path",
+            "format": "json",
+            "columns": None,
+            "rows": {
+                "vertices": [1, 2, 3, 4],
+                "edges": [[1, 2], [2, 3], [3, 4], [1, 4]],
+                "path": [1, 2, 3, 4],
+            },
+        },
+        {"epsilon_dir": "1"},
     ),
 }
 

@@ -1,0 +1,150 @@
+"""Graph release as the catalogue knows it: run, preview, check, and what a result holds.
+
+Spec: graph-der, section 2; jobs, "Catalogue" and "Result".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.graph_der.evaluation import evaluate
+from algorithms.graph_der.parameters import GraphDerParameters, resolved
+from algorithms.graph_der.pictures import pictures
+from algorithms.graph_der.publication import Release, publish
+from algorithms.graph_der.report import NAME, Seen, budget_table, graph_der_report
+from common.datasets.edge_list import EdgeList
+from common.models.report import PrivacyReport
+
+_BEAT_ROWS: Final = 65_536
+
+RESULT: Final = {
+    "vertices": "how many there are, public",
+    "edges": "how many synthetic edges there are",
+    "regions": "how many leaves the tree has",
+    "height": "most splits from the whole matrix to a leaf",
+    "step": "labels between two grid lines",
+    "labelling": "how vertices are numbered",
+    "thresholds": "few: a region with a noisy count below it is not split; dense: nor one with "
+    "this part of its cells",
+    "budget_table": "by the depth of a leaf: what its path has spent on what",
+    "edges.txt": "the synthetic graph, two ids a line",
+    "regions.csv": "one line for each leaf: labels of its rows and columns (from, to without), "
+    "depth, cells, noisy count, and that count made whole: the edges that lie in it",
+    "vertices.txt": "the ids in the order of their labels, an id a line",
+}
+
+
+def check(dataset: EdgeList, params: GraphDerParameters, stance: Stance) -> None:
+    """Refuse parameters that do not fit the graph. Raises what `resolved` raises."""
+    resolved(params, stance, dataset)
+
+
+def run(dataset: EdgeList, params: GraphDerParameters, stance: Stance, context: Context) -> Outcome:
+    """A release. Raises what `check` raises, Cancelled."""
+    plan, labelling = resolved(params, stance, dataset)
+    release = publish(dataset, plan, labelling, params.labelling_seed, context)
+    seen = Seen(plan, labelling, dataset.declared, release.tree)
+    outcome = Outcome(
+        result={
+            "vertices": dataset.count,
+            "edges": release.edges,
+            "regions": release.counts.size,
+            "height": plan.height,
+            "step": plan.grid.step,
+            "labelling": labelling,
+            "thresholds": {"few": float(f"{plan.few:.6g}"), "dense": plan.dense},
+            "budget_table": budget_table(plan),
+        },
+        report=graph_der_report(params, stance, seen),
+        files=_files(dataset, release, context),
+        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
+    )
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
+
+
+def preview(params: GraphDerParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, before any data. Raises what `check_parameters` raises."""
+    return graph_der_report(params, stance)
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def _files(graph: EdgeList, release: Release, context: Context) -> tuple[ResultFile, ...]:
+    names = [str(each) for each in graph.vertices[release.order].tolist()]
+    edges, vertices = io.StringIO(), io.StringIO()
+    for own in _spans(release.edges, context):
+        low, high = release.low[own].tolist(), release.high[own].tolist()
+        pairs = zip(map(names.__getitem__, low), map(names.__getitem__, high), strict=True)
+        edges.writelines(map("%s\t%s\n".__mod__, pairs))
+    for own in _spans(len(names), context):
+        vertices.writelines(map("%s\n".__mod__, names[own]))
+    return (
+        ResultFile(
+            "edges.txt", "text/plain", edges.getvalue().encode(), "the synthetic graph, SNAP text"
+        ),
+        ResultFile(
+            "regions.csv", "text/csv", _regions(release, context), "leaf regions and their counts"
+        ),
+        ResultFile(
+            "vertices.txt",
+            "text/plain",
+            vertices.getvalue().encode(),
+            "ids in the order of their labels",
+        ),
+    )
+
+
+def _regions(release: Release, context: Context) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ("row_from", "row_to", "column_from", "column_to", "depth", "cells", "noisy", "count")
+    )
+    tree, leaves = release.tree, release.tree.leaves
+    columns = np.column_stack((release.bounds, tree.depth[leaves], tree.cells[leaves]))
+    for own in _spans(leaves.size, context):
+        noisy = [f"{each:.10g}" for each in tree.estimate[leaves[own]].tolist()]
+        for row, estimate, count in zip(
+            columns[own].tolist(), noisy, release.counts[own].tolist(), strict=True
+        ):
+            writer.writerow((*row, estimate, count))
+    return text.getvalue().encode()
+
+
+def _spans(size: int, context: Context) -> Iterator[slice]:
+    """Some rows at a time."""
+    for first in range(0, size, _BEAT_ROWS):
+        context.progress(0.88, "writing")
+        yield slice(first, first + _BEAT_ROWS)
+
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="A graph by the densities of its regions",
+    source="Chen's thesis, chapter 7, Algorithms 7.1 and 7.2, section 7.4.2",
+    purpose="a synthetic graph on the same vertices that keeps how dense groups of vertices are "
+    "connected, for cut queries between ranges of labels and coarse degrees, so that no edge can "
+    "be inferred; as good as the public labelling is",
+    dataset_kind="edge-list",
+    params=GraphDerParameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result=RESULT,
+    complexity="sound: time O(height x lines^2 + edges), memory O(lines^2 + edges), at most 2,048 "
+    "lines unless a smaller step is given; paper: O(height x vertices^2) and O(vertices^2)",
+    check=check,
+)

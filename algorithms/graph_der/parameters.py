@@ -1,0 +1,185 @@
+"""The parameters of `graph-der`, their ranges, and what stance and graph ask of them.
+
+Spec: graph-der, section 2; jobs, "Parameters".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from algorithms.contract import Stance
+from algorithms.graph_der.plan import LIMIT_LINES, MOST_DENSE, Plan, default_step
+from algorithms.graph_der.problems import (
+    BadDensity,
+    BadEpsilon,
+    BadGroup,
+    BadLabelling,
+    BadShares,
+    BadStep,
+    BadVertices,
+    GraphTooLarge,
+    LabellingDependsOnEdges,
+)
+from common.datasets.edge_list import EdgeList
+from common.models.base import Exact, WireModel
+from common.noise import SCALE_LIMIT
+
+MOST_EPSILON: Final = Fraction(100)
+MOST_GROUP: Final = 10_000
+SHARES: Final = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
+
+Labelling = Literal["given", "id", "random", "first_appearance"]
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true graph."""
+
+    queries: Annotated[
+        int, Field(ge=0, le=100_000, description="cut queries of each of the five sizes")
+    ] = 2_000
+    query_seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the queries")] = 0
+    degrees: bool = Field(True, description="divergence of the degree distribution")
+    structure: bool = Field(
+        False, description="mean distance of 1,000 pairs, clustering, assortativity"
+    )
+
+
+def _range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema; `check_parameters` holds them and names the problem."""
+    return limits
+
+
+class GraphDerParameters(WireModel):
+    """Parameters of `graph-der`. The public vertex set is the `universe` of the dataset."""
+
+    epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
+    k: int = Field(
+        1,
+        description="so many edges together are protected at epsilon, one at epsilon / k",
+        json_schema_extra=_range(minimum=1, maximum=MOST_GROUP),
+    )
+    labelling: Labelling | None = Field(
+        None,
+        description="how vertices are numbered: given (the order of the dataset's universe; "
+        "default with one), id (ascending), random (by labelling_seed; default without), "
+        "first_appearance (in the file; paper only, it gives edges away)",
+    )
+    labelling_seed: Annotated[
+        int, Field(ge=0, lt=1 << 63, description="of the random labelling; public")
+    ] = 0
+    shares: tuple[Exact, Exact, Exact] = Field(
+        SHARES,
+        description="parts of epsilon for counting, for splitting points, for arranging edges; "
+        "they sum to 1",
+    )
+    step: int | None = Field(
+        None,
+        description="labels between two grid lines, 1 to half the vertices; unless given the "
+        "smallest with at most 2,048 lines (paper: 1)",
+        json_schema_extra=_range(minimum=1),
+    )
+    density_stop: Exact = Field(
+        Fraction(4, 5), description="a region this dense is not split, 0.5 to 1"
+    )
+    consistency: bool | None = Field(
+        None, description="make the counts of regions add up (default: sound yes, paper no)"
+    )
+    evaluate: bool | Metrics = False
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return Metrics() if self.evaluate else None
+        return self.evaluate
+
+
+def check_parameters(params: GraphDerParameters, stance: Stance) -> None:
+    """All that does not need the graph.
+
+    Raises BadEpsilon, BadGroup, LabellingDependsOnEdges, BadShares, BadStep, BadDensity; each names
+    the field.
+    """
+    if not 0 < params.epsilon <= MOST_EPSILON:
+        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+    if not 1 <= params.k <= MOST_GROUP:
+        raise BadGroup(f"must lie between 1 and {MOST_GROUP}", pointer="/params/k")
+    if params.labelling == "first_appearance" and stance == "sound":
+        raise LabellingDependsOnEdges(
+            "the order of first appearance gives edges away, outside any epsilon; give a public "
+            "order, or take random",
+            pointer="/params/labelling",
+        )
+    if min(params.shares) <= 0 or sum(params.shares) != 1:
+        raise BadShares("are positive and sum to 1", pointer="/params/shares")
+    if params.step is not None and params.step < 1:
+        raise BadStep("must be 1 at least", pointer="/params/step")
+    if not Fraction(1, 2) <= params.density_stop <= 1:
+        raise BadDensity("must lie between 0.5 and 1", pointer="/params/density_stop")
+
+
+def labelling_of(params: GraphDerParameters, *, declared: bool) -> Labelling:
+    """The labelling that a run takes. Raises BadLabelling."""
+    if params.labelling is None:
+        return "given" if declared else "random"
+    if params.labelling == "given" and not declared:
+        raise BadLabelling(
+            "the dataset has no universe whose order could be taken", pointer="/params/labelling"
+        )
+    return params.labelling
+
+
+def plan_of(params: GraphDerParameters, stance: Stance, vertices: int) -> Plan:
+    """A run's public choices on so many vertices.
+
+    Raises what `check_parameters` raises, and BadVertices, BadGroup, BadStep, GraphTooLarge.
+    """
+    check_parameters(params, stance)
+    if vertices < 2:
+        raise BadVertices("a graph has two vertices at least", pointer="/dataset")
+    if params.k > vertices * (vertices - 1) // 2:
+        raise BadGroup("is more than there are pairs of vertices", pointer="/params/k")
+    if stance == "paper" and vertices > MOST_DENSE:
+        raise GraphTooLarge(
+            f"stance paper keeps the whole matrix of at most {MOST_DENSE} vertices",
+            pointer="/dataset",
+            extra={"max_vertices": MOST_DENSE},
+        )
+    step = default_step(vertices, stance) if params.step is None else params.step
+    if step > max(1, vertices // 2):
+        raise BadStep("is half the number of vertices at most", pointer="/params/step")
+    if -(-vertices // step) >= LIMIT_LINES:
+        raise GraphTooLarge(
+            f"a grid has at most {LIMIT_LINES} lines: take a larger step",
+            pointer="/params/step",
+            extra={"max_lines": LIMIT_LINES},
+        )
+    consistency = stance == "sound" if params.consistency is None else params.consistency
+    plan = Plan.of(
+        vertices,
+        params.epsilon,
+        params.shares,
+        params.k,
+        step,
+        float(params.density_stop),
+        stance,
+        consistency=consistency,
+    )
+    counted = [*plan.budget.levels, plan.budget.leaf]
+    if min(counted) <= 0 or params.k / min(counted) > SCALE_LIMIT:
+        raise BadEpsilon("too small for the noise of so many levels", pointer="/params/epsilon")
+    return plan
+
+
+def resolved(params: GraphDerParameters, stance: Stance, graph: EdgeList) -> tuple[Plan, Labelling]:
+    """What a run on this graph takes. Raises what `plan_of` and `labelling_of` raise."""
+    if not graph.declared and not graph.edges:
+        raise BadVertices(
+            "no edge to take vertices from: declare the dataset with its universe",
+            pointer="/dataset",
+        )
+    plan = plan_of(params, stance, graph.count)
+    return plan, labelling_of(params, declared=graph.declared)

@@ -1,0 +1,262 @@
+"""Spectrum publication as the catalogue knows it: run, preview, check, and what a result holds.
+
+Spec: graph-random-matrix, section 2; jobs, "Catalogue" and "Result".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.graph_random_matrix.adjacency import Rows, adjacency
+from algorithms.graph_random_matrix.evaluation import evaluate
+from algorithms.graph_random_matrix.findings import Findings, found_in_iteration, found_in_matrix
+from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.pictures import pictures
+from algorithms.graph_random_matrix.problems import GraphTooSmall
+from algorithms.graph_random_matrix.product import can_compile
+from algorithms.graph_random_matrix.publication import Cells, Release, publish
+from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
+from algorithms.graph_random_matrix.settings import Settings, settings_of
+from algorithms.graph_random_matrix.spectrum import ROWS, Floats
+from algorithms.graph_random_matrix.subspace import Iteration, iterate
+from common.datasets.edge_list import EdgeList
+from common.models.report import PrivacyReport
+
+LEAST_VERTICES: Final = 3
+
+RESULT: Final = {
+    "mode": "publish, spectral or pcc",
+    "estimator": "range or subspace",
+    "vertices": "how many rows there are",
+    "columns": "of the published matrix (range)",
+    "projection": "kind and nonzeros of the public matrix P; its seed stands with the public seeds",
+    "unit": "what a number of the published matrix is worth",
+    "sigma": "deviation of the noise for rows of P of length 1",
+    "noise_deviation": "of one entry, after the unit (subspace: of each step)",
+    "singular_values": "falling; they estimate the largest |eigenvalues|, where above noise",
+    "signal_below_noise": "whether the largest singular value is what noise alone would show",
+    "cluster_sizes": "how many vertices each cluster has (spectral)",
+    "matrix.npy": "A P + Q divided by the unit, a row for each vertex (range)",
+    "iterates.npy": "A X + noise of each step, divided by the unit (subspace)",
+    "vertices.csv": "the vertices in order of rows; with their cluster (spectral), and their score "
+    "and rank by principal component centrality (spectral, pcc)",
+}
+
+
+def check(dataset: EdgeList, params: GraphRandomMatrixParameters, stance: Stance) -> None:
+    """Refuse a graph that is too small, and columns that are too many for it.
+
+    Raises GraphTooSmall, and what the parameters raise.
+    """
+    if dataset.count < LEAST_VERTICES:
+        raise GraphTooSmall("has three vertices at least", pointer="/dataset")
+    if not dataset.edges and not dataset.declared:
+        raise GraphTooSmall("has an edge, or a vertex set of its own", pointer="/dataset")
+    settings_of(params, stance, dataset.count)
+
+
+def run(
+    dataset: EdgeList, params: GraphRandomMatrixParameters, stance: Stance, context: Context
+) -> Outcome:
+    """A release. Raises what `check` raises, and Cancelled."""
+    check(dataset, params, stance)
+    settings = settings_of(params, stance, dataset.count)
+    seed = params.projection_seed
+    if seed is None:
+        seed = int(context.noise("projection seed").words(1)[0])
+    context.progress(0.0, "neighbours")
+    graph = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
+    wanted = params.mode != "publish" or params.metrics is not None
+    if settings.estimator == "subspace":
+        assert settings.sigma is not None
+        iteration = iterate(
+            graph,
+            settings.eigenvectors,
+            settings.iterations,
+            settings.sigma,
+            settings.grid_bits,
+            seed,
+            context,
+        )
+        findings = found_in_iteration(iteration, params.mode, seed, context)
+        facts = Facts(dataset.count, dataset.declared, None, findings.signal_below_noise)
+        file = _iterates_file(iteration)
+        told = _iteration_result(iteration)
+    else:
+        release = _release(settings, dataset.count, seed, context)
+        facts = Facts(dataset.count, dataset.declared, release)
+        buffer = _MatrixFile(release)
+        gram = publish(graph, release, context, buffer.add)
+        file = buffer.file()
+        findings = found_in_matrix(
+            release,
+            buffer.matrix(file),
+            gram,
+            settings,
+            params.mode,
+            context,
+            vectors=wanted,
+        )
+        facts = replace(facts, signal_below_noise=findings.signal_below_noise)
+        told = _matrix_result(release)
+    outcome = Outcome(
+        result={
+            "mode": params.mode,
+            "estimator": settings.estimator,
+            "vertices": dataset.count,
+            **told,
+            "sigma": float(settings.sigma or 0),
+            **findings.summary(),
+        },
+        report=spectrum_report(params, stance, facts),
+        files=(file, _vertices_file(dataset, findings, context)),
+        plots=pictures(findings, partial(context.progress, 0.9, "plotting")),
+        public_seeds={"projection_seed": seed},
+    )
+    context.progress(0.95, "releasing")
+    if params.metrics is None:
+        return outcome
+    compared = evaluate(graph, findings, settings, params.metrics, context)
+    compared |= {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
+    return replace(outcome, evaluation=compared)
+
+
+def preview(params: GraphRandomMatrixParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, before any data. Raises what `check_parameters` raises."""
+    return spectrum_report(params, stance)
+
+
+def _release(settings: Settings, vertices: int, seed: int, context: Context) -> Release:
+    assert settings.sigma is not None
+    projection = settings.projection(vertices, seed)
+    beat = partial(context.progress, 0.05, "projection")
+    return Release.of(projection, settings.sigma, settings.stance, beat)
+
+
+def _matrix_result(release: Release) -> dict[str, Any]:
+    projection = release.projection
+    described: dict[str, Any] = {"kind": projection.kind}
+    if projection.kind == "sparse":
+        described["nonzeros"] = projection.nonzeros
+    return {
+        "columns": projection.columns,
+        "projection": described,
+        "unit": release.unit,
+        "noise_deviation": release.deviation,
+    }
+
+
+def _iteration_result(iteration: Iteration) -> dict[str, Any]:
+    deviations = [float(each.variance) ** 0.5 * iteration.unit for each in iteration.iterates]
+    return {"unit": iteration.unit, "noise_deviation": deviations}
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+class _MatrixFile:
+    """The published matrix, written block by block as the .npy file that it becomes."""
+
+    def __init__(self, release: Release) -> None:
+        self._type = release.cell_type()
+        self._shape = (release.projection.vertices, release.projection.columns)
+        self._buffer = io.BytesIO()
+        _header(self._buffer, self._type, self._shape)
+        self._start = self._buffer.tell()
+
+    def add(self, _rows: Rows, cells: Cells) -> None:
+        """The next block."""
+        self._buffer.write(np.ascontiguousarray(cells).data)
+
+    def file(self) -> ResultFile:
+        """All of it."""
+        return ResultFile(
+            "matrix.npy",
+            "application/octet-stream",
+            self._buffer.getvalue(),
+            "the projected adjacency matrix with noise, a row for each vertex",
+        )
+
+    def matrix(self, file: ResultFile) -> NDArray[Any]:
+        """A view of the same bytes."""
+        held = np.frombuffer(file.content, self._type, offset=self._start)
+        return held.reshape(self._shape)
+
+
+def _iterates_file(iteration: Iteration) -> ResultFile:
+    buffer = io.BytesIO()
+    first = iteration.iterates[0].cells
+    _header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
+    for each in iteration.iterates:
+        buffer.write(each.cells.data)
+    return ResultFile(
+        "iterates.npy",
+        "application/octet-stream",
+        buffer.getvalue(),
+        "the noisy products of all steps, (steps, vertices, k)",
+    )
+
+
+def _header(buffer: io.BytesIO, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    np.lib.format.write_array_header_1_0(
+        buffer,
+        {
+            "descr": np.lib.format.dtype_to_descr(kind),
+            "fortran_order": False,
+            "shape": shape,
+        },
+    )
+
+
+def _vertices_file(dataset: EdgeList, findings: Findings, context: Context) -> ResultFile:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns: dict[str, Any] = {"vertex": dataset.vertices}
+    if findings.labels is not None:
+        columns["cluster"] = findings.labels
+    if findings.scores is not None:
+        columns["score"] = findings.scores
+        columns["rank"] = _ranks(findings.scores)
+    writer.writerow(columns)
+    for first in range(0, dataset.count, ROWS):
+        context.progress(0.85, "writing")
+        parts = {name: each[first : first + ROWS].tolist() for name, each in columns.items()}
+        if "score" in parts:
+            parts["score"] = [f"{score:.9g}" for score in parts["score"]]
+        writer.writerows(zip(*parts.values(), strict=True))
+    content = text.getvalue().encode()
+    return ResultFile("vertices.csv", "text/csv", content, "the vertices in order of rows")
+
+
+def _ranks(scores: Floats) -> NDArray[np.int64]:
+    """From 1, by falling score, ties by the order of rows."""
+    ranks = np.empty(scores.size, np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, scores.size + 1)
+    return ranks
+
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="A graph's spectrum by random projection and Gaussian noise",
+    source="Publishing Social Network Data with Privacy Guarantees (book chapter 11), Algorithms 1 "
+    "to 5; Ahmed, Jin and Liu, arXiv 1307.0475",
+    purpose="a small noisy matrix from which the leading eigenvectors of a graph can be estimated, "
+    "so that no edge can be inferred: for clusters and influential vertices of large graphs",
+    dataset_kind="edge-list",
+    params=GraphRandomMatrixParameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result=RESULT,
+    complexity="time O(m (edges + vertices) + vertices m^2), m columns; memory for each vertex 4 m "
+    "bytes of the published matrix and m / 8 of the projection (subspace: 8 k bytes for each step)",
+    check=check,
+)

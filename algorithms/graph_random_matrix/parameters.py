@@ -1,0 +1,153 @@
+"""The parameters of `graph-random-matrix`, and their ranges.
+
+Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set stands with the dataset.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from algorithms.contract import Stance
+from algorithms.graph_random_matrix.problems import (
+    BadColumns,
+    BadDelta,
+    BadEigenvectors,
+    BadEpsilon,
+    BadEstimator,
+    BadSigma,
+)
+from algorithms.graph_random_matrix.projection import Kind
+from common.errors import Invalid
+from common.models.base import Exact, WireModel
+
+Mode = Literal["publish", "spectral", "pcc"]
+Estimator = Literal["range", "subspace"]
+
+MOST_EPSILON: Final = Fraction(100)
+MOST_DELTA: Final = Fraction(1, 1000)
+MOST_SIGMA: Final = Fraction(10**6)
+MOST_COLUMNS: Final = 1000
+MOST_EIGENVECTORS: Final = 64
+MOST_SEED: Final = 1 << 64
+
+
+class Metrics(WireModel):
+    """What an evaluation compares with the true data."""
+
+    clusterings: Annotated[
+        int, Field(ge=1, le=20, description="of the true and of the noisy eigenvectors, for NMI")
+    ] = 5
+    top: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...] = Field(
+        (10, 100, 1_000, 10_000), max_length=10, description="sizes of the rankings' heads"
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the clusterings")] = 0
+
+
+def _range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema; `check_parameters` holds them and names the problem."""
+    return limits
+
+
+class GraphRandomMatrixParameters(WireModel):
+    """Parameters of `graph-random-matrix`."""
+
+    mode: Mode = Field(
+        "publish",
+        description="publish: the matrix alone; spectral: clusters of the vertices and their "
+        "ranking too; pcc: their ranking by principal component centrality too",
+    )
+    m: Literal["auto"] | int = Field(
+        "auto",
+        description="columns of the matrix, at least 2 k, below the number of vertices, at most "
+        "1,000; auto: by the noise and mean_degree (paper: 200)",
+        json_schema_extra=_range(minimum=2, maximum=MOST_COLUMNS),
+    )
+    k: int = Field(
+        8,
+        description="leading eigenvectors to estimate, and clusters; at most m / 2",
+        json_schema_extra=_range(minimum=1, maximum=MOST_EIGENVECTORS),
+    )
+    epsilon: Exact | None = Field(
+        None, description="budget of the job, above 0, at most 100; 1 unless sigma is given"
+    )
+    delta: Exact = Field(
+        Fraction(1, 10**6), description="above 0, at most 0.001; below 1 / vertices to mean much"
+    )
+    sigma: Exact | None = Field(
+        None,
+        description="in place of epsilon: the deviation of the noise, for rows of the projection "
+        "of length 1",
+    )
+    projection: Kind | None = Field(
+        None,
+        description="rademacher: signs (default); gaussian (default of paper); sparse: few signs "
+        "in each row",
+    )
+    nonzeros: Annotated[int, Field(description="signs in each row of a sparse projection")] = 8
+    projection_seed: Annotated[
+        int | None, Field(description="public, 64 bits; drawn for the job unless given")
+    ] = None
+    estimator: Estimator | None = Field(
+        None,
+        description="range: singular vectors of the published matrix (default of publish and of "
+        "paper); subspace: noisy subspace iteration (sound; default of spectral and pcc)",
+    )
+    iterations: Annotated[
+        int, Field(description="steps of the subspace estimator, 1 to 32", ge=1, le=32)
+    ] = 4
+    mean_degree: Exact = Field(
+        Fraction(20),
+        description="a public guess of edges at a vertex, for auto and forecasts; no privacy "
+        "depends on it",
+    )
+    evaluate: bool | Metrics = False
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What to evaluate; None: nothing."""
+        if isinstance(self.evaluate, bool):
+            return Metrics() if self.evaluate else None
+        return self.evaluate
+
+    def estimator_of(self, stance: Stance) -> Estimator:
+        """As given, or the mode's own."""
+        if self.estimator is not None:
+            return self.estimator
+        return "range" if stance == "paper" or self.mode == "publish" else "subspace"
+
+    def projection_of(self, stance: Stance) -> Kind:
+        """As given, or the stance's own."""
+        return self.projection or ("gaussian" if stance == "paper" else "rademacher")
+
+
+def check_parameters(params: GraphRandomMatrixParameters, stance: Stance) -> None:
+    """All that needs no graph.
+
+    Raises BadEpsilon, BadDelta, BadSigma, BadEigenvectors, BadColumns, BadEstimator, Invalid for
+    the seed and the guess; each names the field.
+    """
+    if params.epsilon is not None and params.sigma is not None:
+        raise BadEpsilon("epsilon or sigma, not both", pointer="/params/epsilon")
+    if params.epsilon is not None and not 0 < params.epsilon <= MOST_EPSILON:
+        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+    if not 0 < params.delta <= MOST_DELTA:
+        raise BadDelta("must lie above 0 and be at most 0.001", pointer="/params/delta")
+    if params.sigma is not None and not 0 < params.sigma <= MOST_SIGMA:
+        raise BadSigma(f"must lie above 0 and be at most {MOST_SIGMA}", pointer="/params/sigma")
+    if not 1 <= params.k <= MOST_EIGENVECTORS:
+        raise BadEigenvectors("must lie between 1 and 64", pointer="/params/k")
+    if params.m != "auto" and not 2 <= params.m <= MOST_COLUMNS:
+        raise BadColumns("must lie between 2 and 1000", pointer="/params/m")
+    if params.m != "auto" and 2 * params.k > params.m:
+        raise BadEigenvectors("must be at most half of m", pointer="/params/k")
+    if not 1 <= params.nonzeros <= MOST_COLUMNS:
+        raise BadColumns("must lie between 1 and m", pointer="/params/nonzeros")
+    if params.projection_seed is not None and not 0 <= params.projection_seed < MOST_SEED:
+        raise Invalid("must be a number of 64 bits", pointer="/params/projection_seed")
+    if params.mean_degree < 0:
+        raise Invalid("is not negative", pointer="/params/mean_degree")
+    if stance == "paper" and params.estimator == "subspace":
+        raise BadEstimator("the source has no subspace iteration", pointer="/params/estimator")

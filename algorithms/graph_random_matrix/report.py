@@ -1,0 +1,324 @@
+"""What is true of a run's privacy: claimed and verified, for both stances.
+
+Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
+parameters, and after a run the number of vertices and the seed of the projection.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from algorithms.contract import Stance
+from algorithms.graph_random_matrix.forecast import best_squared_cosine
+from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.publication import Release
+from algorithms.graph_random_matrix.settings import EDGE, Settings, settings_of
+from algorithms.graph_random_matrix.statements import (
+    BELOW,
+    FLOATING,
+    NOT_PROTECTED,
+    TAKEN,
+    assumptions,
+    caveats,
+    source_defects,
+)
+from common.accounting.gaussian import (
+    distinguishing_advantage,
+    gaussian_epsilon,
+    projection_theorem_epsilon,
+    zcdp_epsilon,
+)
+from common.models.base import format_exact
+from common.models.report import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    MechanismStatement,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from common.report import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount
+
+NAME: Final = "graph-random-matrix"
+VERSION: Final = "1"
+THEOREM: Final = "the source's Theorem 11.1, rebuilt"
+GROUPS: Final = (2, 10, 100)
+PLACES: Final = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is public after a run. release: None with the subspace estimator."""
+
+    vertices: int
+    declared: bool
+    release: Release | None
+    signal_below_noise: bool = False
+
+
+def spectrum_report(
+    params: GraphRandomMatrixParameters, stance: Stance, facts: Facts | None = None
+) -> PrivacyReport:
+    """The report of a run, planned or done. Raises what `settings_of` raises."""
+    settings = settings_of(params, stance, None if facts is None else facts.vertices)
+    paper = settings.privacy is None
+    return PrivacyReport(
+        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
+        stance=stance,
+        mechanism=MechanismStatement(
+            name="Gaussian noise on a projected adjacency matrix"
+            if settings.estimator == "range"
+            else "noisy subspace iteration",
+            parameters=_mechanism(params, settings),
+        ),
+        privacy_unit="edge",
+        neighbouring="add-remove",
+        sensitivity=_sensitivity(settings, facts),
+        claimed=_claim(params, settings, facts),
+        verified=(_line(params, settings, facts),),
+        charged=Charge(
+            ledger="dataset",
+            privacy_unit="edge",
+            epsilon=None if settings.privacy is None else epsilon_amount(settings.privacy.epsilon),
+            delta=None if settings.privacy is None else delta_amount(settings.privacy.delta),
+            reserved=None if settings.privacy is None else epsilon_amount(settings.privacy.epsilon),
+            outside_budget=paper,
+        ),
+        noise=_noise(settings, facts),
+        sampler_delta=None
+        if settings.privacy is None
+        else delta_amount(settings.privacy.sampler_delta),
+        sampler_epsilon=None if paper else "0",
+        accounting=AccountingStatement(
+            method="an edge changes two rows, by a squared L2 distance that is known exactly; "
+            "discrete Gaussian noise on the integers then is rho-zCDP, which is converted to "
+            "(epsilon, delta) by the infimum of Canonne, Kamath and Steinke (2020)",
+            library="tacit common.accounting.gaussian",
+            version=ACCOUNTING_VERSION,
+        ),
+        public_parameters=(
+            "the vertices and their order, and so their number",
+            "every parameter; the seed of the projection, and so the projection",
+        ),
+        post_processing=(
+            "singular values and vectors of what is published",
+            "clusters by k-means on the vectors' rows, principal component centrality, ranking",
+        ),
+        not_protected=NOT_PROTECTED,
+        source_defects=source_defects(settings),
+        voided_by=(
+            "a seed given for the job: the noise can be repeated",
+            "m, k or other parameters tuned on the true spectrum",
+            "the projection's seed and the noise key drawn from one public stream",
+            "noise used for two graphs, or for two versions of one",
+            "the evaluation published",
+        ),
+        assumptions=assumptions(settings),
+        caveats=_caveats(params, settings, facts),
+        reproducible=False,
+        evaluation_attached=params.metrics is not None,
+        error=_error(settings, facts),
+        details=_details(settings, facts),
+    )
+
+
+def _caveats(
+    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
+) -> tuple[str, ...]:
+    vertices = None if facts is None else facts.vertices
+    held = caveats(params, settings, vertices)
+    if facts is not None and not facts.declared:
+        held += (TAKEN,)
+    if facts is not None and facts.signal_below_noise:
+        held += (BELOW,)
+    return held
+
+
+def _mechanism(params: GraphRandomMatrixParameters, settings: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": params.mode, "estimator": settings.estimator, "k": params.k}
+    if settings.estimator == "subspace":
+        return found | {"iterations": settings.iterations}
+    return found | {"columns": settings.columns, "projection": settings.kind}
+
+
+def _sensitivity(settings: Settings, facts: Facts | None) -> tuple[SensitivityStatement, ...]:
+    if settings.estimator == "subspace":
+        part = "each step: the two longest rows of its public basis"
+        return (SensitivityStatement(norm="l2", source="public-output", part=part),)
+    if settings.kind == "gaussian":
+        part = "the two longest rows of the public projection"
+        found = None if facts is None else amount(Fraction(_realised(facts)))
+        return (SensitivityStatement(value=found, norm="l2", source="public-output", part=part),)
+    value = amount(Fraction(math.nextafter(EDGE, 2)))
+    part = "the projected matrix, whose projection has rows of length 1"
+    return (SensitivityStatement(value=value, norm="l2", source="declared", part=part),)
+
+
+def _realised(facts: Facts) -> float:
+    """The L2 sensitivity of A P, P as drawn."""
+    assert facts.release is not None
+    return math.sqrt(facts.release.largest_pair) * facts.release.projection.unit
+
+
+def _claim(
+    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
+) -> Claim | None:
+    if settings.estimator == "subspace":
+        return None
+    text = "one entry of the matrix; sigma >= sqrt(10 (eps + ln(1/(2 delta))) ln(n/delta)) / eps"
+    if facts is None or settings.sigma is None:
+        given = settings.privacy is None and params.sigma is None
+        found = epsilon_amount(params.epsilon or Fraction(1)) if given else None
+        text += "" if given else "; the epsilon follows from the number n of vertices"
+    else:
+        exact = projection_theorem_epsilon(
+            float(settings.sigma), float(params.delta), facts.vertices
+        )
+        found = epsilon_amount(Fraction(exact))
+        text += f", at this sigma and n = {facts.vertices}"
+    return Claim(
+        model="approximate-dp",
+        epsilon=found,
+        delta=delta_amount(params.delta),
+        theorem=THEOREM,
+        text=text,
+    )
+
+
+def _line(
+    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
+) -> VerifiedStatement:
+    whole = "whoever reads the result and knows every other edge; one undirected edge more or less"
+    privacy = settings.privacy
+    if privacy is None:
+        return VerifiedStatement(
+            scenario="recipient",
+            key="a",
+            description=whole,
+            model="none",
+            privacy_unit="edge",
+            neighbouring="add-remove",
+            epsilon=None,
+            delta=None,
+            reason=FLOATING + _in_real_arithmetic(params, settings, facts),
+        )
+    return VerifiedStatement(
+        scenario="recipient",
+        key="a",
+        description=whole,
+        model="zcdp",
+        privacy_unit="edge",
+        neighbouring="add-remove",
+        epsilon=epsilon_amount(privacy.epsilon),
+        delta=delta_amount(privacy.delta),
+        rho=amount(privacy.rho),
+        conditions=("the same vertices with and without the edge",),
+        reason="rho = 1 / sigma^2, and (epsilon, delta) from it; delta holds sampler_delta",
+    )
+
+
+def _in_real_arithmetic(
+    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
+) -> str:
+    """What reals would give, from the rows of the projection that was drawn."""
+    if facts is None or settings.sigma is None or facts.release is None:
+        return ""
+    realised = _realised(facts)
+    rho = realised**2 / (2 * float(settings.sigma) ** 2)
+    found = amount(Fraction(zcdp_epsilon(rho, float(params.delta))))
+    return (
+        f" In real arithmetic: an edge changes the projected matrix by at most {realised:.6g}, "
+        f"which is epsilon {found} at delta {delta_amount(params.delta)}."
+    )
+
+
+def _noise(settings: Settings, facts: Facts | None) -> tuple[NoiseStatement, ...]:
+    paper = settings.privacy is None
+    part = "every entry of A P, rows of P of length 1"
+    sigma = settings.sigma
+    scale = None if sigma is None else _rounded_down(sigma)
+    if settings.estimator == "subspace":
+        part, scale = "every entry of each step, by the longest rows of its basis", None
+    elif settings.kind == "gaussian" and not paper:
+        part = "every entry of A P, by the longest rows of P"
+        scale = None
+        if facts is not None and facts.release is not None:
+            scale = _rounded_down(Fraction(facts.release.deviation))
+    return (
+        NoiseStatement(
+            layer="coordinator",
+            distribution="Gaussian" if paper else "discrete Gaussian",
+            part=part,
+            scale=scale,
+            weight="1",
+            draws=1,
+            sampler="float" if paper else "exact-integer",
+        ),
+    )
+
+
+def _rounded_down(value: Fraction) -> str:
+    """Noise is not stated larger than it is."""
+    return format_exact(Fraction(math.floor(value * 10**9), 10**9))
+
+
+def _error(settings: Settings, facts: Facts | None) -> dict[str, Any]:
+    """From public values only."""
+    if settings.estimator == "subspace":
+        return {"basis": "none is known for the subspace iteration; signal_below_noise tells after"}
+    found: dict[str, Any] = {
+        "basis": "squared cosine between the i-th true eigenvector and its estimate, at most, for "
+        "any graph with the guessed mean degree: its squared eigenvalues add up to degree times "
+        "vertices; theory of spiked covariances",
+        "mean_degree": amount(settings.mean_degree),
+    }
+    if facts is None or settings.sigma is None or settings.columns is None:
+        return found | {"best_squared_cosine": None, "reason": "needs the number of vertices"}
+    best = {
+        str(place): round(
+            best_squared_cosine(
+                place,
+                facts.vertices,
+                settings.columns,
+                float(settings.sigma),
+                float(settings.mean_degree),
+            ),
+            4,
+        )
+        for place in PLACES
+        if place <= settings.eigenvectors
+    }
+    return found | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
+
+
+def _details(settings: Settings, facts: Facts | None) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "several_edges": "k edges together: as one edge at sigma / k",
+        "evaluation_is_private": True,
+        "spent": "the whole of rho in one release; asking again is another release",
+    }
+    if facts is not None:
+        details["vertices"] = facts.vertices
+        details["vertices_declared"] = facts.declared
+    if settings.sigma is not None:
+        details["sigma"] = _rounded_down(settings.sigma)
+    privacy = settings.privacy
+    if privacy is None:
+        return details
+    rho, delta, sigma = float(privacy.rho), float(privacy.delta), float(privacy.sigma)
+    details |= {
+        "rho": amount(privacy.rho),
+        "exact_gaussian_epsilon": amount(Fraction(gaussian_epsilon(sigma, delta, EDGE))),
+        "exact_gaussian_note": "of continuous Gaussian noise of this sigma, for information",
+        "distinguishing_advantage": amount(Fraction(distinguishing_advantage(sigma, EDGE))),
+        "epsilon_of_edges": {
+            str(edges): amount(Fraction(zcdp_epsilon(edges**2 * rho, delta))) for edges in GROUPS
+        },
+    }
+    return details

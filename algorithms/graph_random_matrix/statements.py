@@ -1,0 +1,107 @@
+"""The fixed words of the privacy report. Spec: graph-random-matrix, section 4.2."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.settings import Settings
+
+FLOATING: Final = (
+    "floating-point Gaussian noise: the low bits of a float can show what a value was not. No "
+    "figure is stated."
+)
+NOT_PROTECTED: Final = (
+    "The unit is one edge. A vertex with all its edges is not protected; k edges are protected as "
+    "one is at sigma / k.",
+    "Hubs: a vertex with many edges stands out, and about how many it has can be told.",
+    "Membership: which vertices there are is published.",
+    "What many edges have in common, such as clusters, is what the release shows.",
+    "Run time, memory and progress are for the submitter.",
+)
+
+TAKEN: Final = (
+    "The vertices were taken from the edges: that each of them has an edge is published. Declare "
+    "the dataset's universe to protect that."
+)
+BELOW: Final = (
+    "signal_below_noise: the largest singular value is one that noise alone would show. Clusters "
+    "and rankings of this release mean nothing."
+)
+
+_TWO_ROWS: Final = (
+    "The proof changes one entry; an undirected edge is two, in two rows: sqrt 2 times the "
+    "sensitivity of one row."
+)
+_LOOSE: Final = (
+    "The theorem is right but loose: it asks for more than ten times the noise of an exact "
+    "calibration at epsilon 1 and three million vertices."
+)
+_EXPERIMENTS: Final = (
+    "The experiments do not use it: sigma 0.1, 0.5 and 1 are epsilon 28,775, 1,163 and 300 by the "
+    "theorem at 3.1 million vertices and delta 1e-6; 172, 17.9 and 7.8 by zCDP for rows of length "
+    "1."
+)
+_GROWS: Final = (
+    "That the noise does not grow with the number of vertices holds for one entry; all of it "
+    "together grows like sigma sqrt(n), faster than the largest eigenvalue of sparse graphs."
+)
+_FIGURES: Final = (
+    "The printed utility is out of reach of the published algorithm: squared eigenvalues add up to "
+    "twice the number of edges, which bounds what noise of sigma 1 leaves of any vector, whatever "
+    "the graph."
+)
+_HIDDEN: Final = (
+    "Keeping the projection secret adds no protection in the worst case: many neighbours of a hub "
+    "give its row away."
+)
+_LNPP: Final = (
+    "The baseline LNPP has noise by the data's own eigengap, a local sensitivity: no epsilon holds."
+)
+_SUBSPACE: Final = "The subspace iteration is not the source's; it stands beside its estimator."
+
+
+def source_defects(settings: Settings) -> tuple[str, ...]:
+    """What the source has wrong, or leaves open."""
+    held = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
+    return (_SUBSPACE, *held) if settings.estimator == "subspace" else held
+
+
+def assumptions(settings: Settings) -> tuple[str, ...]:
+    """What the figures rest on."""
+    return (
+        "The coordinator keeps the graph and is trusted with it.",
+        "The noise key is secret and fresh, used for this release alone, and has nothing to do "
+        "with the seed of the projection."
+        if settings.estimator == "range"
+        else "The noise key is secret and fresh, and used for this release alone.",
+        "m, k and every other parameter were chosen without looking at the graph.",
+        "The vertices are public.",
+        "Edges are independent of one another as far as an observer knows.",
+        "Nobody who is not trusted sees how long the run takes.",
+    )
+
+
+def caveats(
+    params: GraphRandomMatrixParameters, settings: Settings, vertices: int | None
+) -> tuple[str, ...]:
+    """What a reader has to know; vertices: how many, once that is known."""
+    held = ["This is one release: other releases from the same graph add up (rho adds)."]
+    if settings.privacy is None:
+        held.append("Stance paper: floating-point noise; nothing is verified.")
+        held.append("This release lies outside the budget of its data set.")
+    most = math.floor(1 / params.delta)
+    if vertices is None:
+        held.append(f"With more than {most} vertices delta is too large: it is above 1 / vertices.")
+    elif vertices > most:
+        held.append(
+            f"delta is above 1 / vertices ({vertices} of them): it would allow to bare some edges "
+            "altogether."
+        )
+    if params.metrics is not None:
+        held.append(
+            "An evaluation against the true data is attached for the operator's eyes only; it is "
+            "not differentially private."
+        )
+    return tuple(held)

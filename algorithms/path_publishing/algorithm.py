@@ -1,0 +1,245 @@
+"""Path publishing as the catalogue knows it: run, preview, check, and what a result holds.
+
+Spec: path-publishing, sections 1 to 3; jobs, "Catalogue" and "Result".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.path_publishing.assembly import graph_path
+from algorithms.path_publishing.coins import drawn_direction
+from algorithms.path_publishing.complement import layout_of, off_path
+from algorithms.path_publishing.evaluation import (
+    complement_evaluation,
+    graph_path_evaluation,
+    randomized_evaluation,
+)
+from algorithms.path_publishing.parameters import (
+    Mode,
+    PathPublishingParameters,
+    check_parameters,
+)
+from algorithms.path_publishing.pictures import pictures
+from algorithms.path_publishing.problems import (
+    CyclicPathNotSupported,
+    NetworkTooLarge,
+    PathNotSpanning,
+)
+from algorithms.path_publishing.randomized import labelled
+from algorithms.path_publishing.relations import drawn_copies, drawn_relations
+from algorithms.path_publishing.report import NAME, path_report
+from common.datasets.network_path import NetworkPath
+from common.models.report import PrivacyReport
+from common.paths.decoding import MOST_VERTICES
+from common.paths.published import (
+    ComplementEdges,
+    LevelledGraph,
+    Published,
+    RandomizedLabels,
+    SealedPath,
+    form,
+    written,
+)
+from common.paths.sealed import sealed
+from common.randomness import SecureRandom
+
+VERTICES: Final[dict[Mode, int]] = {
+    "graph-path": 60,
+    "complement": 10**6,
+    "randomized": MOST_VERTICES,
+    "sealed": 10**7,
+}
+LAYOUT_VERTICES: Final = 60
+ADVISED_VERTICES: Final = 12
+"""Beyond it most vertices of a levelled graph are split."""
+SUB_VERTICES: Final = 240
+_NAME_BYTES: Final = 16
+
+RESULT: Final = {
+    "mode": "graph-path, complement, randomized or sealed",
+    "format": "the form of published.json",
+    "vertices": "how many vertices are published (null where none are)",
+    "edges": "how many edges are published (null where none are)",
+    "bytes": "of published.json",
+    "published.json": "what to hand out: users recover the path from it with `tacit recover`",
+    "layout.json": "complement, where asked for: the published edges on levels",
+}
+
+
+def check(dataset: NetworkPath, params: PathPublishingParameters, stance: Stance) -> None:
+    """Refuse a network that does not fit the mode.
+
+    Raises NetworkTooLarge, PathNotSpanning, CyclicPathNotSupported, and what parameters raise.
+    """
+    mode = check_parameters(params, stance)
+    size = dataset.network.size
+    most = LAYOUT_VERTICES if params.layout else VERTICES[mode]
+    if size > most:
+        raise NetworkTooLarge(f"at most {most} vertices", pointer="/dataset/vertices")
+    if mode == "graph-path" and dataset.path.size > SUB_VERTICES:
+        raise NetworkTooLarge(f"at most {SUB_VERTICES} visits", pointer="/dataset/path")
+    if mode in ("graph-path", "randomized") and not dataset.spanning:
+        raise PathNotSpanning(pointer="/dataset/path")
+    if mode in ("complement", "randomized") and not dataset.acyclic:
+        raise CyclicPathNotSupported(pointer="/dataset/path")
+
+
+def run(
+    dataset: NetworkPath, params: PathPublishingParameters, stance: Stance, context: Context
+) -> Outcome:
+    """A publication. Raises what `check` raises, NoGraphPath, Cancelled."""
+    check(dataset, params, stance)
+    context.progress(0.0, "publishing")
+    return _RUN[params.mode_of(stance)](dataset, params, context)
+
+
+def preview(params: PathPublishingParameters, stance: Stance) -> PrivacyReport:
+    """The report of a run, before any data. Raises what `check_parameters` raises."""
+    return path_report(params, stance)
+
+
+# ------------------------------------------------------------------------------------------- modes
+
+
+def _graph_path(
+    dataset: NetworkPath, params: PathPublishingParameters, context: Context
+) -> Outcome:
+    epsilon_v = params.copies_epsilon(acyclic=dataset.acyclic)
+    copies = drawn_copies(dataset, epsilon_v, context.noise("copies"))
+    if sum(copies) > SUB_VERTICES:
+        raise NetworkTooLarge(f"more than {SUB_VERTICES} copies", pointer="/params/epsilon_v")
+    epsilon_e = None if params.epsilon_e is None else float(params.epsilon_e)
+    relations = drawn_relations(dataset, copies, epsilon_e, context.noise("pairs"))
+    beat = partial(context.progress, 0.2, "placing vertices on levels")
+    graph, done = graph_path(
+        relations, dataset.network.vertices, params.search_budget, split=params.split, beat=beat
+    )
+    evaluation = graph_path_evaluation(
+        dataset, graph, relations, done, params.search_budget, context
+    )
+    outcome = _outcome(graph, params, "paper", context)
+    if dataset.network.size > ADVISED_VERTICES:
+        warned = f"more than {ADVISED_VERTICES} vertices: most of them are split"
+        outcome = replace(outcome, result={**outcome.result, "warnings": [warned]})
+    return replace(outcome, evaluation=evaluation)
+
+
+def _complement(
+    dataset: NetworkPath, params: PathPublishingParameters, context: Context
+) -> Outcome:
+    published = off_path(dataset, partial(context.progress, 0.1, "publishing"))
+    if params.epsilon_dir is not None:
+        direction = drawn_direction(
+            _first_is_smaller(dataset), params.epsilon_dir, context.noise("direction")
+        )
+        published = replace(published, direction=direction)
+    layout = layout_of(published) if params.layout else None
+    found = complement_evaluation(dataset, published) if params.evaluate else None
+    return replace(_outcome(published, params, "sound", context, layout), evaluation=found)
+
+
+def _randomized(
+    dataset: NetworkPath, params: PathPublishingParameters, context: Context
+) -> Outcome:
+    assert params.epsilon is not None
+    published = labelled(dataset, params.epsilon, context.noise("labels"))
+    if params.epsilon_dir is not None:
+        direction = drawn_direction(
+            _first_is_smaller(dataset), params.epsilon_dir, context.noise("direction")
+        )
+        published = replace(published, direction=direction)
+    found = None
+    if params.evaluate:
+        found = randomized_evaluation(dataset, published, params.epsilon, context)
+    return replace(_outcome(published, params, "sound", context), evaluation=found)
+
+
+def _sealed(dataset: NetworkPath, params: PathPublishingParameters, context: Context) -> Outcome:
+    # keys come from the operating system: a job's chosen seed must never open what it sealed
+    name = SecureRandom().bytes(_NAME_BYTES).hex()
+    beat = partial(context.progress, 0.4, "sealing")
+    published = sealed(dataset.ids(), params.recipients, name, beat)
+    return _outcome(published, params, "sound", context)
+
+
+def _first_is_smaller(dataset: NetworkPath) -> bool:
+    first, last = dataset.ids()[0], dataset.ids()[-1]
+    return bool(first < last)  # type: ignore[operator]
+
+
+# ------------------------------------------------------------------------------------------ result
+
+
+def _outcome(
+    published: Published,
+    params: PathPublishingParameters,
+    stance: Stance,
+    context: Context,
+    layout: LevelledGraph | None = None,
+) -> Outcome:
+    context.progress(0.85, "writing")
+    content = written(published, partial(context.progress, 0.85, "writing"))
+    files = [
+        ResultFile("published.json", "application/json", content, "the published object"),
+    ]
+    if layout is not None:
+        files.append(
+            ResultFile(
+                "layout.json", "application/json", written(layout), "the same edges on levels"
+            )
+        )
+    plots = pictures(published, layout, partial(context.progress, 0.9, "plotting"))
+    context.progress(0.97, "releasing")
+    return Outcome(
+        result={"mode": params.mode_of(stance), **_summary(published), "bytes": len(content)},
+        report=path_report(params, stance),
+        files=tuple(files),
+        plots=plots,
+    )
+
+
+def _summary(published: Published) -> dict[str, Any]:
+    vertices = edges = None
+    match published:
+        case LevelledGraph():
+            vertices = len({node.base for node in published.nodes})
+            edges = len(published.edges)
+        case ComplementEdges():
+            vertices, edges = len(published.vertices), len(published.edges)
+        case RandomizedLabels():
+            vertices = len(published.vertices)
+        case SealedPath():
+            pass
+    return {"format": form(published), "vertices": vertices, "edges": edges}
+
+
+_RUN: Final[dict[Mode, Callable[[NetworkPath, PathPublishingParameters, Context], Outcome]]] = {
+    "graph-path": _graph_path,
+    "complement": _complement,
+    "randomized": _randomized,
+    "sealed": _sealed,
+}
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="A path that holders of the map recover",
+    source="Lu's thesis, chapter 6, Algorithms 6.1 to 6.6 (graph-path); the other modes are ours",
+    purpose="publish something from which whoever holds the exact map (of contacts, of a network) "
+    "rebuilds a path in it, while who knows the map and the path but for one edge does not learn "
+    "that edge",
+    dataset_kind="network-path",
+    params=PathPublishingParameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result=RESULT,
+    complexity="complement: O(E log E) time; randomized: O(V^2) to publish, O(2^V V^2) to recover; "
+    "sealed: O(path + recipients); graph-path: at most a search budget for each sub-vertex, and "
+    "memory O(pieces^2)",
+    check=check,
+)

@@ -1,0 +1,239 @@
+"""`tacit recover`, and for its owner `tacit attack-path`: published paths, without any service."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from algorithms.path_publishing.attacks import (
+    candidates,
+    label_posterior,
+    level_sort,
+    replay,
+    single_steps,
+)
+from cli.context import AsJson, console, fail, plain_errors, show, table
+from common.datasets.network_path import NetworkPath
+from common.datasets.network_path_files import read_json
+from common.errors import DomainError
+from common.models.base import encode_binary, parse_binary
+from common.paths.published import (
+    ComplementEdges,
+    LevelledGraph,
+    Published,
+    RandomizedLabels,
+    SealedPath,
+    form,
+)
+from tacit.recovery import Rule, read_map, read_published, recover
+
+Json = dict[str, Any]
+PublishedFile = Annotated[
+    Path, typer.Argument(metavar="PUBLISHED", help="published.json of a job.")
+]
+_MOST_KEY_BYTES = 4096
+
+
+def recover_path(
+    map_file: Annotated[
+        Path, typer.Argument(metavar="MAP", help="JSON with vertices and edges, exactly.")
+    ],
+    published_file: PublishedFile,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Private key of a sealed path's recipient: PEM, or base64url."),
+    ] = None,
+    direction: Annotated[
+        Rule, typer.Option(help="How the start of a graph-path is told.")
+    ] = "combined",
+    use_copy_order: Annotated[
+        bool, typer.Option(help="Of a cyclic graph-path: trust the numbers of copies.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Recover a published path from the map that it was made of. Nothing leaves this machine."""
+    with _one_line():
+        with map_file.open("rb") as file:
+            network = read_map(file)
+        found = recover(
+            network,
+            published_file.read_bytes(),
+            direction=direction,
+            use_copy_order=use_copy_order,
+            private_key=None if key is None else _private_key(key),
+        )
+    shown: Json = {
+        "paths": [list(path) for path in found.paths],
+        "direction_confidence": found.direction_confidence,
+        "ties": found.ties,
+    }
+
+    def human() -> None:
+        for path in found.paths:
+            typer.echo(" ".join(str(vertex) for vertex in path))
+        typer.echo(f"direction: {_DIRECTION[found.direction_confidence]}", err=True)
+        if found.ties > 1:
+            typer.echo(f"{found.ties} paths are as likely as this one", err=True)
+
+    show(shown, as_json, human)
+
+
+_DIRECTION = {
+    "certain": "certain",
+    "likely": "likely, not certain",
+    "none": "undecided, both are shown",
+}
+
+
+def recipient_key(
+    file: Annotated[Path, typer.Argument(help="Where the private key is written; not replaced.")],
+) -> None:
+    """Make a key pair for sealed paths: the private key to a file, the public key to the screen."""
+    made = X25519PrivateKey.generate()
+    with plain_errors():
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "w") as target:
+            target.write(encode_binary(made.private_bytes_raw()) + "\n")
+    typer.echo(encode_binary(made.public_key().public_bytes_raw()))
+
+
+def attack_path(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK", help="JSON with vertices, edges and path.")
+    ],
+    published_file: PublishedFile,
+    step: Annotated[
+        int | None, typer.Option(help="Only this step of the path, counted from 0.")
+    ] = None,
+    search_budget: Annotated[
+        int, typer.Option(min=100, help="The search_budget of the job, of a graph-path.")
+    ] = 2000,
+    as_json: AsJson = False,
+) -> None:
+    """What an adversary finds who knows the map and the path but for one step. For the owner."""
+    with _one_line():
+        with network_file.open("rb") as file:
+            network = read_json(file)
+        published = read_published(published_file.read_bytes())
+        steps = single_steps(network)
+        if step is not None and step not in steps:
+            raise ValueError("no such step whose edge the path takes only once")
+        if not isinstance(published, SealedPath) and set(_vertices(published)) != set(
+            network.network.vertices
+        ):
+            raise ValueError("publication and network have different vertices")
+        chosen = steps if step is None else [step]
+        rows = [_attacked(network, published, each, search_budget) for each in chosen]
+    found: Json = {"format": form(published), "steps": rows, "summary": _summary(rows)}
+    if isinstance(published, LevelledGraph) and not published.canonical:
+        sorted_by_level = level_sort(published, network.ids())
+        found["level_sort"] = {
+            "whole_path": sorted_by_level.whole_path,
+            "share_of_path_edges": sorted_by_level.edges_read,
+        }
+
+    def human() -> None:
+        names = ["step", "candidates", "left", "the true edge"]
+        cells = [
+            [
+                str(row["step"]),
+                str(row["candidates"]),
+                str(row["left"]),
+                _certainty(row),
+            ]
+            for row in rows
+        ]
+        console.print(table("Who knows all but one step", names, cells))
+        console.print(
+            f"found by the publication: {found['summary']['identified']} of {len(rows)} steps; "
+            f"known beforehand: {found['summary']['known_beforehand']}",
+            highlight=False,
+        )
+        if "level_sort" in found:
+            share = found["level_sort"]["share_of_path_edges"]
+            console.print(
+                f"a stranger without the map reads {share:.0%} of the path's edges",
+                highlight=False,
+            )
+
+    show(found, as_json, human)
+
+
+def _attacked(network: NetworkPath, published: Published, step: int, search_budget: int) -> Json:
+    """Of one step: candidates before and after, and how likely the true edge is then."""
+    before = candidates(network, step)
+    match published:
+        case LevelledGraph() if not published.canonical:
+            tried = replay(published, network, step, search_budget)
+            left = len(tried.after_levels)
+            if before[0].pair not in tried.after_levels:
+                raise ValueError("the publication was not made of this network and search_budget")
+            posterior = 1 / left
+        case RandomizedLabels():
+            left = len(before)
+            chances = label_posterior(published, network, step, float(Fraction(published.epsilon)))
+            posterior = chances[before[0].pair]
+        case LevelledGraph() | ComplementEdges() | SealedPath():
+            left = len(before)  # the same bytes whichever of them is the edge, or ciphertext
+            posterior = 1 / left
+    return {
+        "step": step,
+        "candidates": len(before),
+        "left": left,
+        "posterior": posterior,
+        "known_beforehand": len(before) == 1,
+        "identified": left == 1 < len(before),
+    }
+
+
+def _certainty(row: Json) -> str:
+    if row["known_beforehand"]:
+        return "known beforehand"
+    return "found" if row["identified"] else f"{row['posterior']:.0%} likely"
+
+
+def _summary(rows: list[Json]) -> Json:
+    return {name: sum(row[name] for row in rows) for name in ("identified", "known_beforehand")}
+
+
+def _vertices(published: Published) -> list[Any]:
+    if isinstance(published, LevelledGraph):
+        return [node.base for node in published.nodes]
+    assert not isinstance(published, SealedPath)
+    return list(published.vertices)
+
+
+def _private_key(file: Path) -> X25519PrivateKey:
+    with file.open("rb") as stream:
+        content = stream.read(_MOST_KEY_BYTES)
+    try:
+        if not content.startswith(b"-----"):
+            return X25519PrivateKey.from_private_bytes(parse_binary(content.decode().strip()))
+        found: object = load_pem_private_key(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        found = None
+    if not isinstance(found, X25519PrivateKey):
+        fail("the key is no X25519 private key without a password (PEM, or 32 bytes as base64url)")
+    return found
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    with plain_errors():
+        try:
+            yield
+        except DomainError as error:
+            place = f" ({error.pointer})" if error.pointer else ""
+            raise ValueError(f"{error.name}: {error.detail}{place}") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON: {error.msg}") from None

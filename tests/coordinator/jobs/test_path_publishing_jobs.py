@@ -1,0 +1,156 @@
+"""Paths through the coordinator: what each mode costs its dataset, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from common.datasets.network_path import NetworkMap
+from common.models.base import encode_binary
+from common.paths.recovery import recover
+from tests.algorithms.path_publishing_examples import SIX
+from tests.coordinator.jobs.office import Office, problem
+
+NAME = "path-publishing"
+KEY = X25519PrivateKey.from_private_bytes(b"\5" * 32)
+PUBLIC = encode_binary(KEY.public_key().public_bytes_raw())
+_numbers = count()
+
+
+def network(**changes: Any) -> dict[str, Any]:
+    """The worked network, with a further vertex so that no other test has the same content."""
+    ids = SIX.network.vertices
+    edges = [[ids[low], ids[high]] for low, high in SIX.network.edges.tolist()]
+    path = [*ids, 100 + next(_numbers)]
+    rows = {"vertices": path, "edges": [*edges, path[-2:]], "path": path}
+    return {"kind": "network-path", "format": "json", "columns": None, "rows": rows | changes}
+
+
+def published(it: Office, job: str) -> bytes:
+    it.succeeded(job)
+    return it.ask("GET", f"/v1/jobs/{job}/files/published.json").content
+
+
+def test_a_complement_costs_nothing(it: Office) -> None:
+    dataset = it.rows(None, **network())
+    job = it.submit(dataset, NAME, params={})
+    report_of = f"/v1/jobs/{job}/report"
+    assert b"tacit.complement/1" in published(it, job)
+    report = it.ask("GET", report_of).json()
+    assert (report["charged"]["epsilon"], report["verified"][0]["epsilon"]) == ("0", "0")
+    assert problem(it.ask("GET", f"/v1/jobs/{job}/evaluation")) == (404, "unknown_part")
+    again = it.submit(dataset, NAME, params={"evaluate": True})
+    assert published(it, again) == published(it, job)
+    found = it.ask("GET", f"/v1/jobs/{again}/evaluation").json()
+    assert found["evaluation"]["self_test"]["recovered"] is True
+
+
+def test_labels_are_charged_to_either_unit(it: Office) -> None:
+    asked = {"mode": "randomized", "epsilon": "2", "epsilon_dir": "1/2"}
+    for unit in ("path-edge", "vertex-pair"):
+        dataset = it.rows("3", **network(), privacy_unit=unit)
+        it.succeeded(it.submit(dataset, NAME, params=asked))
+        assert it.ledger(dataset)["charged"]["epsilon"] == "2.5"
+        answer = it.ask("POST", "/v1/jobs", it.job(dataset, NAME, params=asked))
+        assert problem(answer) == (409, "budget_exceeded")
+
+
+def test_a_complement_does_not_protect_pairs(it: Office) -> None:
+    dataset = it.rows("3", **network(), privacy_unit="vertex-pair")
+    answer = it.ask("POST", "/v1/jobs", it.job(dataset, NAME, params={}))
+    assert problem(answer) == (422, "unit_not_protected")
+
+
+def test_a_sealed_path_is_free_and_opens(it: Office) -> None:
+    made = network()
+    dataset = it.rows(None, **made)
+    job = it.submit(dataset, NAME, params={"mode": "sealed", "recipients": [PUBLIC]})
+    own = NetworkMap.of(made["rows"]["vertices"], made["rows"]["edges"])
+    found = recover(own, published(it, job), private_key=KEY)
+    assert found.paths == (tuple(made["rows"]["path"]),)
+    assert it.kinds(dataset) == ["declared"]
+
+
+def test_a_levelled_graph_lies_outside_the_budget(it: Office) -> None:
+    dataset = it.rows("5", **network(), purpose="production")
+    asked = it.job(dataset, NAME, params={}, stance="paper")
+    assert problem(it.ask("POST", "/v1/jobs", asked)) == (422, "unverified_not_acknowledged")
+    answer = it.ask("POST", "/v1/jobs", {**asked, "acknowledge_unverified": True, "seed": 3})
+    assert answer.status_code == 202
+    job = answer.json()["id"]
+    assert b"tacit.graph-path/1" in published(it, job)
+    assert it.kinds(dataset) == ["declared", "released_outside_budget"]
+    found = it.ask("GET", f"/v1/jobs/{job}/evaluation").json()["evaluation"]
+    assert found["attack"]["replay"]["candidates"] >= 1
+    result = it.ask("GET", f"/v1/jobs/{job}/result").json()
+    assert "attack" not in str(result)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "pointer"),
+    [
+        ({"stance": "paper", "params": {"mode": "sealed"}}, "mode_stance_mismatch", "mode"),
+        ({"params": {"mode": "graph-path"}}, "mode_stance_mismatch", "mode"),
+        ({"params": {"mode": "randomized"}}, "epsilon_out_of_range", "epsilon"),
+        ({"params": {"epsilon_dir": "21"}}, "epsilon_out_of_range", "epsilon_dir"),
+        ({"params": {"epsilon_dir": "nan"}}, "bad_parameter", "epsilon_dir"),
+        (
+            {"params": {"mode": "sealed", "recipients": ["AAAA"]}},
+            "bad_recipient_key",
+            "recipients/0",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused_leaves_no_job(
+    it: Office, changes: dict[str, Any], name: str, pointer: str
+) -> None:
+    dataset = it.rows("5", **network())
+    answer = it.ask("POST", "/v1/jobs", it.job(dataset, NAME, **changes))
+    assert problem(answer) == (422, name)
+    assert answer.json()["errors"][0]["pointer"] == f"/params/{pointer}"
+    assert it.kinds(dataset) == ["declared"]
+
+
+def test_networks_that_do_not_fit_are_refused_before_a_job(it: Office) -> None:
+    ring = network()["rows"]
+    back = [*ring["path"], ring["path"][-2]]
+    dataset = it.rows("5", **network(**{**ring, "path": back}))
+    answer = it.ask("POST", "/v1/jobs", it.job(dataset, NAME, params={}))
+    assert problem(answer) == (422, "cyclic_path_not_supported")
+    long = list(range(1000, 1019))
+    line = network(vertices=long, edges=[list(pair) for pair in pairwise(long)], path=long)
+    large = it.rows("5", **line)
+    asked = it.job(large, NAME, params={"mode": "randomized", "epsilon": "1"})
+    assert problem(it.ask("POST", "/v1/jobs", asked)) == (413, "too_large")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"vertices": [1]}, "empty_network"),
+        ({"vertices": [1, 2, 2]}, "duplicate_vertex"),
+        ({"edges": [[1, 77]]}, "unknown_vertex"),
+        ({"edges": [[1, 1]]}, "self_loop"),
+        ({"path": [1]}, "path_too_short"),
+        ({"path": [1, 3]}, "path_step_not_an_edge"),
+        ({"path": [1, 2, 2]}, "path_repeats_consecutively"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_networks_that_are_none(it: Office, changes: dict[str, Any], name: str) -> None:
+    body = {"name": "bad", "privacy_unit": None, **network(**changes)}
+    answer = it.ask("POST", "/v1/datasets", body)
+    assert problem(answer) == (422, name)
+
+
+def test_edges_that_are_listed_twice(it: Office) -> None:
+    made = network()
+    made["rows"]["edges"].append(made["rows"]["edges"][0][::-1])
+    assert problem(it.ask("POST", "/v1/datasets", {"name": "bad", **made})) == (
+        422,
+        "duplicate_edge",
+    )
