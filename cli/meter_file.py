@@ -1,8 +1,10 @@
 """Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
 
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
-row, with columns time and value, and curator and device where there are any. The file goes to the
-curator service as it is, or cut to its first days; what is wrong in it is counted there, by row.
+row, with columns time and value, and curator and device where there are any. A column map (TOML or
+JSON) says what else there is to say; its keys are the parameters of `POST /v1/readings/import`. A
+file that ends in .xml is a Green Button file. The file goes to the curator service as it is, or cut
+to its first days; what is wrong in it is counted there, by row.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import lzma
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +37,13 @@ class MeterFile:
     step_s: int
     unit: str
     register: str
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further parameters of the import; they go before the fields above."""
+
+    @property
+    def green_button(self) -> bool:
+        """Whether the file says itself what its readings are."""
+        return ".xml" in self.path.suffixes
 
     def open(self) -> TextIO:
         """The text, decompressed."""
@@ -71,20 +82,41 @@ class MeterFile:
             text = io.StringIO()
             csv.writer(text).writerows(self.rows(days))
             content = text.getvalue().encode()
-        parameters: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
-        if self.start is not None:
-            parameters |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
-        else:
-            named = {"curator", "device"} & set(next(self.rows(), []))
-            parameters |= {f"{name}_column": name for name in named}
         answer: dict[str, Any] = client.request(
             "POST",
             "/v1/readings/import",
             content=content,
-            media_type="text/csv",
-            params=parameters,
+            media_type="application/atom+xml" if self.green_button else "text/csv",
+            params=self.parameters(),
         ).json()
         return answer
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the import."""
+        given = {name: _parameter(value) for name, value in self.columns.items()}
+        if self.green_button:
+            return given
+        found: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
+        if self.start is not None:
+            found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
+        elif not {"curator", "curator_column", "device_column"} & given.keys():
+            named = {"curator", "device"} & set(next(self.rows(), []))
+            found |= {f"{name}_column": name for name in named}
+        return found | given
+
+
+def column_map(path: Path) -> dict[str, Any]:
+    """The content of a column map. Raises OSError or ValueError."""
+    text = path.read_text(encoding="utf-8")
+    found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("a column map is a table of names and values")
+    return found
+
+
+def _parameter(value: Any) -> Any:
+    """A value as a query parameter: tables as JSON."""
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _number(cell: str) -> float:

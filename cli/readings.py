@@ -19,14 +19,14 @@ from cli.context import (
     plain_errors,
     show,
 )
-from cli.meter_file import MeterFile
+from cli.meter_file import MeterFile, column_map
 
 app = typer.Typer(no_args_is_help=True, help="Readings of your own curators.")
 
 
 @app.command("import")
 def import_readings(
-    source: Annotated[Path, typer.Argument(help="CSV, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Argument(help="CSV or Green Button .xml; plain, .gz or .xz.")],
     start: Annotated[
         str | None,
         typer.Option(help="Wide layout: the time of the first value column, RFC 3339."),
@@ -35,15 +35,34 @@ def import_readings(
     unit: Annotated[str, typer.Option(help="Unit of the values.")] = "kWh",
     register: Annotated[str, typer.Option(help="Register of the readings.")] = "energy_import",
     days: Annotated[int | None, typer.Option(min=1, help="Wide layout: only so many days.")] = None,
+    columns: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            help="Column map, TOML or JSON: parameters of POST /v1/readings/import, which go "
+            "before the options above.",
+        ),
+    ] = None,
+    curator: Annotated[str | None, typer.Option(help="Whose all readings are.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="IANA zone of stamps without an offset.")
+    ] = None,
+    ambiguous: Annotated[
+        str | None,
+        typer.Option(help="The hour that comes twice: refuse (default), order, earlier, later."),
+    ] = None,
     home: Home = DEFAULT_HOME,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import a CSV of readings: wide (a meter a row, `--start` given) or long (a reading a row,
-    with columns curator, device, time, value)."""
+    """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
+    row, with columns curator, device, time, value, or what the map says); or Green Button XML."""
     with plain_errors(), Target(home, url, token).curator() as client:
-        file = MeterFile(source, start=start, step_s=step_s, unit=unit, register=register)
+        options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
+        given = {} if columns is None else column_map(columns)
+        given |= {name: value for name, value in options.items() if value is not None}
+        file = MeterFile(source, start, step_s, unit, register, given)
         with errors.status(f"importing {source.name}"):
             answer: dict[str, Any] = file.upload(client, days=days)
 
@@ -52,7 +71,9 @@ def import_readings(
             if not isinstance(value, list | dict):
                 console.print(f"  {name}: {value}", highlight=False)
         for error in answer.get("errors", [])[:10]:
-            place = f"line {error['line']}, column {error['column']}"
+            place = f"line {error['line']}"
+            if error["column"] is not None:
+                place += f", column {error['column']}"
             console.print(f"  {place}: {error['detail']}", highlight=False)
 
     show(answer, as_json, human)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 from fastapi import Depends, FastAPI, Request, Response
@@ -15,6 +15,7 @@ from fastapi import Path as PathParameter
 from pydantic import Field
 from starlette.responses import JSONResponse
 
+from common.errors import StartRefused
 from common.models.base import WireModel, format_instant
 from common.models.query import Identifier
 from common.service.app import add_readiness, build_app
@@ -33,7 +34,7 @@ from common.service.paging import PageQuery, next_link
 from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
 from common.service.wire import read_body
 from curator import examples, owner
-from curator.errors import BadItem, UnknownCurator, UnknownToken
+from curator.errors import BadItem, BadMapping, UnknownCurator, UnknownToken
 from curator.intake_routes import add_intake
 from curator.policy import Policy
 from curator.record_routes import add_records
@@ -42,6 +43,9 @@ from curator.settings import CuratorSettings
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
 from curator.store.tables import tokens as token_table
+
+if TYPE_CHECKING:
+    from curator.mqtt.connection import Connection
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -90,9 +94,12 @@ def create_app(
         add_readiness(app, "database", lambda: check(engine))
         if settings.participate:
             service.participation.start()
+        meters = await _meters(app, service)
         try:
             yield
         finally:
+            if meters is not None:
+                await meters.stop()
             await service.participation.stop()
             await service.peers.aclose()
             await engine.dispose()
@@ -115,6 +122,23 @@ def create_app(
     add_intake(app, settings)
     add_records(app)
     return app
+
+
+async def _meters(app: FastAPI, service: Service) -> Connection | None:
+    """The connection to the meters' broker, running, if the settings name one."""
+    if service.settings.mqtt_host is None:
+        return None
+    try:
+        from curator.mqtt.start import connection
+    except ModuleNotFoundError:
+        raise StartRefused("TACIT_MQTT_HOST needs the extra `mqtt`") from None
+    try:
+        meters = await asyncio.to_thread(connection, service, app.state.metrics)
+    except BadMapping as error:
+        raise StartRefused(error.detail) from None
+    add_readiness(app, "mqtt", meters.check)
+    meters.start()
+    return meters
 
 
 def _service(app: FastAPI) -> Service:

@@ -15,13 +15,18 @@ so that a half-open window holds the intervals that begin in it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from curator.items import Item
-from curator.store import readings as store
+from common.service.database import exclusive
+from curator.store import counters as store
+from curator.store.counters import Meter, Total
+from curator.store.readings import Row
 
-Place = tuple[int, int, int]
-"""register, time, device."""
+ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
 
 
 def difference(before: int, now: int, rollover: int | None) -> int:
@@ -33,29 +38,72 @@ def difference(before: int, now: int, rollover: int | None) -> int:
     return now
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A counter's reading as it came. `random` fixes the place of its delta in the order."""
+
+    time: int
+    total: int
+    rollover: int | None
+    random: int
+    correction: bool = False
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What becomes of readings of one counter: a status each, new totals, deltas by their time."""
+
+    statuses: tuple[str, ...]
+    totals: tuple[Total, ...]
+    deltas: tuple[tuple[int, int], ...]
+
+
+def merge(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
+    """Take readings in their order beside the known ones around them; as if one came after the
+    other, in any order."""
+    totals = {time: (total, rollover) for time, total, rollover in known}
+    new: set[int] = set()
+    statuses = []
+    for each in sent:
+        there = totals.get(each.time)
+        if there is not None and there[0] == each.total:
+            statuses.append(DUPLICATE)
+        elif there is not None and not each.correction:
+            statuses.append(CONFLICT)
+        else:
+            totals[each.time] = (each.total, each.rollover)
+            new.add(each.time)
+            statuses.append(ACCEPTED)
+    deltas = tuple(
+        (before, difference(totals[before][0], *totals[after]))
+        for before, after in pairwise(sorted(totals))
+        if before in new or after in new
+    )
+    return Merged(tuple(statuses), tuple((time, *totals[time]) for time in sorted(new)), deltas)
+
+
 async def take(
-    connection: AsyncConnection,
-    place: Place,
-    curator: int,
-    item: Item,
-    random: int,
-    correction: bool,
-) -> str:
-    """Store a counter's total and the deltas that follow; the status of the item."""
-    register, time, device = place
-    known = await store.counter(connection, device, register, time)
-    if known is not None and known[0] == item.quantity:
-        return "duplicate"
-    if known is not None and not correction:
-        return "conflict"
-    await store.put_counter(connection, device, register, time, item.quantity, item.rollover)
-    before, after = await store.neighbours(connection, device, register, time)
-    if before is not None:
-        delta = difference(before[1], item.quantity, item.rollover)
-        await store.put_reading(
-            connection, (register, before[0], device, curator, delta, random ^ 1, None)
-        )
-    if after is not None:
-        delta = difference(item.quantity, after[1], after[2])
-        await store.put_reading(connection, (register, time, device, curator, delta, random, None))
-    return "accepted"
+    connection: AsyncConnection, sent: dict[Meter, list[Sent]], curators: dict[int, int]
+) -> dict[Meter, tuple[str, ...]]:
+    """Store readings of many counters and the deltas that follow; a status each. `curators` says
+    whose each device is."""
+    found: dict[Meter, tuple[str, ...]] = {}
+    totals: list[tuple[Meter, Total]] = []
+    rows: list[Row] = []
+    for meter in sorted(sent):  # everybody locks in the same order
+        device, register = meter
+        await exclusive(connection, f"counter {device}")
+        times = [each.time for each in sent[meter]]
+        known = await store.around(connection, meter, min(times), max(times))
+        merged = merge(known, sent[meter])
+        found[meter] = merged.statuses
+        totals += [(meter, total) for total in merged.totals]
+        randoms = {each.time: each.random for each in sent[meter]}
+        spare = sent[meter][0].random ^ 1
+        rows += [
+            (register, time, device, curators[device], delta, randoms.get(time, spare), None)
+            for time, delta in merged.deltas
+        ]
+    await store.put_totals(connection, totals)
+    await store.put_readings(connection, rows)
+    return found

@@ -97,6 +97,11 @@ class BadImport(Invalid):
     title = "The file or its column map cannot be read"
 
 
+class BadMapping(Invalid):
+    name = "bad_mapping"
+    title = "The MQTT mapping cannot be used"
+
+
 class MalformedRow(Invalid):
     name = "malformed_row"
     title = "A row cannot be read"

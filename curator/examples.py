@@ -90,6 +90,7 @@ IMPORT_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "text/csv": {"schema": {"type": "string"}},
+            "application/atom+xml": {"schema": {"type": "string"}},
             "application/gzip": {"schema": {"type": "string", "format": "binary"}},
             "application/x-xz": {"schema": {"type": "string", "format": "binary"}},
             "multipart/form-data": {

@@ -6,7 +6,8 @@
 
 A row or cell that cannot be read is reported with its line and column and spoils no other. Lines
 are parsed by column and stored sorted by time, many in a transaction; what was reported as stored
-is durable. Messages name places, never values.
+is durable. Counters go through the intake of single readings, which takes their differences.
+Messages name places, never values.
 """
 
 from __future__ import annotations
@@ -15,24 +16,29 @@ import asyncio
 import csv
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any, Final, Literal
+from decimal import Decimal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
 
-from common.models.base import Instant, WireModel, require
-from common.models.query import Identifier
 from common.service.auth import Principal
-from common.service.clock import epoch_microseconds
 from common.units import UNITS
 from curator import columns, files
+from curator.column_map import ColumnMap
+from curator.counter_rows import take_counters
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.items import DEFAULT_REGISTER, Kind, register_name
+from curator.items import Kind
+from curator.progress import Progress
 from curator.readings import Intake, Status
 from curator.settings import CuratorSettings
+from curator.stamps import StampCells, Stamps
 
 Ints = NDArray[np.int64]
+Kept = tuple[int, list[bytes], tuple[int, str]]
+"""Line, cells, and (curator key, device) of a row."""
+_COMMA = bytes.maketrans(b",.", b".!")
+"""A decimal comma becomes a point; what was a point is no longer a number."""
 FLUSH: Final = 400_000
 """Readings that are sorted and stored together."""
 LINES: Final = 50_000
@@ -40,84 +46,6 @@ SMALL: Final = 1000
 """Cells that are not worth the way to another thread."""
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
-CsvError = csv.Error
-
-
-class ColumnMap(WireModel):
-    """What the columns of a file mean. Names are those of its first line."""
-
-    layout: Literal["long", "wide"] = "long"
-    unit: str
-    register_name: str = Field(DEFAULT_REGISTER, alias="register")
-    kind: Kind = Kind.DELTA
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    curator: Identifier | None = None
-    curator_column: str | None = None
-    device_column: str | None = None
-    time_column: str = "time"
-    value_column: str = "value"
-    start: Instant | None = None
-    step_s: Annotated[int, Field(ge=1, le=31 * 86_400)] | None = None
-    columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
-
-    @field_validator("unit")
-    @classmethod
-    def _known_unit(cls, unit: str) -> str:
-        return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
-
-    @field_validator("register_name")
-    @classmethod
-    def _known_register(cls, name: str) -> str:
-        try:
-            return register_name(name)
-        except BadItem as error:
-            return require(False, name, error.detail)
-
-    @field_validator("kind")
-    @classmethod
-    def _no_counters(cls, kind: Kind) -> Kind:
-        return require(
-            kind is not Kind.TOTAL_INCREASING, kind, "counters are sent as readings, not as files"
-        )
-
-    @model_validator(mode="after")
-    def _wide_needs_times(self) -> ColumnMap:
-        wide = self.layout == "wide"
-        require(not wide or self.start is not None, self, "layout wide needs start and step_s")
-        require(not wide or self.step_s is not None, self, "layout wide needs start and step_s")
-        return self
-
-
-class Progress:
-    """What an import has done so far; its sender may ask meanwhile."""
-
-    def __init__(self, import_id: str, max_errors: int) -> None:
-        self.id, self.state = import_id, "running"
-        self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
-        self.errors: list[dict[str, Any]] = []
-        self.unknown: Counter[str] = Counter()
-        self._max_errors = max_errors
-
-    def error(self, line: int, column: int | None, detail: str, count: int = 1) -> None:
-        """Report a place; all are counted, the first ones listed."""
-        self.rejected += count
-        if len(self.errors) < self._max_errors:
-            self.errors.append({"line": line, "column": column, "detail": detail})
-
-    def document(self) -> dict[str, Any]:
-        """As it is answered."""
-        return {
-            "id": self.id,
-            "state": self.state,
-            "lines": self.lines,
-            "accepted": self.accepted,
-            "duplicates": self.duplicates,
-            "conflicts": self.conflicts,
-            "rejected": self.rejected,
-            "unknown_curators": [name for name, _ in self.unknown.most_common(100)],
-            "unknown_curators_count": len(self.unknown),
-            "errors": self.errors,
-        }
 
 
 class Import:
@@ -133,6 +61,7 @@ class Import:
     ) -> None:
         self._intake, self._settings, self._map = intake, settings, mapping
         self._caller, self.progress = caller, progress
+        self._stamps = Stamps(mapping)
         self._header: list[str] | None = None
         self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
         self._held = 0
@@ -151,14 +80,15 @@ class Import:
             async for lot in files.lines(plain):
                 waiting += lot
                 held += sum(map(len, lot))
-                if self._header is None:
-                    self._read_header(waiting.pop(0))
-                if held >= HELD:
+                if self._header is None and len(waiting) >= self._map.header_line:
+                    self._read_header(waiting[self._map.header_line - 1])
+                    waiting = waiting[self._map.header_line :]
+                if held >= HELD and self._header is not None:
                     await self._take(waiting)
                     waiting, held = [], 0
-            await self._take(waiting)
             if self._header is None:
-                raise BadImport("the file is empty")
+                raise BadImport("the file has no header")
+            await self._take(waiting)
         finally:
             await self._flush()
             if self._rejected:
@@ -166,7 +96,7 @@ class Import:
         self.progress.state = "done"
 
     def _read_header(self, line: bytes) -> None:
-        self._line = 1
+        self._line = self._map.header_line
         self._header = [name.strip() for name in _split(line.lstrip(b"\xef\xbb\xbf"), self._map)]
         if self._map.layout == "wide":
             self._first, self._last = self._range(self._header)
@@ -176,6 +106,8 @@ class Import:
                 "value": self._map.value_column,
                 "curator": self._map.curator_column,
                 "device": self._map.device_column,
+                "date": self._map.date_column,
+                "offset": self._map.offset_column,
             }
             missing = [name for name in named.values() if name and name not in self._header]
             if missing:
@@ -222,9 +154,9 @@ class Import:
         made = await self._intake.make_devices([(owner, name) for _, owner, name, _ in rows])
         for number, owner, name, cells in rows:
             if len(cells) < SMALL:
-                column = columns.quantities(cells, self._map.unit)
+                column = self._quantities(cells)
             else:
-                column = await asyncio.to_thread(columns.quantities, cells, self._map.unit)
+                column = await asyncio.to_thread(self._quantities, cells)
             self._keep(number, owner, made[owner, name], column)
 
     def _keep(self, number: int, owner: int, device: int, column: columns.Column) -> None:
@@ -249,10 +181,9 @@ class Import:
         )
 
     def _moments(self, count: int) -> Ints:
-        assert self._map.start is not None
         assert self._map.step_s is not None
         step = self._map.step_s * 10**6
-        return epoch_microseconds(self._map.start) + step * np.arange(count, dtype=np.int64)
+        return self._map.start_us + step * np.arange(count, dtype=np.int64)
 
     # --- long ------------------------------------------------------------------------------------
 
@@ -261,7 +192,7 @@ class Import:
             return
         rows = self._cells(lines)
         owners: list[int] = []
-        kept: list[tuple[int, list[bytes], tuple[int, str]]] = []
+        kept: list[Kept] = []
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for number, cells in rows:
             named = cells[self._at["curator"]] if "curator" in self._at else b""
@@ -279,20 +210,13 @@ class Import:
             kept.append((number, cells, who))
         if not kept:
             return
+        if self._map.kind is Kind.TOTAL_INCREASING:
+            await self._counters(kept, owners)
+            return
         made = await self._intake.make_devices([who for *_, who in kept])
-        values = columns.quantities(
-            [cells[self._at["value"]] for _, cells, _ in kept], self._map.unit
-        )
-        moments = columns.times(
-            [cells[self._at["time"]] for _, cells, _ in kept], self._intake.latest
-        )
-        good = np.ones(len(kept), np.bool_)
-        for column, name in ((values, "value"), (moments, "time")):
-            for position, message in column.faults:
-                if good[position]:
-                    self.progress.error(kept[position][0], self._at[name] + 1, message)
-                    self._rejected[owners[position]] += 1
-                good[position] = False
+        values = self._quantities(self._column("value", kept) or [])
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        good = self._good(kept, owners, (values, "value"), (moments, "time"))
         devices = np.fromiter((made[who] for *_, who in kept), np.int64, len(kept))
         self._add(
             moments.values[good],
@@ -300,6 +224,73 @@ class Import:
             np.array(owners, np.int64)[good],
             values.values[good],
         )
+
+    def _quantities(self, cells: Sequence[bytes]) -> columns.Column:
+        if self._map.decimal == ",":
+            cells = [cell.translate(_COMMA) for cell in cells]
+        return columns.quantities(cells, self._map.unit)
+
+    def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
+        if name not in self._at:
+            return None
+        at = self._at[name]
+        return [cells[at] for _, cells, _ in kept]
+
+    def _stamp_cells(self, kept: Sequence[Kept]) -> StampCells:
+        return StampCells(
+            self._column("time", kept) or [],
+            self._column("date", kept),
+            self._column("offset", kept),
+            [who for *_, who in kept],
+        )
+
+    def _good(
+        self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[columns.Column, str]
+    ) -> NDArray[np.bool_]:
+        good = np.ones(len(kept), np.bool_)
+        for column, name in found:
+            for position, message in column.faults:
+                if good[position]:
+                    self.progress.error(kept[position][0], self._at[name] + 1, message)
+                    self._rejected[owners[position]] += 1
+                good[position] = False
+        return good
+
+    async def _counters(self, kept: Sequence[Kept], owners: Sequence[int]) -> None:
+        """Totals, each as a reading by itself."""
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        good = self._good(kept, owners, (moments, "time"))
+        rows = [
+            (kept[i][0], self._raw(kept[i], int(moments.values[i])))
+            for i in np.flatnonzero(good).tolist()
+        ]
+
+        def report(line: int, detail: str) -> None:
+            self.progress.error(line, self._at["value"] + 1, f"the value {detail}")
+
+        await take_counters(self._intake, self._caller, self.progress, rows, report)
+
+    def _raw(self, row: Kept, moment: int) -> dict[str, Any]:
+        _, cells, (_, device) = row
+        text = cells[self._at["value"]].translate(_COMMA if self._map.decimal == "," else None)
+        raw = {
+            "curator": self._named(cells),
+            "device": device,
+            "register": self._map.register_name,
+            "unit": self._map.unit,
+            "kind": self._map.kind.value,
+            "time": Decimal(moment // 1000),
+            "value": text.decode("utf-8", "replace").strip(),
+            "rollover": self._map.rollover,
+        }
+        return {name: value for name, value in raw.items() if value is not None}
+
+    def _named(self, cells: Sequence[bytes]) -> str | None:
+        """The curator that a row of the long layout names."""
+        named = cells[self._at["curator"]] if "curator" in self._at else b""
+        device = cells[self._at["device"]] if "device" in self._at else b""
+        name = named.decode("utf-8", "replace").strip()
+        return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
 
     def _cells(self, lines: Sequence[tuple[int, bytes]]) -> list[tuple[int, list[bytes]]]:
         most = max(self._at.values())

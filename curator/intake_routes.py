@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
@@ -21,14 +22,18 @@ from common.service.problems import invalid_from
 from common.service.tokens import Scope
 from common.service.wire import JSON, NDJSON, content_type
 from curator import examples
-from curator.errors import BadImport, BadItem, NotReadings, TooManyItems, UnknownImport
-from curator.importing import ColumnMap, Import, Progress
-from curator.items import load_json
+from curator.column_map import ColumnMap
+from curator.errors import BadImport, UnknownImport
+from curator.feed_import import FeedImport, FeedMap
+from curator.importing import Import
+from curator.items import items_of
+from curator.progress import Progress
 from curator.service import Service
 from curator.settings import CuratorSettings
 
 Sender = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR))]
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
+_XML = frozenset({"application/atom+xml", "application/xml", "text/xml"})
 _KEPT_IMPORTS = 100
 
 
@@ -50,49 +55,95 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
     @app.post(
         "/v1/readings/import",
         tags=["readings"],
-        summary="A CSV file of readings (plain, .gz or .xz), raw or as multipart `file`",
-        description="The column map is given as query parameters. Rows that cannot be read are "
-        "listed with line and column; all others are stored.",
+        summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
+        description="The column map of a CSV file is given as query parameters; a Green Button "
+        "file says itself what its readings are. What cannot be read is listed with line and "
+        "column, or line and element; all else is stored.",
         openapi_extra=examples.IMPORT_BODY,
     )
     async def import_readings(
         request: Request,
         caller: Sender,
-        unit: Annotated[str, Parameter(description="Wh, kWh, MWh, W, kW, m3, l or 1")],
+        unit: Annotated[
+            str | None, Parameter(description="Of CSV: Wh, kWh, MWh, W, kW, m3, l or 1")
+        ] = None,
+        form: Annotated[
+            Literal["csv", "green-button"] | None,
+            Parameter(description="Default: green-button for a body of an XML type, else csv."),
+        ] = None,
         layout: str = "long",
         register: str = "energy_import",
         kind: str = "delta",
+        rollover: str | None = None,
         delimiter: str = ",",
+        decimal: str = ".",
+        header_line: int = 1,
         curator: str | None = None,
         curator_column: str | None = None,
         device_column: str | None = None,
+        date_column: str | None = None,
         time_column: str = "time",
         value_column: str = "value",
+        time_format: Annotated[
+            str | None, Parameter(description="As in strptime, such as %d.%m.%Y %H:%M")
+        ] = None,
+        timezone: Annotated[
+            str | None, Parameter(description="IANA zone of stamps without an offset")
+        ] = None,
+        ambiguous: Annotated[
+            str, Parameter(description="The hour that comes twice: refuse, order, earlier, later")
+        ] = "refuse",
+        offset_column: str | None = None,
+        stamp: Annotated[
+            str, Parameter(description="Which end of its interval a stamp names: start or end")
+        ] = "start",
         start: str | None = None,
         step_s: int | None = None,
         columns: str | None = None,
+        usage_points: Annotated[
+            str | None,
+            Parameter(description="Of Green Button: a JSON object of usage point to curator"),
+        ] = None,
         import_id: Annotated[str | None, Parameter(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = None,
     ) -> Response:
-        mapping = _column_map(
-            {
-                "unit": unit,
-                "layout": layout,
-                "register": register,
-                "kind": kind,
-                "delimiter": "\t" if delimiter in ("tab", "\\t") else delimiter,
-                "curator": curator,
-                "curator_column": curator_column,
-                "device_column": device_column,
-                "time_column": time_column,
-                "value_column": value_column,
-                "start": start,
-                "step_s": step_s,
-                "columns": columns,
-            }
-        )
+        feed = form == "green-button" or (form is None and content_type(request) in _XML)
+        mapping: ColumnMap | FeedMap
+        if feed:
+            mapping = _feed_map(curator, usage_points)
+        else:
+            mapping = _column_map(
+                {
+                    "unit": unit,
+                    "layout": layout,
+                    "register": register,
+                    "kind": kind,
+                    "rollover": rollover,
+                    "delimiter": "\t" if delimiter in ("tab", "\\t") else delimiter,
+                    "decimal": decimal,
+                    "header_line": header_line,
+                    "curator": curator,
+                    "curator_column": curator_column,
+                    "device_column": device_column,
+                    "date_column": date_column,
+                    "time_column": time_column,
+                    "value_column": value_column,
+                    "time_format": time_format,
+                    "timezone": timezone,
+                    "ambiguous": ambiguous,
+                    "offset_column": offset_column,
+                    "stamp": stamp,
+                    "start": start,
+                    "step_s": step_s,
+                    "columns": columns,
+                }
+            )
         service: Service = app.state.service
         progress = _begin(service, import_id, settings)
-        work = Import(service.intake, settings, mapping, caller, progress)
+        work: Import | FeedImport
+        if isinstance(mapping, FeedMap):
+            work = FeedImport(service.intake, settings, mapping, caller, progress)
+        else:
+            work = Import(service.intake, settings, mapping, caller, progress)
         try:
             await work.run(_file(request))
         except BadImport as error:
@@ -139,32 +190,24 @@ def _column_map(fields: dict[str, Any]) -> ColumnMap:
         raise invalid_from(error, given) from None
 
 
+def _feed_map(curator: str | None, usage_points: str | None) -> FeedMap:
+    given: dict[str, Any] = {} if curator is None else {"curator": curator}
+    if usage_points is not None:
+        try:
+            given["usage_points"] = json.loads(usage_points)
+        except ValueError:
+            raise BadImport("is not a JSON object", pointer="/usage_points") from None
+    try:
+        return FeedMap.model_validate_json(to_json(given))
+    except ValidationError as error:
+        raise invalid_from(error, given) from None
+
+
 async def _raw_items(request: Request, most: int) -> list[Any]:
-    """The raw items of any form; a line that is no JSON is a BadItem in its place."""
     form = content_type(request)
     if form not in _LINES and form != JSON:
         raise UnsupportedForm(extra={"supported": [JSON, *sorted(_LINES)]})
-    body = await request.body()
-    if form == JSON:
-        try:
-            value = load_json(body)
-        except ValueError:
-            raise NotReadings from None
-        items = value if isinstance(value, list) else [value]
-    else:
-        items = [_line(line) for line in body.split(b"\n") if line.strip()]
-    if not items:
-        raise NotReadings("there is no reading in the body")
-    if len(items) > most:
-        raise TooManyItems(extra={"max_items": most})
-    return items
-
-
-def _line(line: bytes) -> Any:
-    try:
-        return load_json(line)
-    except ValueError:
-        return BadItem("the line is not JSON")
+    return items_of(await request.body(), form, most)
 
 
 async def _file(request: Request) -> AsyncIterator[bytes]:

@@ -18,8 +18,9 @@ from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from common.service.clock import epoch_microseconds
+from common.service.wire import JSON
 from common.units import NANO, UNITS
-from curator.errors import BadItem
+from curator.errors import BadItem, NotReadings, TooManyItems
 
 MAX_STORED: Final = 2**61
 """Largest magnitude of a stored reading, in nano-units: sums of two stay inside 63 bits."""
@@ -114,6 +115,31 @@ def load_json(text: bytes | str) -> Any:
         )
     except RecursionError:
         raise ValueError("too deep") from None
+
+
+def items_of(body: bytes, form: str, most: int) -> list[Any]:
+    """The raw items of a body: JSON (an object or an array), or else a JSON object a line, where a
+    line that is no JSON is a BadItem in its place. Raises NotReadings or TooManyItems."""
+    if form == JSON:
+        try:
+            value = load_json(body)
+        except ValueError:
+            raise NotReadings from None
+        items = value if isinstance(value, list) else [value]
+    else:
+        items = [_line(line) for line in body.split(b"\n") if line.strip()]
+    if not items:
+        raise NotReadings("there is no reading in the body")
+    if len(items) > most:
+        raise TooManyItems(extra={"max_items": most})
+    return items
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return load_json(line)
+    except ValueError:
+        return BadItem("the line is not JSON")
 
 
 def parse_item(raw: Any, latest: int, max_values: int) -> Item:

@@ -23,7 +23,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from common.randomness import SecureRandom
 from common.service.auth import Principal
 from common.service.clock import Clock, epoch_microseconds
-from common.service.database import exclusive
 from common.service.tokens import Scope
 from curator import counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
@@ -33,6 +32,7 @@ from curator.refreshing import after_release
 from curator.settings import CuratorSettings
 from curator.store import parties as party_store
 from curator.store import readings as store
+from curator.store.counters import Meter
 from curator.store.readings import Row
 
 
@@ -174,10 +174,14 @@ class Intake:
     async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
         """Store a batch; one answer per item, after the commit. `BadItem`s among the raw items
         are rejections that were found before."""
-        answers: list[Answer | None] = [None] * len(raws)
+        return await self.take_sent([(raw, caller) for raw in raws])
+
+    async def take_sent(self, sent: Sequence[tuple[Any, Principal]]) -> list[Answer]:
+        """The same for items of many senders, in one transaction."""
+        answers: list[Answer | None] = [None] * len(sent)
         parsed: list[tuple[int, int, str, Item]] = []
         tally: Counter[tuple[int, str]] = Counter()
-        for index, raw in enumerate(raws):
+        for index, (raw, caller) in enumerate(sent):
             try:
                 if isinstance(raw, BadItem):
                     raise raw
@@ -226,26 +230,42 @@ class Intake:
     ) -> list[tuple[int, Status]]:
         wanted = list(dict.fromkeys((item.register, item.base) for *_, item in parsed))
         registers = await store.register_keys(connection, wanted)
-        result: list[tuple[int, Status]] = []
         indices: list[int] = []
         rows: list[Row] = []
         corrections: set[int] = set()
+        totals: dict[Meter, list[tuple[int, counters.Sent]]] = {}
+        owners: dict[int, int] = {}
         for (index, curator, device, item), random in zip(
             parsed, self.randoms(len(parsed)), strict=True
         ):
             place = (registers[item.register, item.base], item.time, devices[curator, device])
             correction = item.correction and self._settings.allow_corrections
             if item.kind is Kind.TOTAL_INCREASING:
-                await exclusive(connection, f"counter {place[2]}")
-                status = await counters.take(connection, place, curator, item, random, correction)
-                result.append((index, Status(status)))
+                sent = counters.Sent(item.time, item.quantity, item.rollover, random, correction)
+                totals.setdefault((place[2], place[0]), []).append((index, sent))
+                owners[place[2]] = curator
                 continue
             if correction:
                 corrections.add(len(rows))
             indices.append(index)
             rows.append((*place, curator, item.quantity, random, _vector(item)))
+        result = await self._count(connection, totals, owners)
         result += await self._insert(connection, indices, rows, corrections)
         return result
+
+    async def _count(
+        self,
+        connection: AsyncConnection,
+        totals: dict[Meter, list[tuple[int, counters.Sent]]],
+        owners: dict[int, int],
+    ) -> list[tuple[int, Status]]:
+        sent = {meter: [each for _, each in found] for meter, found in totals.items()}
+        statuses = await counters.take(connection, sent, owners)
+        return [
+            (index, Status(status))
+            for meter, found in totals.items()
+            for (index, _), status in zip(found, statuses[meter], strict=True)
+        ]
 
     async def _insert(
         self,

@@ -16,11 +16,11 @@ from common.service.logs import get_logger
 from common.service.metrics import ServiceMetrics
 from curator.contribution import Contributor
 from curator.delivery import Delivery
-from curator.importing import Progress
 from curator.participation import Participation
 from curator.parties import Enroller, Keyring
 from curator.peers import Peers
 from curator.policy import Policy, initial_policy
+from curator.progress import Progress
 from curator.readings import Intake
 from curator.reporting import Reporting
 from curator.settings import CuratorSettings

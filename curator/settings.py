@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr, model_validator
 
 from common.service.settings import ServiceSettings
 
@@ -77,6 +78,11 @@ class CuratorSettings(ServiceSettings):
     import_max_plain_bytes: int = Field(
         default=8 * 1024 * 1024 * 1024, gt=0, description="Largest file after decompression."
     )
+    import_max_feed_bytes: int = Field(
+        default=1024 * 1024 * 1024,
+        gt=0,
+        description="Largest Green Button file after decompression: it is held until its end.",
+    )
     import_max_ratio: int = Field(
         default=200, ge=1, description="Most bytes that one compressed byte may stand for."
     )
@@ -101,3 +107,75 @@ class CuratorSettings(ServiceSettings):
         description="Take part in rounds without a verified figure (`paper`, `exact`) until an "
         "operator sets a policy. For rehearsals.",
     )
+    mqtt_host: str | None = Field(
+        default=None,
+        description="MQTT broker whose readings are taken in; without it there is no MQTT. Needs "
+        "the extra `mqtt`.",
+    )
+    mqtt_port: int = Field(default=1883, ge=1, le=65535, description="Port of the MQTT broker.")
+    mqtt_user: str | None = Field(default=None, description="User at the MQTT broker.")
+    mqtt_password: SecretStr | None = Field(default=None, description="Its password.")
+    mqtt_client_id: str = Field(
+        default="tacit-curator",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$",
+        description="Name of the session that the broker keeps; one process for each.",
+    )
+    mqtt_site: str = Field(
+        default="site",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$",
+        description="The site in `tacit/v1/{site}/{device}/readings`.",
+    )
+    mqtt_mappings: str = Field(
+        default="tacit",
+        description="What is subscribed, with commas between: `tacit`, `home-assistant`, "
+        "`tasmota`, or paths of mapping files (TOML or JSON).",
+    )
+    mqtt_devices: Path | None = Field(
+        default=None,
+        description="TOML or JSON file of device to curator; a device that is not in it belongs "
+        "to the curator of its name, else to the only one hosted.",
+    )
+    mqtt_timezone: str | None = Field(
+        default=None,
+        description="IANA zone of time stamps without an offset; without it they are refused.",
+    )
+    mqtt_tls: bool = Field(default=False, description="Speak TLS with the MQTT broker.")
+    mqtt_tls_authority: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities that are trusted for the MQTT broker; the "
+        "system's unless given.",
+    )
+    mqtt_tls_certificate: Path | None = Field(
+        default=None, description="PEM file with the client's certificate; needs its key."
+    )
+    mqtt_tls_key: Path | None = Field(default=None, description="PEM file with its private key.")
+    mqtt_session_expiry_s: int = Field(
+        default=604_800,
+        ge=60,
+        le=2**32 - 1,
+        description="How long the broker keeps messages for this service while it is away.",
+    )
+    mqtt_receive_maximum: int = Field(
+        default=1000,
+        ge=1,
+        le=65_535,
+        description="Most messages that the broker sends before the first is acknowledged.",
+    )
+    mqtt_batch_messages: int = Field(
+        default=500, ge=1, le=65_535, description="Most messages that are stored together."
+    )
+    mqtt_batch_wait_s: float = Field(
+        default=0.02, ge=0, le=10, description="How long a message waits for others."
+    )
+    mqtt_keepalive_s: int = Field(
+        default=30, ge=5, le=3600, description="Silence after which the MQTT broker is asked."
+    )
+
+    @model_validator(mode="after")
+    def _mqtt_over_tls(self) -> CuratorSettings:
+        named = self.mqtt_tls_authority or self.mqtt_tls_certificate or self.mqtt_tls_key
+        if named is not None and not self.mqtt_tls:
+            raise ValueError("mqtt_tls_* files need mqtt_tls=true")
+        if (self.mqtt_tls_certificate is None) != (self.mqtt_tls_key is None):
+            raise ValueError("mqtt_tls_certificate and mqtt_tls_key belong together")
+        return self

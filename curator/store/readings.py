@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.service.database import exclusive
-from curator.store.tables import counters, devices, readings, registers
+from curator.store.tables import devices, readings, registers
 
 Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]
@@ -180,17 +180,6 @@ async def replace_reading(connection: AsyncConnection, row: Row) -> None:
     )
 
 
-async def put_reading(connection: AsyncConnection, row: Row) -> None:
-    """Store a derived reading, whatever stood there before."""
-    where = (readings.c.register == row[0], readings.c.time == row[1], readings.c.device == row[2])
-    done = await connection.execute(
-        update(readings).where(*where).values(quantity=row[4], vector=row[6])
-    )
-    if done.rowcount == 0:
-        values = dict(zip(_COLUMNS, row, strict=True))
-        await connection.execute(insert(readings).values(values))
-
-
 async def remove_reading(
     connection: AsyncConnection, register: int, time: int, device: int
 ) -> None:
@@ -275,72 +264,3 @@ async def _scan(
         where = "register = $1 AND time >= $2 AND time < $3 AND curator >= $4 AND curator < $5"
         return await driver.fetch(f"{head}{where} ORDER BY time", *values)
     return await driver.execute_fetchall(f"{head}{_RANGE} ORDER BY time", values)
-
-
-# --- counters ------------------------------------------------------------------------------------
-
-
-async def counter(
-    connection: AsyncConnection, device: int, register: int, time: int
-) -> tuple[int, int | None] | None:
-    """The counter's total at this very time, with its rollover, or nothing."""
-    row = (
-        await connection.execute(
-            select(counters.c.total, counters.c.rollover).where(
-                counters.c.device == device,
-                counters.c.register == register,
-                counters.c.time == time,
-            )
-        )
-    ).first()
-    return None if row is None else (row.total, row.rollover)
-
-
-async def neighbours(
-    connection: AsyncConnection, device: int, register: int, time: int
-) -> tuple[tuple[int, int] | None, tuple[int, int, int | None] | None]:
-    """(time, total) before and (time, total, rollover) after an instant."""
-    mine = (counters.c.device == device, counters.c.register == register)
-    before = (
-        await connection.execute(
-            select(counters.c.time, counters.c.total)
-            .where(*mine, counters.c.time < time)
-            .order_by(counters.c.time.desc())
-            .limit(1)
-        )
-    ).first()
-    after = (
-        await connection.execute(
-            select(counters.c.time, counters.c.total, counters.c.rollover)
-            .where(*mine, counters.c.time > time)
-            .order_by(counters.c.time)
-            .limit(1)
-        )
-    ).first()
-    return (
-        None if before is None else (before.time, before.total),
-        None if after is None else (after.time, after.total, after.rollover),
-    )
-
-
-async def put_counter(
-    connection: AsyncConnection,
-    device: int,
-    register: int,
-    time: int,
-    total: int,
-    rollover: int | None,
-) -> None:
-    """Store or replace a counter's total."""
-    values = {"total": total, "rollover": rollover}
-    done = await connection.execute(
-        update(counters)
-        .where(
-            counters.c.device == device, counters.c.register == register, counters.c.time == time
-        )
-        .values(**values)
-    )
-    if done.rowcount == 0:
-        await connection.execute(
-            insert(counters).values(device=device, register=register, time=time, **values)
-        )

@@ -110,7 +110,7 @@ async def test_a_long_file(site: OpenSite, world: FakeWorld) -> None:
         ("layout=wide&unit=kWh", TABLE.encode()),
         ("layout=wide&unit=ohm&start=2025-12-31T12:00:00Z&step_s=900", TABLE.encode()),
         ("layout=odd&unit=kWh", TABLE.encode()),
-        (LONG + "&kind=total_increasing", ROWS.encode()),
+        (WIDE + "&kind=total_increasing", TABLE.encode()),
         (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged"),
         (WIDE, lzma.compress(TABLE.encode())[:-40]),
         (WIDE, gzip.compress(bytes(50_000_000), mtime=0)),

@@ -188,7 +188,10 @@ def test_rules_of_counters(before: int, now: int, rollover: int | None, expected
     assert difference(before, now, rollover) == expected
 
 
-async def test_counters_are_differenced_in_any_order(site: OpenSite, world: FakeWorld) -> None:
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one-by-one"])
+async def test_counters_are_differenced_in_any_order(
+    site: OpenSite, world: FakeWorld, together: bool
+) -> None:
     def total(minute: int, value: str, **fields: Any) -> dict[str, Any]:
         time = f"2025-12-31T12:{minute:02d}:00Z"
         return {**GOOD, "time": time, "value": value, "kind": "total_increasing", **fields}
@@ -205,7 +208,8 @@ async def test_counters_are_differenced_in_any_order(site: OpenSite, world: Fake
             total(15, "99999"),
             total(59, "1"),
         ]
-        assert status(await s.send(sent)) == [
+        lots = [sent] if together else [[item] for item in sent]
+        assert [each for lot in lots for each in status(await s.send(lot))] == [
             *["accepted"] * 4,
             "duplicate",
             "conflict",

@@ -1,0 +1,207 @@
+"""Which topics bring readings, and what their payloads mean: data in TOML or JSON, no code.
+
+    format = "tacit.mqtt-mapping/1"
+    name = "my-meters"
+    [[rules]]
+    topic = "tele/{device}/SENSOR"    # {device} in one level; {site} is the settings'
+    payload = "json"                  # "text": a bare number; "readings": as `POST /v1/readings`
+    time = "/Time"                    # a JSON pointer, or "received"
+    [[rules.readings]]
+    value = "/ENERGY/Total"           # a JSON pointer (RFC 6901)
+    register = "energy_import"
+    unit = "kWh"
+    kind = "total_increasing"
+
+The first rule whose topic matches decides. A message has no time of its own where `time` is
+"received", and gets another one when the broker delivers it again; an amount would then be booked
+twice, so such a rule may bring counters and states only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping as Table
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic_core import to_json
+
+from common.errors import Invalid
+from common.models.base import WireModel, require
+from common.models.query import Identifier
+from common.service.problems import invalid_from
+from common.units import UNITS
+from curator.errors import BadItem, BadMapping
+from curator.items import DEFAULT_REGISTER, Kind, register_name
+
+RECEIVED: Final = "received"
+READY: Final = ("tacit", "home-assistant", "tasmota")
+_LEVEL = re.compile(r"[^/+#\x00]+|\+")
+Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~[01])*)+$", max_length=200)]
+_devices: TypeAdapter[dict[str, str]] = TypeAdapter(dict[Identifier, Identifier])
+
+
+class ReadingRule(WireModel):
+    """One reading of a payload. `value` points into JSON; a text is the value itself."""
+
+    value: Pointer | None = None
+    register_name: str = Field(DEFAULT_REGISTER, alias="register")
+    unit: str
+    kind: Kind = Kind.TOTAL_INCREASING
+    rollover: Annotated[str, Field(max_length=40)] | None = None
+
+    @field_validator("unit")
+    @classmethod
+    def _known_unit(cls, unit: str) -> str:
+        return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
+
+    @field_validator("register_name")
+    @classmethod
+    def _known_register(cls, name: str) -> str:
+        try:
+            return register_name(name)
+        except BadItem as error:
+            return require(False, name, error.detail)
+
+
+class TopicRule(WireModel):
+    """Topics of one shape, and the readings in their payloads."""
+
+    topic: Annotated[str, Field(min_length=1, max_length=500)]
+    payload: Literal["readings", "json", "text"]
+    time: Literal["received"] | Pointer = RECEIVED
+    ignore: tuple[str, ...] = ()
+    """Texts that say that there is no reading (such as `unavailable`)."""
+    readings: tuple[ReadingRule, ...] = ()
+
+    @field_validator("topic")
+    @classmethod
+    def _a_topic(cls, topic: str) -> str:
+        plain = topic.replace("{site}", "s").replace("{device}", "d", 1)
+        good = all(_LEVEL.fullmatch(level) for level in plain.split("/"))
+        require("{device}" in topic, topic, "names {device} in one level")
+        return require(good and "{" not in plain, topic, "is not a topic (levels, +, {site})")
+
+    @model_validator(mode="after")
+    def _readings_of_the_payload(self) -> TopicRule:
+        own = self.payload == "readings"
+        require(own != bool(self.readings), self, "readings are listed for json and text only")
+        pointed = all(
+            (rule.value is not None) == (self.payload == "json") for rule in self.readings
+        )
+        require(pointed, self, "json needs a pointer to each value, text has none")
+        require(self.payload == "json" or self.time == RECEIVED, self, "only json has a time in it")
+        amounts = any(rule.kind is Kind.DELTA for rule in self.readings)
+        require(
+            not (amounts and self.time == RECEIVED),
+            self,
+            "an amount needs a time of its own: delivered again, it would be booked twice",
+        )
+        return self
+
+
+class Mapping(WireModel):
+    """A file of rules."""
+
+    format: Literal["tacit.mqtt-mapping/1"]
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+    description: str = ""
+    rules: Annotated[tuple[TopicRule, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A rule at one site: what is subscribed, and which topics are its own."""
+
+    filter: str
+    pattern: re.Pattern[str]
+    rule: TopicRule
+
+    def device(self, topic: str) -> str | None:
+        """The device that a topic names, or nothing if the topic is not of this rule."""
+        found = self.pattern.fullmatch(topic)
+        return None if found is None else found["device"]
+
+
+def routes(mappings: Sequence[Mapping], site: str) -> tuple[Route, ...]:
+    """The rules of all mappings, in their order, for a site."""
+    return tuple(_route(rule, site) for mapping in mappings for rule in mapping.rules)
+
+
+def _route(rule: TopicRule, site: str) -> Route:
+    levels = rule.topic.replace("{site}", site).split("/")
+    filters = ["+" if "{device}" in level or level == "+" else level for level in levels]
+    pattern = "/".join(_pattern(level) for level in levels)
+    return Route("/".join(filters), re.compile(pattern), rule)
+
+
+def _pattern(level: str) -> str:
+    if level == "+":
+        return "[^/]*"
+    before, device, after = level.partition("{device}")
+    named = "(?P<device>[^/]+)" if device else ""
+    return re.escape(before) + named + re.escape(after)
+
+
+def load(names: str) -> tuple[Mapping, ...]:
+    """Mappings by name (`READY`) or path, with commas between. Raises BadMapping."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise BadMapping("name at least one mapping")
+    return tuple(_load(name) for name in wanted)
+
+
+def _load(name: str) -> Mapping:
+    if name in READY:
+        text = (resources.files(__package__) / "mappings" / f"{name}.toml").read_text("utf-8")
+        content: Any = tomllib.loads(text)
+    else:
+        content = _read(Path(name))
+    try:
+        return Mapping.model_validate_json(to_json(content))
+    except ValidationError as error:
+        raise _broken(Path(name), error, content) from None
+
+
+def load_devices(path: Path | None) -> Table[str, str]:
+    """Whose each device is: a file of `device = curator`. Raises BadMapping."""
+    if path is None:
+        return {}
+    content = _read(path)
+    try:
+        return _devices.validate_json(to_json(content))
+    except ValidationError as error:
+        raise _broken(path, error, content) from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise BadMapping(f"{path}: cannot be read ({type(error).__name__})") from None
+    except ValueError as error:
+        raise BadMapping(f"{path}: is not TOML or JSON ({error})") from None
+
+
+def _broken(path: Path, error: ValidationError, content: Any) -> BadMapping:
+    problem = invalid_from(error, content)
+    fields = problem.errors if isinstance(problem, Invalid) else ()
+    return BadMapping(f"{path}: " + "; ".join(f"{each.pointer} {each.message}" for each in fields))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a mapping file, as in `mappings/schema.json`."""
+    found = Mapping.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+if __name__ == "__main__":
+    target = Path(__file__).parent / "mappings" / "schema.json"
+    target.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,237 @@
+"""The example configuration of Mosquitto: TLS, users, and who may write where."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import SecretStr
+
+from tests.curator.conftest import OpenSite
+from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
+from tests.curator.mqtt.conftest import connected, stored
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "mosquitto"
+USERS = ("curator", "meter-1", "meter-2", "homeassistant")
+NOT_AUTHORISED = 0x87
+GOOD: dict[str, Any] = {"time": "2025-12-31T12:00:00Z", "value": "1.5", "unit": "kWh"}
+
+
+def authority(folder: Path) -> Path:
+    """An authority's certificate, and under it those of a broker on 127.0.0.1 and a curator."""
+    now = datetime.now(UTC)
+
+    def certificate(
+        name: str, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey, root: bool
+    ) -> bytes:
+        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=30))
+            .add_extension(x509.BasicConstraints(ca=root, path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+                critical=False,
+            )
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]),
+                critical=False,
+            )
+        )
+        if root:
+            usage = x509.KeyUsage(
+                digital_signature=False,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+            )
+            made = made.add_extension(usage, critical=True)
+        return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    root, *own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+    (folder / "ca.pem").write_bytes(certificate("test authority", root, root, True))
+    for name, key in zip(("broker", "curator"), own, strict=True):
+        (folder / f"{name}.pem").write_bytes(certificate(name, key, root, False))
+        (folder / f"{name}.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+    return folder / "ca.pem"
+
+
+def prepared(folder: Path, *more: str, without: tuple[str, ...] = ()) -> Broker:
+    """The example with its paths and port in a folder, less some settings and with others."""
+    tool = shutil.which("mosquitto_passwd")
+    if EXECUTABLE is None or tool is None:
+        pytest.skip(WHY + ", or no mosquitto_passwd")
+    (folder / "config").mkdir(parents=True)
+    authority(folder / "config")
+    shutil.copy(EXAMPLE / "acl", folder / "config" / "acl")
+    passwords = folder / "config" / "passwords"
+    passwords.write_text("".join(f"{user}:secret of {user}\n" for user in USERS))
+    passwords.chmod(0o600)
+    subprocess.run([tool, "-U", str(passwords)], check=True)
+    own = ("listener", "persistence", "persistence_location", *without)
+    lines = (EXAMPLE / "mosquitto.conf").read_text().splitlines()
+    kept = [line for line in lines if line.split(" ")[0] not in own]
+    return Broker(folder, "\n".join([*kept, *more, ""]).replace("/mosquitto/", f"{folder}/"))
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[Broker]:
+    """The example, running."""
+    made = prepared(tmp_path / "example")
+    made.start()
+    yield made
+    made.stop()
+
+
+def credentials(broker: Broker, user: str) -> dict[str, Any]:
+    """How a user connects."""
+    context = ssl.create_default_context(cafile=str(broker.folder / "config" / "ca.pem"))
+    return {"username": user, "password": f"secret of {user}", "tls_context": context}
+
+
+async def reason(broker: Broker, user: str, topic: str) -> int:
+    """The broker's reason code to a message of a user."""
+    import paho.mqtt.client as mqtt
+
+    code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async with broker.client(user, **credentials(broker, user)) as client:
+
+        def published(_: Any, __: Any, ___: Any, answer: Any, ____: Any) -> None:
+            if not code.done():
+                code.set_result(answer.value)
+
+        client._client.on_publish = published
+        assert client._client.publish(topic, b"[]", qos=1).rc == mqtt.MQTT_ERR_SUCCESS
+        async with asyncio.timeout(10):
+            return await code
+
+
+@pytest.mark.parametrize(
+    ("user", "topic", "allowed"),
+    [
+        ("meter-1", "tacit/v1/site/meter-1/readings", True),
+        ("meter-1", "tacit/v1/site/meter-2/readings", False),
+        ("meter-1", "tacit/v1/other/meter-1/readings", False),
+        ("meter-1", "tacit/v1/site/meter-1/dead", False),
+        ("meter-1", "tele/meter-1/SENSOR", True),
+        ("meter-1", "tele/meter-2/SENSOR", False),
+        ("meter-1", "homeassistant/sensor/x_energy/state", False),
+        ("homeassistant", "homeassistant/sensor/x_energy/state", True),
+        ("homeassistant", "tacit/v1/site/meter-1/readings", False),
+        ("curator", "tacit/v1/site/meter-1/dead", True),
+        ("curator", "tacit/v1/site/meter-1/readings", False),
+    ],
+)
+async def test_who_may_write_where(example: Broker, user: str, topic: str, allowed: bool) -> None:
+    assert (await reason(example, user, topic) != NOT_AUTHORISED) == allowed
+
+
+async def test_who_may_read_what(example: Broker, site: OpenSite) -> None:
+    """A device hears nothing of another; a stranger does not get in."""
+    settings = {
+        "mqtt_host": "127.0.0.1",
+        "mqtt_port": example.port,
+        "mqtt_user": "curator",
+        "mqtt_password": SecretStr("secret of curator"),
+        "mqtt_tls": True,
+        "mqtt_tls_authority": example.folder / "config" / "ca.pem",
+    }
+    async with (
+        site(**settings) as s,
+        example.client("one", **credentials(example, "meter-1")) as one,
+        example.client("two", **credentials(example, "meter-2")) as two,
+    ):
+        await s.enrol("house")
+        await connected(s)
+        for client in (one, two):
+            await client.subscribe("tacit/v1/site/+/readings", qos=1)
+            await client.subscribe("tacit/v1/site/+/dead", qos=1)
+        await one.publish("tacit/v1/site/meter-1/readings", b'{"time": 0}', qos=1)
+        await one.publish("tacit/v1/site/meter-1/readings", b"{broken", qos=1)
+        await one.publish(
+            "tacit/v1/site/meter-1/readings",
+            b'{"time": "2025-12-31T12:00:00Z", "value": 1, "unit": "Wh"}',
+            qos=1,
+        )
+        await stored(s, "house", 1)
+        async with asyncio.timeout(10):
+            heard = [str((await anext(one.messages)).topic) for _ in range(2)]
+        assert heard == ["tacit/v1/site/meter-1/dead"] * 2
+        assert len(one.messages) == len(two.messages) == 0
+    with pytest.raises(aiomqtt.MqttError, match=r"(?i)authori|bad user"):
+        async with example.client("none", **{**credentials(example, "meter-1"), "password": "x"}):
+            pass
+
+
+async def test_an_authority_that_is_not_the_brokers_is_refused(
+    example: Broker, site: OpenSite, tmp_path: Path
+) -> None:
+    other = authority(tmp_path)
+    settings = {
+        "mqtt_host": "127.0.0.1",
+        "mqtt_port": example.port,
+        "mqtt_tls": True,
+        "mqtt_tls_authority": other,
+    }
+    async with site(**settings) as s:
+        await asyncio.sleep(0.5)
+        assert (await s.client.get("/readyz")).status_code == 503
+
+
+async def test_certificates_instead_of_passwords(site: OpenSite, tmp_path: Path) -> None:
+    """The broker knows the curator by its certificate; without one it is not let in."""
+    broker = prepared(
+        tmp_path / "example",
+        "require_certificate true",
+        "use_identity_as_username true",
+        without=("password_file", "allow_anonymous"),
+    )
+    broker.start()
+    files = broker.folder / "config"
+    settings: dict[str, Any] = {
+        "mqtt_host": "127.0.0.1",
+        "mqtt_port": broker.port,
+        "mqtt_tls": True,
+        "mqtt_tls_authority": files / "ca.pem",
+    }
+    shown = {"mqtt_tls_certificate": files / "curator.pem", "mqtt_tls_key": files / "curator.key"}
+    try:
+        async with site(**settings, **shown) as s:
+            await connected(s)
+        async with site(**settings) as s:
+            await asyncio.sleep(0.5)
+            assert (await s.client.get("/readyz")).status_code == 503
+    finally:
+        broker.stop()
