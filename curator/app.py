@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,11 +30,13 @@ from common.service.auth import (
 from common.service.bodies import takes
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_database, reading
+from common.service.leader import Leader
 from common.service.memory import give_back
 from common.service.paging import PageQuery, next_link
 from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
 from common.service.wire import read_body
 from curator import examples, owner
+from curator.active import Active, connected
 from curator.errors import BadItem, BadMapping, UnknownCurator, UnknownToken
 from curator.intake_routes import add_intake
 from curator.policy import Policy
@@ -92,15 +95,16 @@ def create_app(
         app.state.service = service
         install_authenticator(app, Authenticator(engine, token_table, time))
         add_readiness(app, "database", lambda: check(engine))
-        if settings.participate:
-            service.participation.start()
         meters = await _meters(app, service)
+        part = Active(service, meters)
+        leader = Leader(engine, "curator", part.start, part.stop)
+        if meters is not None:
+            add_readiness(app, "mqtt", partial(connected, leader, meters))
+        await leader.start()
         try:
             yield
         finally:
-            if meters is not None:
-                await meters.stop()
-            await service.participation.stop()
+            await leader.stop()
             await service.peers.aclose()
             await engine.dispose()
 
@@ -136,8 +140,6 @@ async def _meters(app: FastAPI, service: Service) -> Connection | None:
         meters = await asyncio.to_thread(connection, service, app.state.metrics)
     except BadMapping as error:
         raise StartRefused(error.detail) from None
-    add_readiness(app, "mqtt", meters.check)
-    meters.start()
     return meters
 
 
@@ -184,6 +186,7 @@ def _add_parties(app: FastAPI) -> None:
             raise BadItem("is operator, device or curator", pointer="/scope")
         if body.scope is Scope.OPERATOR and body.subject is not None:
             raise BadItem("an operator's token belongs to no curator", pointer="/subject")
+        await service.intake.look()
         if body.scope is not Scope.OPERATOR and (
             body.subject is None or service.intake.hosted.curator(body.subject) is None
         ):
@@ -235,7 +238,7 @@ def _add_parties(app: FastAPI) -> None:
 def _add_policy(app: FastAPI) -> None:
     @app.get("/v1/policy", tags=["policy"], summary="The default policy of this process")
     async def policy(_: Operator) -> Response:
-        return _model(_service(app).policies.current())
+        return _model(await _service(app).policies.current())
 
     @app.put(
         "/v1/policy",
@@ -254,7 +257,7 @@ def _add_policy(app: FastAPI) -> None:
         async with reading(service.engine) as connection:
             row, _ = await owner.find(connection, curator_id, caller)
         if row.policy is None:
-            return _model(service.policies.current())
+            return _model(await service.policies.current())
         return _model(Policy.model_validate_json(row.policy))
 
     @app.put(
@@ -295,7 +298,7 @@ def _add_owner(app: FastAPI) -> None:
         async with reading(service.engine) as connection:
             row, party = await owner.find(connection, curator_id, caller)
             return await owner.budget(
-                connection, row, party, service.policies.current(), service.clock.now()
+                connection, row, party, await service.policies.current(), service.clock.now()
             )
 
     @app.get(

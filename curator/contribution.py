@@ -12,7 +12,7 @@ Taking part depends on public parameters only; a curator without readings contri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -77,7 +77,7 @@ class Contributor:
         engine: AsyncEngine,
         keyring: Keyring,
         clock: Clock,
-        policy: Callable[[], Policy],
+        policy: Callable[[], Awaitable[Policy]],
         restored: datetime | None,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
@@ -102,7 +102,7 @@ class Contributor:
             else:
                 willing.append(task)
         question, willing = await self._question(descriptor, willing)
-        work = Work(descriptor, charge, self._policy(), question)
+        work = Work(descriptor, charge, await self._policy(), question)
         lone = [task for task in willing if task.party.kind is PartyKind.CURATOR]
         if lone:
             async for sealed in self._lone(work, lone):

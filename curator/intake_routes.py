@@ -144,6 +144,7 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
             work = FeedImport(service.intake, settings, mapping, caller, progress)
         else:
             work = Import(service.intake, settings, mapping, caller, progress)
+        await service.intake.look()
         try:
             await work.run(_file(request))
         except BadImport as error:

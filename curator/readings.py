@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from common.randomness import SecureRandom
 from common.service.auth import Principal
 from common.service.clock import Clock, epoch_microseconds
+from common.service.database import reading
 from common.service.tokens import Scope
 from curator import counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
@@ -138,6 +139,12 @@ class Intake:
         self.hosted = Hosted()
         self._random = SecureRandom()
 
+    async def look(self) -> None:
+        """Learn of the curators and devices that other processes of this service added since."""
+        if self._store.dialect.name == "postgresql":
+            async with reading(self._store) as connection:
+                await self.hosted.load(connection)
+
     @property
     def latest(self) -> int:
         """The latest time that a reading may have, in microseconds."""
@@ -178,6 +185,7 @@ class Intake:
 
     async def take_sent(self, sent: Sequence[tuple[Any, Principal]]) -> list[Answer]:
         """The same for items of many senders, in one transaction."""
+        await self.look()
         answers: list[Answer | None] = [None] * len(sent)
         parsed: list[tuple[int, int, str, Item]] = []
         tally: Counter[tuple[int, str]] = Counter()

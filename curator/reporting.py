@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -61,7 +61,7 @@ class Reporting:
     engine: AsyncEngine
     peers: Peers
     clock: Clock
-    policy: Callable[[], Policy]
+    policy: Callable[[], Awaitable[Policy]]
     send_share: float
     restored: datetime | None
 
@@ -200,7 +200,7 @@ class Reporting:
         span, now = (0, party.curators), self.clock.now()
         result = consent.Consent(np.ones(party.curators, np.bool_))
         for policy, members in await consent.policies(
-            connection, party, self.policy(), 0, party.curators
+            connection, party, await self.policy(), 0, party.curators
         ):
             result.periods.add(policy.period_s)
             try:

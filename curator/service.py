@@ -60,8 +60,13 @@ class Policies:
     def __init__(self, engine: AsyncEngine, current: Policy) -> None:
         self._engine, self._current = engine, current
 
-    def current(self) -> Policy:
-        """The default policy of this process."""
+    async def current(self) -> Policy:
+        """The default policy. Where other processes may have replaced it, it is read again."""
+        if self._engine.dialect.name == "postgresql":
+            async with reading(self._engine) as connection:
+                text = await store.fact(connection, POLICY)
+            if text is not None:
+                self._current = Policy.model_validate_json(text)
         return self._current
 
     async def put(self, policy: Policy) -> None:

@@ -69,7 +69,8 @@ class Connection:
         self._up = False
 
     def start(self) -> None:
-        """Begin to serve, in the background."""
+        """Begin to serve, in the background; also again after `stop`."""
+        self._stopping.clear()
         self._task = asyncio.create_task(self._serve())
 
     async def stop(self) -> None:

@@ -78,6 +78,7 @@ class MessageIntake:
     async def take(self, messages: Sequence[Message]) -> list[Letter]:
         """Store what is good, durably; the letters of what is not. Raises what the store raises
         when it cannot be reached: then nothing was taken, and nothing may be acknowledged."""
+        await self._intake.look()
         sent = [self._sent(message) for message in messages]
         good = [item for item in sent if isinstance(item, _Sent)]
         answers = iter(await self._store(good))

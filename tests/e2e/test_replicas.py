@@ -49,7 +49,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Replicated]:
             url: str = await stack.enter_async_context(postgres_database(server))
             return url
 
-        async with replicated(tmp_path, database, replicated_curator=False) as it:
+        async with replicated(tmp_path, database, replicated_curator=True) as it:
             await it.enrol("gateway", CURATORS)
             await it.allow_everything()
             await it.give({name: str(2**i / 1000) for i, name in enumerate(CURATORS)})
@@ -74,7 +74,7 @@ async def test_a_round_goes_on_whoever_is_killed(world: Replicated) -> None:
 
         async def watch(moment: str, method: str, seen: str) -> None:
             if not killed and moment == "request" and method == "POST" and seen.endswith(path):  # noqa: B023
-                for victim in ("coordinator", "aggregator-1"):
+                for victim in ("coordinator", "aggregator-1", "curator"):
                     name = world.alive(victim)[0]
                     killed.append(name)  # noqa: B023
                     world.kill(name)
@@ -83,6 +83,6 @@ async def test_a_round_goes_on_whoever_is_killed(world: Replicated) -> None:
         round_id = await world.open({**QUERY, "name": f"kill-at-{step.replace(' ', '-')}"})
         await check_round(world, round_id)
         world.proxies[service].watch = None
-        assert len(killed) == 2, step
+        assert len(killed) == 3, step
         for name in killed:
             await world.restart(name)
