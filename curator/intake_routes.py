@@ -49,7 +49,7 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
     async def post_readings(request: Request, caller: Sender) -> Response:
         raws = await _raw_items(request, settings.max_items)
         service: Service = app.state.service
-        answers = await service.intake.take(raws, caller)
+        answers = await service.gathering.take(raws, caller)
         return JSONResponse({"items": [answer.document() for answer in answers]})
 
     @app.post(

@@ -16,6 +16,7 @@ from common.service.logs import get_logger
 from common.service.metrics import ServiceMetrics
 from curator.contribution import Contributor
 from curator.delivery import Delivery
+from curator.gathering import Gathering
 from curator.participation import Participation
 from curator.parties import Enroller, Keyring
 from curator.peers import Peers
@@ -52,6 +53,7 @@ class Service:
     policies: Policies
     imports: dict[str, Progress]
     reporting: Reporting
+    gathering: Gathering
 
 
 class Policies:
@@ -165,4 +167,5 @@ async def build(
         policies,
         {},
         reporting,
+        Gathering(intake),
     )

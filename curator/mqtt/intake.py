@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
 from common.errors import DomainError, Invalid
 from common.service.auth import Principal
 from common.service.clock import Clock, epoch_microseconds
@@ -21,6 +18,7 @@ from common.service.logs import describe, get_logger
 from common.service.metrics import ServiceMetrics
 from common.service.tokens import Scope
 from curator.errors import UnknownCurator
+from curator.gathering import out_of_reach
 from curator.mqtt.mapping import Route
 from curator.mqtt.messages import Letter, Message, letter_of, raw_items
 from curator.readings import Answer, Intake, Status
@@ -168,9 +166,3 @@ class MessageIntake:
 
 def _refused(answers: Sequence[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.status in REFUSED]
-
-
-def out_of_reach(error: Exception) -> bool:
-    """Whether it is the store that fails (full, locked, gone), and not what a message asks."""
-    broken = isinstance(error, DBAPIError) and error.connection_invalidated
-    return broken or isinstance(error, OperationalError | InterfaceError | PoolTimeout | OSError)

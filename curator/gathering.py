@@ -1,0 +1,103 @@
+"""Many small requests, one transaction: what waits while one is written is the next one together.
+
+A gateway's devices each send a reading in a request of their own. Written one by one, a reading
+costs a transaction; gathered, thousands share one, and nobody waits longer than for the write
+before his own. There is no timer: alone, a request is written at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from common.service.auth import Principal
+from common.service.logs import describe, get_logger
+from common.service.writer import QueueFull
+from curator.readings import Answer, Intake
+
+SMALL: Final = 256
+"""Items in a request that is gathered; a larger one is worth a transaction of its own."""
+TOGETHER: Final = 4_096
+MOST_WAITING: Final = 20_000
+_logger = get_logger("tacit.curator.gathering")
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    raws: Sequence[Any]
+    caller: Principal
+    answer: asyncio.Future[list[Answer]]
+
+
+class Gathering:
+    """Requests that wait, and the task that writes them while there are any."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._queue: deque[_Waiting] = deque()
+        self._items = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
+        """Store the items of a request; one answer each, after the commit.
+
+        What is waiting is written even if its sender goes away. Raises QueueFull before anything
+        is queued, and what the store raises.
+        """
+        if len(raws) > SMALL:
+            return await self._intake.take(raws, caller)
+        if self._items + len(raws) > MOST_WAITING:
+            raise QueueFull(retry_after_s=1)
+        answer: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(raws, caller, answer))
+        self._items += len(raws)
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain(), name="readings")
+        return await answer
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                lot = [self._queue.popleft()]
+                count = len(lot[0].raws)
+                while self._queue and count + len(self._queue[0].raws) <= TOGETHER:
+                    lot.append(self._queue.popleft())
+                    count += len(lot[-1].raws)
+                self._items -= count
+                await self._write(lot)
+        finally:
+            self._task = None
+
+    async def _write(self, lot: Sequence[_Waiting]) -> None:
+        sent = [(raw, waiting.caller) for waiting in lot for raw in waiting.raws]
+        try:
+            answers = await self._intake.take_sent(sent)
+        except Exception as error:
+            if len(lot) == 1 or out_of_reach(error):
+                for waiting in lot:
+                    if not waiting.answer.done():
+                        waiting.answer.set_exception(error)
+                return
+            # One request that cannot be stored must not fail the others: each by itself.
+            _logger.error("requests_unprocessable", requests=len(lot), **describe(error))
+            for waiting in lot:
+                await self._write([waiting])
+            return
+        begin = 0
+        for waiting in lot:
+            own = answers[begin : begin + len(waiting.raws)]
+            if not waiting.answer.done():
+                waiting.answer.set_result([replace(each, index=each.index - begin) for each in own])
+            begin += len(waiting.raws)
+
+
+def out_of_reach(error: Exception) -> bool:
+    """Whether it is the store that fails (full, locked, gone), and not what a request asks."""
+    broken = isinstance(error, DBAPIError) and error.connection_invalidated
+    return broken or isinstance(error, OperationalError | InterfaceError | PoolTimeout | OSError)
