@@ -19,6 +19,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import tempfile
 import time
 from collections import Counter
@@ -36,6 +37,7 @@ from common.models.enrolment import PartyKind
 
 AGAIN: Final = 0.05
 RECONNECT: Final = 0.01
+_STORED: Final = re.compile(rb'"status": *"(accepted|duplicate)"')
 MINUTE: Final = timedelta(minutes=1)
 GATEWAY: Final = "gateway"
 QUERY: Final[dict[str, Any]] = {
@@ -129,7 +131,7 @@ class Device:
             if status in (429, 503):
                 await asyncio.sleep(1)
                 continue
-            return status < 300 and b'"rejected":0' in content.replace(b" ", b"")
+            return status == 200 and _STORED.search(content) is not None
         self._seen.statuses["given up"] += 1
         return False
 

@@ -43,6 +43,8 @@ RESULT: Final = {
     "noise_deviation": "of one entry, after the unit (subspace: of each step)",
     "singular_values": "falling; they estimate the largest |eigenvalues|, where above noise",
     "signal_below_noise": "whether the largest singular value is what noise alone would show",
+    "values_above_noise": "how many of the singular values noise alone would not show; clusters "
+    "and scores rest on k of them",
     "cluster_sizes": "how many vertices each cluster has (spectral)",
     "matrix.npy": "A P + Q divided by the unit, a row for each vertex (range)",
     "iterates.npy": "A X + noise of each step, divided by the unit (subspace)",
@@ -87,7 +89,7 @@ def run(
             context,
         )
         findings = found_in_iteration(iteration, params.mode, seed, context)
-        facts = Facts(dataset.count, dataset.declared, None, findings.signal_below_noise)
+        facts = Facts(dataset.count, dataset.declared, None)
         file = _iterates_file(iteration)
         told = _iteration_result(iteration)
     else:
@@ -105,8 +107,12 @@ def run(
             context,
             vectors=wanted,
         )
-        facts = replace(facts, signal_below_noise=findings.signal_below_noise)
         told = _matrix_result(release)
+    facts = replace(
+        facts,
+        signal_below_noise=findings.signal_below_noise,
+        values_above_noise=findings.values_above_noise,
+    )
     outcome = Outcome(
         result={
             "mode": params.mode,

@@ -46,11 +46,17 @@ class Findings:
         """By the largest published singular value."""
         return bool(self.values[0] < self.noise_level)
 
+    @property
+    def values_above_noise(self) -> int:
+        """How many published singular values are larger than noise alone would show."""
+        return int(np.count_nonzero(self.values >= self.noise_level))
+
     def summary(self) -> dict[str, Any]:
         """For the result."""
         found: dict[str, Any] = {
             "singular_values": self.values.tolist(),
             "signal_below_noise": self.signal_below_noise,
+            "values_above_noise": self.values_above_noise,
         }
         if self.labels is not None:
             found["cluster_sizes"] = np.bincount(self.labels).tolist()

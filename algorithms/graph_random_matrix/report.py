@@ -20,6 +20,7 @@ from algorithms.graph_random_matrix.statements import (
     BELOW,
     FLOATING,
     NOT_PROTECTED,
+    PARTLY,
     TAKEN,
     assumptions,
     caveats,
@@ -60,6 +61,7 @@ class Facts:
     declared: bool
     release: Release | None
     signal_below_noise: bool = False
+    values_above_noise: int = 0
 
 
 def spectrum_report(
@@ -137,6 +139,10 @@ def _caveats(
         held += (TAKEN,)
     if facts is not None and facts.signal_below_noise:
         held += (BELOW,)
+    elif facts is not None and params.mode != "publish":
+        above, used = facts.values_above_noise, settings.eigenvectors
+        if above < used:
+            held += (PARTLY.format(above=above, used=used),)
     return held
 
 

@@ -29,6 +29,10 @@ BELOW: Final = (
     "signal_below_noise: the largest singular value is one that noise alone would show. Clusters "
     "and rankings of this release mean nothing."
 )
+PARTLY: Final = (
+    "values_above_noise: {above} of the {used} directions in use stand out from the noise; the "
+    "others may be noise, and so may the clusters and ranks that rest on them."
+)
 
 _TWO_ROWS: Final = (
     "The proof changes one entry; an undirected edge is two, in two rows: sqrt 2 times the "

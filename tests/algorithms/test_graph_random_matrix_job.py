@@ -408,8 +408,10 @@ def test_signal_below_noise() -> None:
     drowned = done(m=20, epsilon="1/10")
     assert drowned.result["signal_below_noise"]
     assert any("signal_below_noise" in each for each in drowned.report.caveats)
+    assert drowned.result["values_above_noise"] == 0
     clear = done(m=20, sigma="1/5")
     assert not clear.result["signal_below_noise"]
+    assert clear.result["values_above_noise"] > 0
     assert not any("signal_below_noise" in each for each in clear.report.caveats)
 
 
@@ -568,3 +570,14 @@ def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
     graph = EdgeList.of([(1, 2)], list(range(70_000)))
     outcome = run(graph, asked, "sound", context())
     assert outcome.result["signal_below_noise"]
+
+
+def test_directions_that_are_noise_are_told() -> None:
+    """Some singular values stand out and others that are used do not: the report says so."""
+    outcome = done(mode="spectral", estimator="subspace", epsilon="6", k=8, m=20)
+    above = outcome.result["values_above_noise"]
+    assert 0 < above < 8
+    told = [each for each in outcome.report.caveats if each.startswith("values_above_noise")]
+    assert [each.split(" of the ")[0][-1] for each in told] == [str(above)]
+    whole = done(mode="spectral", estimator="range", sigma="0.1", k=2, m=100)
+    assert not any("values_above_noise" in each for each in whole.report.caveats)
