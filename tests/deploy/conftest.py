@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ Compose = Callable[..., Engine]
 @pytest.fixture
 def compose(tmp_path: Path) -> Iterator[Compose]:
     """`compose("postgres", "demo", TACIT_...=...)` starts the default services and those of
-    profiles, with these variables over `.env.example`."""
+    profiles, with these variables over `.env.example`; `meters`: users of the broker, whose
+    password is their name."""
     why = engine.available()
     if why is not None:
         pytest.skip(f"no services in namespaces: {why}")
@@ -30,7 +31,11 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
     compose_files.write(project)
     started: list[Engine] = []
 
-    def start(*profiles: str, **variables: str) -> Engine:
+    def start(*profiles: str, meters: Sequence[str] = (), **variables: str) -> Engine:
+        passwords = project / "deploy" / "secrets" / "mqtt_passwords"
+        lines = [f"{name}:{compose_files.mosquitto_hash(name)}\n" for name in meters]
+        passwords.chmod(0o644)
+        passwords.write_text(passwords.read_text() + "".join(lines))
         known = read_env(project / ".env") | variables
         running = tmp_path / "running"
         running.mkdir()

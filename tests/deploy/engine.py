@@ -134,7 +134,7 @@ class Engine:
             if not service.get("profiles") or wanted & set(service["profiles"])
         }
         self.containers: dict[str, Container] = {}
-        self._directory, self._project = directory, project
+        self._directory, self.project = directory, project
         self._images = read_images(ROOT / "deploy" / "Dockerfile")
         self._id = secrets.token_hex(2)
         self.outside = f"tct-{self._id}"
@@ -385,7 +385,7 @@ class Engine:
         for volume in service.get("volumes", []):
             source, target, *mode = volume.split(":")
             if source.startswith("."):
-                lines += self._file(root, self._project / source, target)
+                lines += self._file(root, self.project / source, target)
                 continue
             assert source in self.compose["volumes"], f"{name}: no volume {source}"
             assert not mode
@@ -396,7 +396,7 @@ class Engine:
             for item in service.get(kind, []):
                 source = item if isinstance(item, str) else item["source"]
                 target = source if isinstance(item, str) else item.get("target", source)
-                path = self._project / self.compose[kind][source]["file"]
+                path = self.project / self.compose[kind][source]["file"]
                 absolute = target if target.startswith("/") else f"{where}/{target}"
                 lines += self._file(root, path, absolute)
         return lines

@@ -65,6 +65,7 @@ def test_postgres_meters_on_mqtt_and_workers_elsewhere(compose: Compose, tmp_pat
         TACIT_DATABASE_URL_FILE="/run/secrets/database_url",
         TACIT_MQTT_HOST="mosquitto",
         TACIT_DASK_SCHEDULER="tcp://scheduler:8786",
+        meters=("meter-007",),
     )
     said = " ".join(it.wait_until_done("demo").split())
     assert said.count("matches the published one") == 4
@@ -97,5 +98,23 @@ def test_postgres_meters_on_mqtt_and_workers_elsewhere(compose: Compose, tmp_pat
         },
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    metrics = it.outside_run("curl", "-sS", f"http://{it.address('curator')}:8400/metrics").stdout
-    assert "tacit_curator_mqtt_connected 1.0" in metrics
+    # A meter speaks with the broker, over TLS and as itself, and its reading is stored.
+    reading = {"time": "2026-01-05T10:00:00Z", "value": "1.5", "unit": "kWh", "kind": "delta"}
+    host = it.address("mosquitto", "meters")
+    authority = it.project / "deploy" / "secrets" / "mqtt" / "authority.pem"
+    publish = ["mosquitto_pub", "-V", "5", "-h", host, "-p", "8883", "--cafile", str(authority)]
+    publish += ["--insecure", "-u", "meter-007", "-P", "meter-007", "-q", "1"]
+    topic = "tacit/v1/site/meter-007/readings"
+    sent = it.outside_run(*publish, "-t", topic, "-m", json.dumps(reading))
+    assert sent.returncode == 0, sent.stderr
+    foreign = it.outside_run(*publish, "-t", topic.replace("007", "008"), "-m", "{}")
+    assert "not authorized" in (foreign.stdout + foreign.stderr).lower()
+    metrics = ["curl", "-sS", f"http://{it.address('curator')}:8400/metrics"]
+    accepted = 'tacit_curator_mqtt_messages_total{outcome="accepted",reason=""} 1.0'
+    for _ in range(100):
+        seen = it.outside_run(*metrics).stdout
+        if accepted in seen:
+            break
+        it.outside_run("sleep", "0.2")
+    assert accepted in seen
+    assert "tacit_curator_mqtt_connected 1.0" in seen
