@@ -6,24 +6,21 @@ values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.graph_der.metrics import degrees
 from algorithms.graph_der.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _INCHES: Final = (6.0, 4.6)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _PIXELS: Final = 512
 
@@ -31,11 +28,11 @@ _PIXELS: Final = 512
 def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib."""
     beat()
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
-    regions = _picture("regions", lambda figure, axes: _regions(figure, axes, release))
+    regions = picture("graph-der", "regions", lambda axes: _regions(axes, release), _INCHES)
     beat()
-    return regions, _picture("degrees", lambda _, axes: _degrees(axes, release))
+    return regions, picture("graph-der", "degrees", lambda axes: _degrees(axes, release), _INCHES)
 
 
 def density_map(release: Release, pixels: int = _PIXELS) -> NDArray[np.float64]:
@@ -55,7 +52,7 @@ def density_map(release: Release, pixels: int = _PIXELS) -> NDArray[np.float64]:
     return image
 
 
-def _regions(figure: Figure, axes: Axes, release: Release) -> None:
+def _regions(axes: Axes, release: Release) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
@@ -76,7 +73,7 @@ def _regions(figure: Figure, axes: Axes, release: Release) -> None:
     )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5, integer=True))
-    figure.colorbar(shown, ax=axes, label="edges per pair (white: none)", shrink=0.85)
+    axes.figure.colorbar(shown, ax=axes, label="edges per pair (white: none)", shrink=0.85)
 
 
 def _degrees(axes: Axes, release: Release) -> None:
@@ -90,22 +87,3 @@ def _degrees(axes: Axes, release: Release) -> None:
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
     axes.set_xlabel("degree (edges at a vertex)")
     axes.set_ylabel("vertices")
-
-
-def _picture(name: str, fill: Callable[[Figure, Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"graph-der {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure, figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())

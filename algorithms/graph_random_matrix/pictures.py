@@ -6,21 +6,19 @@ values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.graph_random_matrix.findings import Findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _RED: Final = "#c8553d"
 
@@ -28,13 +26,24 @@ _RED: Final = "#c8553d"
 def pictures(findings: Findings, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """One or both plots; none without matplotlib."""
     beat()
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
-    found = [_picture("singular-values", lambda axes: _values(axes, findings))]
+    found = [
+        picture(
+            "graph-random-matrix", "singular-values", lambda axes: _values(axes, findings), _INCHES
+        )
+    ]
     if findings.labels is not None:
         beat()
         sizes = np.bincount(findings.labels)
-        found.append(_picture("clusters", lambda axes: _clusters(axes, sizes.tolist())))
+        found.append(
+            picture(
+                "graph-random-matrix",
+                "clusters",
+                lambda axes: _clusters(axes, sizes.tolist()),
+                _INCHES,
+            )
+        )
     return tuple(found)
 
 
@@ -66,22 +75,3 @@ def _clusters(axes: Axes, sizes: list[int]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("cluster")
     axes.set_ylabel("vertices")
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"graph-random-matrix {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())

@@ -6,14 +6,13 @@ plots without it. The same values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.kmeans.report import planned_split
 from algorithms.kmeans.steps import Release, State
 from algorithms.kmeans.zone_round import ZoneEstimate
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.2)
-_DOTS_PER_INCH: Final = 150
 _CENTRE: Final = "#c8553d"
 _BLUE: Final = "#1b6ca8"
 _GREY: Final = "#8c8c8c"
@@ -32,16 +30,22 @@ _GREY: Final = "#8c8c8c"
 
 def pictures(state: State, found: Release, grid: Grid, columns: Sequence[str]) -> tuple[Plot, ...]:
     """All plots of a sound run; none without matplotlib."""
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
-    drawn = [_picture("budget", lambda axes: _budget(axes, state))]
+    drawn = [picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES)]
     if grid.dimension == 2 and state.start is not None:
         centres = grid.raw(found.centres)
         drawn.insert(
-            0, _picture("centres", lambda axes: _centres(axes, state, grid, centres, columns))
+            0,
+            picture(
+                "kmeans",
+                "centres",
+                lambda axes: _centres(axes, state, grid, centres, columns),
+                _INCHES,
+            ),
         )
     if state.rounds:
-        drawn.append(_picture("steps", lambda axes: _steps(axes, state.rounds)))
+        drawn.append(picture("kmeans", "steps", lambda axes: _steps(axes, state.rounds), _INCHES))
     return tuple(drawn)
 
 
@@ -55,25 +59,6 @@ def noise_deviations(found: ZoneEstimate) -> Floats:
     """The length of each step's noise (k,): standard deviation over all coordinates."""
     deviations: Floats = np.sqrt(found.zone.centres.shape[1] * found.variances)
     return deviations
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"kmeans {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())
 
 
 def _centres(axes: Axes, state: State, grid: Grid, centres: Floats, columns: Sequence[str]) -> None:

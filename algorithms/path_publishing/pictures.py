@@ -6,23 +6,21 @@ what is too large to be seen. The same values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from common.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.6)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _GREY: Final = "#b9c3cc"
 _MOST_NODES: Final = 60
@@ -35,20 +33,22 @@ def pictures(
     beat: Callable[[], None] = lambda: None,
 ) -> tuple[Plot, ...]:
     """One or two plots; none of a sealed path."""
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
     plots = []
     for each in (published, layout):
         beat()
         match each:
             case LevelledGraph() if len(each.nodes) <= _MOST_NODES:
-                plots.append(_picture("levels", partial(_levels, each)))
+                plots.append(picture("path-publishing", "levels", partial(_levels, each), _INCHES))
             case ComplementEdges() if len(each.vertices) <= _MOST_MATRIX:
-                plots.append(_picture("edges", partial(_edges, each)))
+                plots.append(picture("path-publishing", "edges", partial(_edges, each), _INCHES))
             case ComplementEdges():
-                plots.append(_picture("degrees", partial(_degrees, each)))
+                plots.append(
+                    picture("path-publishing", "degrees", partial(_degrees, each), _INCHES)
+                )
             case RandomizedLabels():
-                plots.append(_picture("labels", partial(_labels, each)))
+                plots.append(picture("path-publishing", "labels", partial(_labels, each), _INCHES))
             case _:
                 pass
     return tuple(plots)
@@ -147,22 +147,3 @@ def _degrees(published: ComplementEdges, axes: Axes) -> None:
 def _short(name: Any) -> str:
     text = str(name)
     return text if len(text) <= 10 else text[:9] + "…"
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"path-publishing {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())

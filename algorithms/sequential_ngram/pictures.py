@@ -6,21 +6,19 @@ values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.sequential_ngram.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _COLOURS: Final = (_BLUE, "#c8553d", "#3a7d44", "#8d6b1f", "#5c677d")
 _LINES: Final = len(_COLOURS)
@@ -30,11 +28,13 @@ _POINTS: Final = 500
 def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib or without sequences."""
     beat()
-    if find_spec("matplotlib") is None or not release.copies.any():
+    if not can_draw() or not release.copies.any():
         return ()
-    grams = _picture("grams", lambda axes: _grams(axes, release))
+    grams = picture("sequential-ngram", "grams", lambda axes: _grams(axes, release), _INCHES)
     beat()
-    return grams, _picture("lengths", lambda axes: _lengths(axes, release))
+    return grams, picture(
+        "sequential-ngram", "lengths", lambda axes: _lengths(axes, release), _INCHES
+    )
 
 
 def _grams(axes: Axes, release: Release) -> None:
@@ -69,22 +69,3 @@ def _lengths(axes: Axes, release: Release) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("items in the sequence")
     axes.set_ylabel("synthetic sequences")
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"sequential-ngram {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())

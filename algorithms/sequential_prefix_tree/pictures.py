@@ -6,21 +6,19 @@ values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.sequential_prefix_tree.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _COLOURS: Final = (_BLUE, "#c8553d", "#3a7d44", "#8d6b1f", "#5c677d")
 _POINTS: Final = 400
@@ -29,11 +27,15 @@ _POINTS: Final = 400
 def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib or without nodes."""
     beat()
-    if find_spec("matplotlib") is None or not release.tree.nodes:
+    if not can_draw() or not release.tree.nodes:
         return ()
-    levels = _picture("levels", lambda axes: _levels(axes, release))
+    levels = picture(
+        "sequential-prefix-tree", "levels", lambda axes: _levels(axes, release), _INCHES
+    )
     beat()
-    return levels, _picture("consistency", lambda axes: _consistency(axes, release))
+    return levels, picture(
+        "sequential-prefix-tree", "consistency", lambda axes: _consistency(axes, release), _INCHES
+    )
 
 
 def _levels(axes: Axes, release: Release) -> None:
@@ -75,22 +77,3 @@ def _consistency(axes: Axes, release: Release) -> None:
     axes.set_xlabel("noisy count (sequences)")
     axes.set_ylabel("consistent count")
     axes.legend(frameon=False)
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"sequential-prefix-tree {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())

@@ -6,21 +6,19 @@ values give the same SVG, byte for byte.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
+from algorithms.drawing import can_draw, picture
 from algorithms.set_valued.settings import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_DOTS_PER_INCH: Final = 150
 _BLUE: Final = "#1b6ca8"
 _RED: Final = "#c8553d"
 _POINTS: Final = 2_000
@@ -28,11 +26,11 @@ _POINTS: Final = 2_000
 
 def pictures(rows: Sequence[Row]) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib or without rows."""
-    if find_spec("matplotlib") is None or not rows:
+    if not can_draw() or not rows:
         return ()
     return (
-        _picture("counts", lambda axes: _counts(axes, rows)),
-        _picture("lengths", lambda axes: _lengths(axes, rows)),
+        picture("set-valued", "counts", lambda axes: _counts(axes, rows), _INCHES),
+        picture("set-valued", "lengths", lambda axes: _lengths(axes, rows), _INCHES),
     )
 
 
@@ -61,22 +59,3 @@ def _lengths(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xlabel("items in the set")
     axes.set_ylabel("released")
     axes.legend(frameon=False)
-
-
-def _picture(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"set-valued {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        fill(figure.subplots())
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())
