@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format bench docs reproduce lock compose-files clean
+.PHONY: demo test test-slow check audit format bench docs reproduce lock compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
@@ -15,11 +15,15 @@ test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `mak
 test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
 
-check: $(SETUP)  ## Format, lint, types, floors
+check: $(SETUP)  ## Format, lint, types, floors, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/audit.py
+
+audit: $(SETUP)  ## Known vulnerabilities of the pinned packages; says so where nobody answers
+	$(BIN)/python .ci/audit.py
 
 format: $(SETUP)
 	$(BIN)/ruff format .

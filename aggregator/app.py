@@ -28,7 +28,7 @@ from common.randomness import SecureRandom
 from common.service.app import add_readiness, build_app
 from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_database
+from common.service.database import check, migrate, open_store
 from common.service.logs import describe, get_logger
 
 VERSION = "0.1.0"
@@ -81,7 +81,7 @@ def create_app(
 async def _start(
     app: FastAPI, settings: AggregatorSettings, clock: Clock, intake_type: Callable[..., Intake]
 ) -> Service:
-    engine = open_database(settings.database())
+    engine = open_store(settings)
     await migrate(engine, MIGRATIONS)
     await ensure_operator_token(engine, tokens, settings, clock)
     keyring = Keyring(

@@ -11,6 +11,7 @@ import typer
 from cli import (
     algorithms,
     audit,
+    backup,
     budget,
     config,
     datasets,
@@ -44,6 +45,8 @@ app.command("whatif")(whatif.whatif)
 app.command("reproduce")(reproduce.reproduce)
 app.command("simulate")(simulate.simulate)
 app.command("algorithms")(algorithms.algorithms)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("recover")(recover.recover_path)
 app.command("recipient-key")(recover.recipient_key)
 app.command("attack-path")(recover.attack_path)

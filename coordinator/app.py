@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from common.service.app import add_readiness, build_app
 from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_database
+from common.service.database import check, migrate, open_store
 from common.service.tracing import Tracer
-from coordinator import registry
+from coordinator import registry, restoring
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.meters import add_meters
 from coordinator.budget_routes import add_budget
@@ -60,8 +60,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = open_database(settings.database())
+        engine = open_store(settings)
         await migrate(engine, MIGRATIONS)
+        await restoring.recover(engine, settings, time)
         await ensure_operator_token(engine, tokens, settings, time)
         identity = await registry.load_identity(engine)
         tracer: Tracer = app.state.tracer

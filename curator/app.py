@@ -29,7 +29,7 @@ from common.service.auth import (
 )
 from common.service.bodies import takes
 from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_database, reading
+from common.service.database import check, migrate, open_store, reading
 from common.service.leader import Leader
 from common.service.memory import give_back
 from common.service.paging import PageQuery, next_link
@@ -88,7 +88,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = open_database(settings.database())
+        engine = open_store(settings)
         await migrate(engine, MIGRATIONS)
         await ensure_operator_token(engine, token_table, settings, time)
         service = await build(engine, settings, time, app.state.metrics, transports)

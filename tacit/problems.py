@@ -113,6 +113,10 @@ class NotFound(Problem):
     """404: there is no such thing, or none that the token may see."""
 
 
+class TooSlow(Problem):
+    """408: the request arrived slower than the service waits for."""
+
+
 class Conflict(Problem):
     """409: the request contradicts the present state."""
 
@@ -167,6 +171,7 @@ _BY_STATUS: Final[Mapping[int, type[Problem]]] = MappingProxyType(
         401: Unauthenticated,
         403: Forbidden,
         404: NotFound,
+        408: TooSlow,
         409: Conflict,
         410: Gone,
         413: TooLarge,

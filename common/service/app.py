@@ -1,8 +1,8 @@
 """Builds the FastAPI app of a service: what all three have, before their own routes.
 
-Problems for every error, a limit on bodies, `/healthz`, `/readyz`, `/metrics`, an offline
-`/docs`, an access log and safe headers. FastAPI's own telemetry is off: it records what clients
-sent when validation fails.
+Problems for every error, limits on bodies and on what is under way, `/healthz`, `/readyz`,
+`/metrics`, an offline `/docs`, an access log and safe headers. FastAPI's own telemetry is off: it
+records what clients sent when validation fails.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ from common.errors import StartRefused, Unavailable
 from common.service.access import Access
 from common.service.bodies import body_schemas
 from common.service.body_limit import BodyLimit
+from common.service.connections import Register
 from common.service.docs import PAGE_POLICY, render_docs
+from common.service.load import Load, LoadLimit
 from common.service.logs import describe, get_logger
 from common.service.metrics import ServiceMetrics
 from common.service.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
@@ -82,7 +84,8 @@ def build_app(
     """The app of service `name`, to which the service adds its routers.
 
     `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
-    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `readiness`; the lifespan adds the rest.
+    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`) and
+    `readiness`; the lifespan adds the rest.
     """
     metrics = ServiceMetrics(name)
     metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
@@ -91,6 +94,7 @@ def build_app(
             "tls_certificate_expiry_timestamp_seconds", "When the certificate that is shown ends."
         )
         ends.set_function(partial(_ends, settings.tls_certificate))
+    load = Load(settings.max_requests, settings.max_held_bytes, metrics)
     tracer = tracer_of(name, version, settings.otlp_endpoint)
 
     @asynccontextmanager
@@ -115,8 +119,14 @@ def build_app(
         responses=openapi_responses(),
         middleware=[
             Middleware(Access, metrics=metrics, https=settings.https, tracer=tracer),
+            Middleware(LoadLimit, load=load),
             Middleware(
-                BodyLimit, max_bytes=settings.max_body_bytes, exceptions=dict(body_limits or {})
+                BodyLimit,
+                max_bytes=settings.max_body_bytes,
+                exceptions=dict(body_limits or {}),
+                load=load,
+                grace_s=settings.transfer_grace_s,
+                least_bytes_per_s=settings.transfer_least_bytes_per_s,
             ),
         ],
         **_telemetry_off(),
@@ -124,6 +134,7 @@ def build_app(
     app.state.settings = settings
     app.state.metrics = metrics
     app.state.tracer = tracer
+    app.state.connections = Register(settings, metrics)
     app.state.readiness = {}
     install_problem_handlers(app)
     _add_service_routes(app, name, version)

@@ -1,12 +1,24 @@
-"""The largest body a service reads: more is answered 413 as a problem, before memory suffers."""
+"""What a request's body may be: so large, not slower than so, and with room for it in memory.
 
+What is too large is answered 413, what trickles 408, what finds no room 503: as problems, after
+which the connection is closed, because the rest of the body is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
 from collections.abc import Mapping
+from typing import Final, NoReturn
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from common.errors import TooLarge
-from common.service.problems import problem_response
+from common.errors import DomainError, TooLarge
+from common.service.load import HeldBody, Load
+from common.service.problems import BodyTooSlow, problem_response
+
+NO_LIMIT: Final = float("inf")
 
 
 class BodyTooLarge(TooLarge):
@@ -17,15 +29,30 @@ class BodyTooLarge(TooLarge):
 
 
 class BodyLimit:
-    """Counts the bytes of a body, declared and received.
+    """Counts the bytes of a body, declared and received, and the time that was waited for them.
 
     `exceptions` gives other limits to paths that start with a prefix; the longest prefix holds.
+    A body may keep the service waiting for `grace_s` seconds, and one second more for every
+    `least_bytes_per_s` bytes that came. Time in which the service reads nothing does not count,
+    nor does the wait for a client to go away after its body (as long polls do).
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, exceptions: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        exceptions: Mapping[str, int],
+        load: Load | None = None,
+        *,
+        grace_s: float = NO_LIMIT,
+        least_bytes_per_s: int = 1,
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._exceptions = sorted(exceptions.items(), key=lambda item: -len(item[0]))
+        self._load = load
+        self._grace_s = grace_s
+        self._rate = least_bytes_per_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, watched."""
@@ -33,50 +60,103 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._limit(scope["path"])
-        error = BodyTooLarge(extra={"max_body_bytes": limit})
-        declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdecimal() and int(declared) > limit:
-            response = problem_response(error)
-            response.headers["Connection"] = "close"
-            await response(scope, receive, send)
+        held = None if self._load is None else self._load.body()
+        text = Headers(scope=scope).get("content-length", "0")
+        declared = int(text) if text.isdecimal() else 0
+        error: DomainError | None = None
+        if declared > limit:
+            error = _too_large(limit)
+        elif declared and held is not None:
+            error = held.expect(declared)
+        if error is not None:
+            await _refuse(error, scope, receive, send)
             return
-        await self._watch(scope, receive, send, limit, error)
+        body = _Body(receive, limit, held, self._grace_s, self._rate)
+        try:
+            await self._watch(scope, body, send)
+        finally:
+            if held is not None:
+                held.release()
 
-    async def _watch(
-        self, scope: Scope, receive: Receive, send: Send, limit: int, error: BodyTooLarge
-    ) -> None:
-        received, exceeded, started = 0, False, False
-
-        async def counted() -> Message:
-            nonlocal received, exceeded
-            message = await receive()
-            if message["type"] == "http.request":
-                received += len(message.get("body", b""))
-                if received > limit:
-                    exceeded = True
-                    raise error
-            return message
+    async def _watch(self, scope: Scope, body: _Body, send: Send) -> None:
+        started = False
 
         async def guarded(message: Message) -> None:
-            # whatever a route made of the interrupted body, the answer is 413
+            # whatever a route made of the interrupted body, the answer is ours
             nonlocal started
-            if exceeded and not started:
+            if body.broken is not None and not started:
                 return
             started = True
             await send(message)
 
         try:
-            await self._app(scope, counted, guarded)
-        except BodyTooLarge:
-            if started:
+            await self._app(scope, body.receive, guarded)
+        except DomainError as error:
+            if started or error is not body.broken:
                 raise
-        if exceeded and not started:
-            response = problem_response(error)
-            response.headers["Connection"] = "close"
-            await response(scope, receive, send)
+        if body.broken is not None and not started:
+            await _refuse(body.broken, scope, body.receive, send)
 
     def _limit(self, path: str) -> int:
         for prefix, limit in self._exceptions:
             if path.startswith(prefix):
                 return limit
         return self._max_bytes
+
+
+class _Body:
+    """One body on its way in; `broken` is why it is not read to its end."""
+
+    def __init__(
+        self, receive: Receive, limit: int, held: HeldBody | None, grace_s: float, rate: int
+    ) -> None:
+        self._receive, self._limit, self._held = receive, limit, held
+        self._patience_s, self._rate = grace_s, rate
+        self._received = 0
+        self._ended = False
+        self.broken: DomainError | None = None
+
+    async def receive(self) -> Message:
+        if self.broken is not None:
+            raise self.broken
+        if self._ended:
+            return await self._receive()
+        message = await self._in_time()
+        if message["type"] != "http.request":
+            self._ended = True
+            return message
+        self._ended = not message.get("more_body", False)
+        size = len(message.get("body", b""))
+        self._received += size
+        self._patience_s += size / self._rate
+        if self._received > self._limit:
+            self._break(_too_large(self._limit))
+        elif size and self._held is not None and (refusal := self._held.add(size)):
+            self._break(refusal)
+        return message
+
+    async def _in_time(self) -> Message:
+        if self._patience_s == NO_LIMIT:
+            return await self._receive()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                message = await self._receive()
+        except TimeoutError:
+            self._break(BodyTooSlow(extra={"least_bytes_per_s": self._rate}))
+        self._patience_s -= time.monotonic() - began
+        return message
+
+    def _break(self, error: DomainError) -> NoReturn:
+        self.broken = error
+        raise error from None
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(extra={"max_body_bytes": limit})
+
+
+async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:
+    response = problem_response(error)
+    response.headers["Connection"] = "close"
+    await response(scope, receive, send)

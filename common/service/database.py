@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from common.errors import StartRefused
 from common.service import sqlite_driver
+from common.service.settings import ServiceSettings
 
 PAGE_BYTES: Final = 16384
 WAL_BYTES: Final = 64 * 1024 * 1024
@@ -40,6 +41,9 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
+_BUSY_STATES: Final = ("08", "40001", "40P01", "53", "55P03", "57014", "57P0")
+"""PostgreSQL: connection, serialisation, deadlock, resources, a lock or statement that took too
+long, a server that starts or stops. The same request may succeed later."""
 _BEGIN: Final = "tacit_begin"
 _alembic = threading.Lock()
 
@@ -48,16 +52,32 @@ class DatabaseUnreachable(StartRefused):
     """The database does not answer; the message names no address."""
 
 
-def open_database(url: str, *, pool_size: int = 5, max_overflow: int = 5) -> AsyncEngine:
-    """An engine for `url`; nothing is connected yet, but a SQLite file is made with mode 0600."""
+def open_database(
+    url: str, *, pool_size: int = 5, max_overflow: int = 5, pool_timeout_s: float = 10.0
+) -> AsyncEngine:
+    """An engine for `url`; nothing is connected yet, but a SQLite file is made with mode 0600.
+
+    PostgreSQL gets `pool_size` lasting connections and `max_overflow` more; who waits longer than
+    `pool_timeout_s` for one has an error that `store_unavailable` knows.
+    """
     parsed = make_url(url)
     parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         return _open_sqlite(parsed)
     if backend == "postgresql":
-        return _open_postgresql(parsed, pool_size, max_overflow)
+        return _open_postgresql(parsed, pool_size, max_overflow, pool_timeout_s)
     raise ValueError("the database must be SQLite or PostgreSQL")
+
+
+def open_store(settings: ServiceSettings) -> AsyncEngine:
+    """The engine of a service's own database, with the pool that its settings ask for."""
+    return open_database(
+        settings.database(),
+        pool_size=settings.database_pool_size,
+        max_overflow=settings.database_pool_overflow,
+        pool_timeout_s=settings.database_pool_timeout_s,
+    )
 
 
 def make_private_directory(path: Path) -> None:
@@ -160,7 +180,10 @@ def store_unavailable(error: Exception) -> bool:
         return True
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
-    return isinstance(error, ConnectionRefusedError)
+    state = getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
+    if isinstance(state, str) and state.startswith(_BUSY_STATES):
+        return True
+    return isinstance(error, ConnectionError)
 
 
 def _open_sqlite(url: URL) -> AsyncEngine:
@@ -194,13 +217,15 @@ def _open_sqlite(url: URL) -> AsyncEngine:
     return engine
 
 
-def _open_postgresql(url: URL, pool_size: int, max_overflow: int) -> AsyncEngine:
+def _open_postgresql(
+    url: URL, pool_size: int, max_overflow: int, pool_timeout_s: float
+) -> AsyncEngine:
     return create_async_engine(
         url,
         hide_parameters=True,
         pool_size=pool_size,
         max_overflow=max_overflow,
-        pool_timeout=10,
+        pool_timeout=pool_timeout_s,
         pool_recycle=1800,
         pool_pre_ping=True,
         connect_args={

@@ -28,12 +28,22 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tacit:problem:"
 DEFAULT_RETRY_AFTER_S: Final = 1
 
+
+class BodyTooSlow(DomainError):
+    """The body arrives slower than the service waits for."""
+
+    name = "body_too_slow"
+    title = "The request body arrives too slowly"
+    retryable_by_default = True
+
+
 STATUS: Final[Mapping[type[DomainError], int]] = MappingProxyType(
     {
         errors.Malformed: 400,
         errors.Unauthenticated: 401,
         errors.Forbidden: 403,
         errors.NotFound: 404,
+        BodyTooSlow: 408,
         errors.Conflict: 409,
         errors.Gone: 410,
         errors.TooLarge: 413,
@@ -50,6 +60,7 @@ _HTTP_NAMES: Final = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    408: "body_too_slow",
     409: "conflict",
     410: "gone",
     413: "body_too_large",
@@ -59,6 +70,7 @@ _HTTP_NAMES: Final = {
     500: "internal_error",
     503: "unavailable",
 }
+_QUOTA_UNITS: Final = {"requests": "concurrent-requests", "bytes": "content-bytes"}
 _PLACES: Final = frozenset({"body", "query", "path", "header", "cookie"})
 _OUR_RULES: Final = frozenset({"bad_parameter", "exact", "binary", "instant"})
 """Kinds raised by `common.models`, whose messages state a rule and never a value."""
@@ -256,7 +268,7 @@ PROBLEM_SCHEMA: Final[Mapping[str, Any]] = MappingProxyType(
     }
 )
 
-DOCUMENTED_STATUSES: Final = (400, 401, 403, 404, 409, 410, 413, 415, 422, 429, 503)
+DOCUMENTED_STATUSES: Final = (400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 429, 503)
 
 
 def openapi_responses() -> dict[int | str, dict[str, Any]]:
@@ -305,9 +317,24 @@ def _domain_response(error: DomainError, instance: str | None) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503) or error.retry_after_s is not None:
         after = error.retry_after_s
-        headers["Retry-After"] = str(DEFAULT_RETRY_AFTER_S if after is None else max(0, after))
+        after = DEFAULT_RETRY_AFTER_S if after is None else max(0, after)
+        headers["Retry-After"] = str(after)
+        headers |= _rate_limit(error, after)
     document = problem_of(error, instance=instance)
     return JSONResponse(document, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _rate_limit(error: DomainError, after_s: int) -> dict[str, str]:
+    """The fields of draft-ietf-httpapi-ratelimit-headers for a quota that is used up: an error
+    carries it as the figures `quota` and, unless it counts requests, `quota_unit`."""
+    quota = error.extra.get("quota")
+    if not isinstance(quota, int):
+        return {}
+    unit = _QUOTA_UNITS.get(str(error.extra.get("quota_unit", "requests")), "requests")
+    return {
+        "RateLimit-Policy": f'"{error.name}";q={quota};qu="{unit}"',
+        "RateLimit": f'"{error.name}";r=0;t={after_s}',
+    }
 
 
 def _http_response(error: HTTPException) -> Response:

@@ -6,6 +6,7 @@ taken out of garbage collection, which would walk through them for ever.
 
 import asyncio
 import gc
+import math
 import socket
 import sys
 from collections.abc import Callable
@@ -17,20 +18,28 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
 
+from common.service.connections import Register
 from common.service.logs import configure_logging
+from common.service.process import allow_open_files, leave_no_core, open_files
 from common.service.settings import ServiceSettings
 from common.service.tls import renew, server_options
 
 S = TypeVar("S", bound=ServiceSettings)
 GRACE_S: Final = 30
+RESERVE: Final = 256
+"""Files that stay for the database, other services and logs when connections are many."""
 GARBAGE: Final = 20_000
 """Objects made, less those freed, between looks for cycles: a request makes thousands."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with frozen start-up objects, and a certificate that may be renewed."""
+    """uvicorn's server with frozen start-up objects, an eye on connections that cost without
+    asking, and a certificate that may be renewed."""
 
-    _renewal: asyncio.Task[None] | None = None
+    def __init__(self, config: uvicorn.Config, connections: Register) -> None:
+        super().__init__(config)
+        self._connections = connections
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then freeze what start-up made."""
@@ -39,17 +48,17 @@ class Server(uvicorn.Server):
             certificate, key = self.config.ssl_certfile, self.config.ssl_keyfile
             assert certificate is not None
             assert key is not None
-            self._renewal = asyncio.create_task(
-                renew(self.config.ssl, Path(certificate), Path(key))
-            )
+            renewal = renew(self.config.ssl, Path(certificate), Path(key))
+            self._tasks.append(asyncio.create_task(renewal))
+        self._tasks.append(asyncio.create_task(self._connections.keep_looking()))
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop."""
-        if self._renewal is not None:
-            self._renewal.cancel()
+        for task in self._tasks:
+            task.cancel()
         await super().shutdown(sockets)
 
     @property
@@ -61,30 +70,35 @@ class Server(uvicorn.Server):
 
 def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
     """A server that is not running yet: `await server.serve()`; `server.should_exit` ends it."""
+    connections: Register = app.state.connections
+    connections.max_connections = min(settings.max_connections, max(1, open_files() - RESERVE))
     return Server(
         uvicorn.Config(
             app,
             host=settings.host,
             port=settings.port,
             loop="uvloop",
-            http="httptools",
+            http=connections.protocol(),
             ws="none",
             lifespan="on",
             access_log=False,
             log_config=None,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=30,
+            timeout_keep_alive=math.ceil(settings.header_timeout_s),
             timeout_graceful_shutdown=GRACE_S,
             **server_options(
                 settings.tls_certificate, settings.tls_key, settings.tls_client_authority
             ),
-        )
+        ),
+        connections,
     )
 
 
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
+    leave_no_core()
+    allow_open_files(settings.max_connections + RESERVE)
     configure_logging(settings.log_level, settings.log_format)
     make_server(app, settings).run()
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from common.service.limits import LimitSettings
 from common.service.tls import TlsSettings
 
 
@@ -48,7 +49,7 @@ class SecretFiles(PydanticBaseSettingsSource):
         return found
 
 
-class ServiceSettings(TlsSettings):
+class ServiceSettings(LimitSettings, TlsSettings):
     """What any of the three services can be told; each service extends it in its `settings.py`."""
 
     service: ClassVar[str] = "service"
@@ -74,9 +75,6 @@ class ServiceSettings(TlsSettings):
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or text for a terminal."
-    )
-    max_body_bytes: int = Field(
-        default=8 * 1024 * 1024, gt=0, description="Largest request body that is accepted."
     )
     operator_token: SecretStr | None = Field(
         default=None,

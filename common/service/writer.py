@@ -109,7 +109,7 @@ class BatchingWriter(Generic[Item, Answer]):
             raise WriterStopped
         size = self._size_of(item)
         if self._items >= self._max_items or (self._items and self._bytes + size > self._max_bytes):
-            raise QueueFull(retry_after_s=1)
+            raise QueueFull(retry_after_s=1, extra={"quota": self._max_items})
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(item, size, answer))
         self._items += 1

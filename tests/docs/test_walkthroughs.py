@@ -31,6 +31,17 @@ def test_a_service_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["backup", "deploy", "rotate-keys", "tls", "two-operators", "upgrade"]
+)
+def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
+    names = ("COORDINATOR", "AGGREGATOR_1")
+    ports = zip(names, free_ports(len(names)), strict=True)
+    around = {f"{each}_PORT": str(port) for each, port in ports} | {"COLUMNS": "110"}
+    walk(DOCS / "how-to" / f"{name}.md", tmp_path, around)
+
+
+@pytest.mark.slow
 def test_the_operators_pages_are_true(tmp_path: Path) -> None:
     home = tmp_path / ".tacit"
     home.mkdir()

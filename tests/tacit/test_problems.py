@@ -17,6 +17,7 @@ KINDS = {
     errors.Unauthenticated: tacit.Unauthenticated,
     errors.Forbidden: tacit.Forbidden,
     errors.NotFound: tacit.NotFound,
+    service.BodyTooSlow: tacit.TooSlow,
     errors.Conflict: tacit.Conflict,
     errors.Gone: tacit.Gone,
     errors.TooLarge: tacit.TooLarge,

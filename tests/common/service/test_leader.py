@@ -57,7 +57,8 @@ async def test_another_takes_over(database_url: str) -> None:
                 text(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks "
                     "WHERE locktype = 'advisory' AND granted "
-                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                    "AND database = "
+                    "(SELECT oid FROM pg_database WHERE datname = current_database())"
                 )
             )
         await until(lambda: first.runs != second.runs and (second.runs or first.runs))

@@ -18,6 +18,7 @@ from common.service.app import build_app
 from common.service.problems import (
     MEDIA_TYPE,
     STATUS,
+    BodyTooSlow,
     ProblemReceived,
     problem_of,
     raise_for_problem,
@@ -120,7 +121,7 @@ async def test_each_category_has_one_shape(
         "status": status,
         "detail": "in other words",
         "errors": [{"pointer": "/a/0", "detail": "in other words"}],
-        "retryable": kind in (errors.TooMany, errors.Unavailable),
+        "retryable": kind in (BodyTooSlow, errors.TooMany, errors.Unavailable),
         "limit": 3,
     }
     assert ("retry-after" in answer.headers) == (status in (429, 503))
@@ -129,7 +130,7 @@ async def test_each_category_has_one_shape(
         raise_for_problem(answer)
     assert (received.value.status, received.value.name) == (status, kind.name)
     assert received.value.problem == answer.json()
-    assert received.value.retryable == (status in (429, 503))
+    assert received.value.retryable == (status in (408, 429, 503))
 
 
 async def test_several_fields(app: FastAPI, running: Running) -> None:

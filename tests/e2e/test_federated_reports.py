@@ -1,0 +1,199 @@
+"""dpbv-clustering by reports through real services (spec: jobs, "Federated jobs").
+
+One site for all: a host of 47 curators and 3 lone ones, each with its own rows. No aggregator takes
+part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import pytest_asyncio
+from sqlalchemy import select
+
+from common.service.database import reading
+from curator.store.tables import noisy_reports
+from tests.e2e.federation import Following, Site, site
+from tests.e2e.test_federated_jobs import BOX, CENTRES, HOSTED, LONE, blobs
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROWS = 10
+FEDERATION: dict[str, Any] = {
+    "collect": "reports",
+    "columns": ["a", "b"],
+    "min_participants": 40,
+    "n_max": 100,
+    "deadline": 4,
+}
+AGREED: dict[str, Any] = {"record": {"period": {"epsilon": "40"}}}
+
+
+def asked(stance: str = "sound", **params: Any) -> dict[str, Any]:
+    """A job over all curators."""
+    return {
+        "algorithm": "dpbv-clustering",
+        "stance": stance,
+        "params": {"k": 2, "bounds": BOX, "epsilon": "6", **params},
+        "federation": FEDERATION,
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Everybody, with rows, and agreed."""
+    async with site(tmp_path_factory.mktemp("reports")) as running:
+        await running.enrol("host", HOSTED)
+        for name in LONE:
+            await running.enrol(name)
+        for number, name in enumerate((*LONE, *HOSTED)):
+            await running.give(name, ["b", "a"], blobs(ROWS, number))
+        await running.agree("dpbv-clustering", **AGREED)
+        yield running
+
+
+async def labels(it: Site, job: str) -> list[list[str]]:
+    """Lines of the published file of labels."""
+    answer = await it.house.ask("GET", f"/v1/jobs/{job}/files/labels.csv")
+    assert answer.status_code == 200, answer.text
+    return [line.split(",") for line in answer.text.splitlines()]
+
+
+async def test_cells(it: Site) -> None:
+    before = await spent(it)
+    job = await it.ask(asked(method="grid-ldp", cells_per_axis=4))
+    found = await it.result(job["id"])
+    summary = found["summary"]
+    assert (summary["method"], summary["columns"]) == ("grid-ldp", ["a", "b"])
+    centres = np.array(sorted(summary["centres"]))
+    assert np.abs(centres - CENTRES).max() < 2
+    assert found["dataset"] is None
+    assert found["plots"]
+    report = await it.report(job["id"])
+    (line,) = report["verified"]
+    assert line["scenario"] == "coordinator and all other curators"
+    assert (line["epsilon"], line["delta"]) == ("6", "0")
+    assert (report["charged"]["ledger"], report["charged"]["epsilon"]) == ("curators", "6")
+    assert job["preview"]["verified"] == report["verified"]
+    assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [6, 6]
+
+
+async def test_points_are_sent_once_also_where_the_answer_is_lost(
+    it: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes again are welcome, and no noise is drawn a second time."""
+    sent: list[bytes] = []
+    reach = Following.handle_async_request
+
+    async def lose_first(self: Following, request: httpx.Request) -> httpx.Response:
+        response = await reach(self, request)
+        if request.method == "POST" and request.url.path.endswith("/reports"):
+            sent.append(await request.aread())
+            if len(sent) <= 4:
+                raise httpx.ReadError("lost", request=request)
+        return response
+
+    monkeypatch.setattr(Following, "handle_async_request", lose_first)
+    before = await spent(it)
+    job = await it.ask(asked(method="laplace-points", epsilon="8"))
+    found = await it.result(job["id"])
+    assert sum(found["summary"]["sizes"]) == 50 * ROWS
+    assert len(sent) > 4
+    assert len(set(sent)) == 4  # four parties
+    lines = await labels(it, job["id"])
+    assert lines[0] == ["curator", "record", "label"]
+    assert lines[1][:2] == [min(LONE + HOSTED), "00001"]
+    assert len(lines) == 1 + 50 * ROWS
+    assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [8, 8]
+    async with reading(it.service.engine) as connection:
+        query = select(noisy_reports.c.status).where(noisy_reports.c.job == job["id"])
+        statuses = (await connection.execute(query)).scalars().all()
+    assert set(statuses) == {200}
+    assert len(statuses) == 50 * ROWS
+
+
+async def test_bits_with_an_exact_account(it: Site) -> None:
+    job = await it.ask(asked(method="dpbv-exact", s=64, epsilon="12"))
+    found = await it.result(job["id"])
+    assert found["summary"]["method"] == "dpbv-exact"
+    assert sum(found["summary"]["sizes"]) == 50 * ROWS
+    report = await it.report(job["id"])
+    assert report["charged"]["delta"] == "0.000001"
+    assert report["verified"][0]["model"] == "approximate-dp"
+    last = (await it.ledger(LONE[0]))["record"]["debits"][-1]
+    rounded = Fraction(last["epsilon"]) - Fraction(report["charged"]["epsilon"])
+    assert 0 <= rounded < Fraction(1, 10**6)  # the ledger counts in micro-epsilon
+    assert last["delta"] == "0.000001"
+
+
+async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
+    bits = asked("paper", s=200, epsilon_bit="2")
+    before = await it.ledger(LONE[0])
+    job = await it.ask({**bits, "federation": {**FEDERATION, "deadline": 2}})
+    ended = await it.finished(job["id"])
+    assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
+    assert await it.ledger(LONE[0]) == before
+    await it.agree("dpbv-clustering", **AGREED, allow_unverified=True, stances=["sound"])
+    job = await it.ask({**bits, "federation": {**FEDERATION, "deadline": 2}})
+    assert (await it.finished(job["id"]))["state"] == "failed"
+    assert await it.ledger(LONE[0]) == before
+    await it.agree("dpbv-clustering", **AGREED, allow_unverified=True)
+    job = await it.ask(bits)
+    found = await it.result(job["id"])
+    assert found["summary"]["method"] == "dpbv"
+    lines = await labels(it, job["id"])
+    order = {name: number for number, name in enumerate((*LONE, *HOSTED))}
+    # Rows of a curator take turns between two groups; 200 bits of 2 each tell them apart.
+    own = [(int(line[1]) % 2, line[2]) for line in lines[1:] if line[0] in order]
+    agreeing = sum((label == own[0][1]) == (turn == own[0][0]) for turn, label in own)
+    assert agreeing > 0.95 * len(own)
+    report = await it.report(job["id"])
+    assert report["charged"]["outside_budget"]
+    assert report["claimed"]["theorem"] == "Theorem 4"
+    unit = (await it.ledger(LONE[0]))["record"]
+    assert unit["debits"][-1]["epsilon"] == "inf"
+    await it.agree("dpbv-clustering", **AGREED)
+
+
+async def spent(it: Site) -> list[int]:
+    """Epsilon of the debits of a lone curator and a hosted one."""
+    found = []
+    for name in (LONE[0], HOSTED[-1]):
+        unit = (await it.ledger(name)).get("record", {"debits": []})
+        found.append(sum(int(debit["epsilon"]) for debit in unit["debits"]))
+    return found
+
+
+async def test_an_aggregation_is_cancelled_within_two_seconds(it: Site) -> None:
+    """500 records, 4096 bits each, a hundred starts: minutes, unless it is stopped."""
+    await it.agree("dpbv-clustering", **AGREED, allow_unverified=True)
+    job = await it.ask(asked("paper", s=4096, k=100, n_init=100, max_iter=1000, epsilon_bit="0.01"))
+    async with asyncio.timeout(60):
+        while (await it.shown(job["id"]))["stage"] != "aggregating":
+            await asyncio.sleep(0.05)
+    assert (await it.house.ask("DELETE", f"/v1/jobs/{job['id']}")).status_code == 202
+    ended = await it.finished(job["id"], 20)
+    assert ended["state"] == "cancelled"
+    collection = it.house.app.state.service.jobs.federated.collection
+    async with asyncio.timeout(20):
+        while collection.working:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_no_curator_could_answer_is_refused_at_once(it: Site) -> None:
+    bad = [
+        (asked(method="grid-core"), "/params/method"),
+        (asked(bounds=None), "/params/bounds"),
+        (asked(evaluate=True), "/params/evaluate"),
+        ({**asked(), "federation": {**FEDERATION, "columns": ["a"]}}, "/federation/columns"),
+    ]
+    for body, pointer in bad:
+        answer = await it.house.ask("POST", "/v1/jobs", body)
+        assert answer.status_code == 422, answer.text
+        assert {item["pointer"] for item in answer.json()["errors"]} == {pointer}, answer.text
