@@ -144,19 +144,28 @@ class FederatedRounds:
 
 
 @dataclass(frozen=True)
+class Collected:
+    """What curators sent: (user, report) pairs, a user being one record of one curator, in order of
+    curators, records and rounds. `offered`: curators that could have; `columns`: their names."""
+
+    reports: Sequence[tuple[int, Report]]
+    offered: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FederatedReports:
     """An algorithm whose curators perturb their own rows and send what comes out.
 
-    `encoding(params, stance)`: what a curator needs to know, a JSON document without floating-point
-    numbers; `columns(params)`: how many; `refusals(params, stance, reports)`: why each is not
-    taken, None if it is; `aggregate(params, stance, reports, offered, context)`: reports as
-    (user, report) pairs; `preview(params, stance)`: the report of what comes out.
+    `encoding(params, stance)`: what a curator needs to know, as a document of
+    `common.encoders.reports`, which also says what reports are taken; `columns(params)`: how many;
+    `aggregate(params, stance, collected, context)`: draws no noise; `preview(params, stance)`: the
+    report of what comes out.
     """
 
     encoding: Callable[[Any, Stance], dict[str, Any]]
     columns: Callable[[Any], int]
-    refusals: Callable[[Any, Stance, Sequence[Report]], list[str | None]]
-    aggregate: Callable[[Any, Stance, Sequence[tuple[int, Report]], int, Context], Outcome]
+    aggregate: Callable[[Any, Stance, Collected, Context], Outcome]
     preview: Callable[[Any, Stance], PrivacyReport]
 
 

@@ -1,7 +1,8 @@
 """Noisy reports for federated jobs that collect them: decided, drawn once, stored, then sent.
 
-Spec: jobs, "Federated jobs"; crowd-tasking, sections 2 and 4. What a report costs is worked out
-here from the mechanism that the descriptor names. All reports of a curator are drawn at once and
+Spec: jobs, "Federated jobs"; budget, section 5. What reports cost and how they are made is for the
+algorithm's encoder (`common.encoders.reports`), which works from the mechanism that the descriptor
+names. All reports of a curator are drawn at once and
 stored in the transaction of their debit; whatever is sent later is those bytes. A curator that
 has reported does not report again, whatever rows it gets: no noise is drawn a second time.
 """
@@ -9,12 +10,12 @@ has reported does not report again, whatever rows it gets: no noise is drawn a s
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
@@ -24,11 +25,10 @@ from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common import sets
-from common.encoders.crowd_tasking import perturb
-from common.encoders.crowd_tasking_reports import Encoding, TaskRefused, read
+from common.encoders.reports import Cost, Encoding, EncodingRefused, read
 from common.models.base import encode_binary
-from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, Report
-from common.models.query import PrivacyUnit
+from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
+from common.models.query import PrivacyUnit, Stance
 from common.randomness import SecureRandom
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
@@ -48,8 +48,8 @@ from curator.store.accounts import NewDebit
 from curator.store.parties import ACTIVE, PartyRow
 from curator.store.reports import CollectionRow, NoisyReport, Stage
 
-ALGORITHM: Final = "crowd-tasking"
 BULK: Final = 2000
+BULK_CHARACTERS: Final = 2 << 20
 _moment = random.SystemRandom()
 _logger = get_logger("tacit.curator.reporting")
 
@@ -145,9 +145,8 @@ class Reporting:
         """Decide, draw and store, in one transaction; whether there is something to send."""
         descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
         try:
-            encoding = self._checked(descriptor)
-            cost = encoding.cost
-        except (TaskRefused, PolicyRefused) as error:
+            encoding, cost = await asyncio.to_thread(self._checked, descriptor)
+        except (EncodingRefused, PolicyRefused) as error:
             await self._refuse(item, str(error))
             return False
         asked = _asked(descriptor, encoding, cost)
@@ -160,7 +159,7 @@ class Reporting:
             keys = (party.first_key, party.first_key + party.curators)
             rows = await load_rows(connection, descriptor.columns, descriptor.window, keys)
             taking = {
-                key: values[: encoding.rounds]
+                key: values[: encoding.most_rows]
                 for key, values in rows.items()
                 if len(values) and decision.present[key - party.first_key]
             }
@@ -176,18 +175,22 @@ class Reporting:
             await store.change(connection, again, Stage.PREPARED)
         return True
 
-    def _checked(self, descriptor: Descriptor) -> Encoding:
-        """What to do. Raises TaskRefused for what is not known, or is not protected."""
-        if descriptor.algorithm != ALGORITHM or descriptor.stance != "sound":
-            raise TaskRefused("the algorithm is not known here, or not sound")
+    def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
+        """What to do, and what it costs; None: no figure holds, which the stance `paper` says.
+
+        Raises EncodingRefused for what is not known, or is not protected.
+        """
         if self.restored is not None and descriptor.opened <= self.restored:
-            raise TaskRefused("it was opened before this curator was restored from a backup")
-        encoding = read(descriptor.encoding)
-        if encoding.perturbation.dimension != len(descriptor.columns):
-            raise TaskRefused("a report has one number for each column")
+            raise EncodingRefused("it was opened before this curator was restored from a backup")
+        encoding = read(descriptor.algorithm, descriptor.encoding)
+        cost = encoding.cost
+        if (cost is None) != (descriptor.stance == "paper"):
+            raise EncodingRefused("a figure holds in the sound stance, and only there")
+        if encoding.columns != len(descriptor.columns):
+            raise EncodingRefused("a report takes another number of columns")
         if isinstance(descriptor.columns[0], str) and descriptor.window != ALWAYS:
-            raise TaskRefused("rows of a table have no time: the window must cover all of it")
-        return encoding
+            raise EncodingRefused("rows of a table have no time: the window must cover all of it")
+        return encoding, cost
 
     async def _consent(
         self,
@@ -205,6 +208,10 @@ class Reporting:
             result.periods.add(policy.period_s)
             try:
                 check_algorithm(policy, descriptor.algorithm)
+                if Stance(descriptor.stance) not in policy.stances:
+                    raise PolicyRefused(f"stance {descriptor.stance} is not allowed")
+                if not asked.charge.verified and not policy.allow_unverified:
+                    raise PolicyRefused("the reports have no verified figure")
                 if descriptor.min_participants < policy.min_participants:
                     raise PolicyRefused("fewer participants are asked for than the policy")
             except PolicyRefused as error:
@@ -272,6 +279,7 @@ class Reporting:
                 async with self.engine.begin() as connection:
                     await store.change(connection, row, Stage.DELIVERED)
                 return
+            left = _bulk(left)
             try:
                 answers = await self._post(item, party, left)
             except PeerUnavailable:
@@ -298,30 +306,33 @@ class Reporting:
         return statuses
 
 
-def _asked(
-    descriptor: Descriptor, encoding: Encoding, cost: tuple[Fraction, Fraction]
-) -> consent.Asked:
+def _bulk(left: list[NoisyReport]) -> list[NoisyReport]:
+    """As many as one request holds; at least one."""
+    sizes = itertools.accumulate(len(report.body) for report in left)
+    fitting = sum(size <= BULK_CHARACTERS for size in sizes)
+    return left[: max(1, fitting)]
+
+
+def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> consent.Asked:
     """Whom a collection charges, and what. All aggregators colluding change nothing: there are
     none."""
-    epsilon = min(ceil(cost[0] * MICRO), INFINITE)
-    delta = min(ceil(cost[1] * FEMTO), INFINITE)
-    unit = PrivacyUnit.RECORD if encoding.unit == "reading" else PrivacyUnit.CURATOR
-    charge = Charge(epsilon, delta, epsilon, delta, True)
-    return consent.Asked(unit, descriptor.window, charge)
+    epsilon, delta = INFINITE, 0
+    if cost is not None:
+        epsilon = min(ceil(cost.epsilon * MICRO), INFINITE)
+        delta = min(ceil(cost.delta * FEMTO), INFINITE)
+    charge = Charge(epsilon, delta, epsilon, delta, cost is not None)
+    return consent.Asked(PrivacyUnit(encoding.ledger_unit), descriptor.window, charge)
 
 
 def _drawn(
     encoding: Encoding, taking: dict[int, NDArray[np.float64]], names: dict[int, str]
 ) -> list[NoisyReport]:
-    """Every report of every curator: row i is that of round i."""
-    keys = sorted(taking)
-    users = np.repeat(np.array(keys, np.int64), [len(taking[key]) for key in keys])
-    rounds = np.concatenate([np.arange(1, len(taking[key]) + 1) for key in keys])
-    readings = np.concatenate([taking[key] for key in keys])
-    plan = encoding.perturbation
-    noisy = perturb(plan, users, rounds, plan.quantise(readings), SecureRandom())
-    found = []
-    for key, number, values in zip(users.tolist(), rounds.tolist(), noisy.tolist(), strict=True):
-        report = Report(curator=names[key], round=number, values=tuple(values))
-        found.append(NoisyReport(key, number, report.canonical().decode()))
-    return found
+    """Every report of every curator, each numbered from 1."""
+    keys = {names[key]: key for key in sorted(taking)}
+    rows = {name: taking[key] for name, key in keys.items()}
+    reports = encoding.perturbed(rows, SecureRandom())
+    return [
+        NoisyReport(keys[name], number, report.canonical().decode())
+        for name, group in itertools.groupby(reports, key=lambda report: report.curator)
+        for number, report in enumerate(group, 1)
+    ]

@@ -7,21 +7,18 @@ curator's table does not have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Context, FederatedReports, Outcome, Stance
+from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
 from algorithms.crowd_tasking.collection import gathered
-from algorithms.crowd_tasking.collection import refusal as refused
 from algorithms.crowd_tasking.job import aggregate
 from algorithms.crowd_tasking.parameters import CrowdTaskingParams
 from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
 from common.encoders.crowd_tasking_reports import Encoding
-from common.models.federation import Report
 from common.models.report import PrivacyReport
 from common.report import delta_amount, epsilon_amount
 
@@ -45,31 +42,16 @@ def columns(params: CrowdTaskingParams) -> int:
     return params.dimension
 
 
-def refusals(
-    params: CrowdTaskingParams, stance: Stance, reports: Sequence[Report]
-) -> list[str | None]:
-    """Why each report is not taken; None for one that is."""
-    task = resolve(params, stance)
-    return [
-        refused(task, item.round, item.values) if item.label is None else "the task takes no labels"
-        for item in reports
-    ]
-
-
-def collected(
-    params: CrowdTaskingParams,
-    stance: Stance,
-    reports: Sequence[tuple[int, Report]],
-    offered: int,
-    context: Context,
+def aggregated(
+    params: CrowdTaskingParams, stance: Stance, collected: Collected, context: Context
 ) -> Outcome:
     """The aggregator's part."""
-    task = resolve(params, stance)
+    task, reports = resolve(params, stance), collected.reports
     users = np.array([user for user, _ in reports], np.int64)
     rounds = np.array([report.round for _, report in reports], np.int64)
     numbers = np.array([report.values for _, report in reports], np.int64)
     numbers = numbers.reshape(len(reports), params.dimension)
-    outcome = aggregate(task, gathered(task, users, rounds, numbers), offered, context)
+    outcome = aggregate(task, gathered(task, users, rounds, numbers), collected.offered, context)
     return replace(outcome, report=_charged(task, outcome.report))
 
 
@@ -98,7 +80,6 @@ def _charged(task: Task, report: PrivacyReport) -> PrivacyReport:
 REPORTS: Final = FederatedReports(
     encoding=encoding,
     columns=columns,
-    refusals=refusals,
-    aggregate=collected,
+    aggregate=aggregated,
     preview=preview,
 )

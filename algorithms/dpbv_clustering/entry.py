@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from algorithms.contract import Algorithm
+from algorithms.dpbv_clustering.collected import REPORTS
 from algorithms.dpbv_clustering.federated import ROUNDS
 from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.dpbv_clustering.report import NAME
@@ -35,5 +36,6 @@ ALGORITHM = Algorithm(
     complexity="grids: O(n + G^d); kCluster: O(n^2 (s d / 64 + k)); one attribute: O(n s k)",
     federated="rounds",
     rounds=ROUNDS,
+    reports=REPORTS,
     check=check,
 )

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
+from algorithms.dpbv_clustering.outcome import grid_outcome
 from algorithms.dpbv_clustering.parameters import (
     Parameters,
     check_stance,
@@ -21,7 +22,6 @@ from algorithms.dpbv_clustering.parameters import (
 )
 from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.report import grid_core_report
-from algorithms.dpbv_clustering.run import grid_outcome
 from algorithms.dpbv_clustering.steps import State, absorb, first, next_query, release
 from common.encoders.dpbv_clustering import Ints
 from common.encoders.dpbv_clustering_sums import CellSum

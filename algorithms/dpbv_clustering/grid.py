@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.dpbv_clustering.points import kmeans
-from common.encoders.dpbv_clustering import Floats, Ints
+from common.encoders.dpbv_clustering import Flip, Floats, Ints
 from common.encoders.dpbv_clustering_cells import Cells
 
 KEPT_DEVIATIONS: Final = 2
@@ -37,6 +37,12 @@ def unary_deviation(flip: float, reports: int) -> float:
 def unary_counts(ones: Ints, reports: int, flip: float) -> Floats:
     """Estimated counts from the ones of each cell: (ones - n q) / (1/2 - q)."""
     return (ones.astype(np.float64) - reports * flip) / (0.5 - flip)
+
+
+def unary_estimate(ones: Ints, reports: int, flip: Flip) -> tuple[Floats, float]:
+    """Estimated counts (cells,) from the ones of each cell, and their standard deviation."""
+    probability = float(flip.probability)
+    return unary_counts(ones, reports, probability), unary_deviation(probability, reports)
 
 
 @dataclass(frozen=True, eq=False)

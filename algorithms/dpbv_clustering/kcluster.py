@@ -9,11 +9,13 @@ come from a matrix, or, for one attribute and for sums of attributes, from the b
 
     sum_{p' in C} d_H(p, p') = |C| w_p + W_C - 2 b_p . S_C
 
-with w_p the ones of p, W_C their sum over C and S_C the bitwise sums.
+with w_p the ones of p, W_C their sum over C and S_C the bitwise sums. Both work on blocks of about
+a tenth of a second, and call `beat` at each, so that a job is cancelled in the middle of a round.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -23,7 +25,12 @@ from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Beat, Singles, quiet
 from common.encoders.dpbv_clustering import Code, Flip, Floats, Ints, Words, unpack
 
-_ROWS: Final = 4096
+_PRODUCTS: Final = 1 << 28
+"""Multiplications of one block of a product of matrices."""
+_BITS: Final = 1 << 21
+"""Bits of one block of records, unpacked: 8 MiB."""
+_NUMBERS: Final = 1 << 21
+"""Distances of one block of records: 16 MiB."""
 
 
 class Distances(Protocol):
@@ -34,11 +41,11 @@ class Distances(Protocol):
         """n."""
         ...
 
-    def to_records(self, chosen: Ints) -> Floats:
+    def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Distances (n, c) to these records."""
         ...
 
-    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+    def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """Sums (n, k) of distances to the members of each cluster; a record is 0 from itself."""
         ...
 
@@ -54,15 +61,21 @@ class MatrixDistances:
         """n."""
         return len(self.matrix)
 
-    def to_records(self, chosen: Ints) -> Floats:
+    def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Columns."""
+        beat()
         return self.matrix[:, chosen].astype(np.float64)
 
-    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+    def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """A product with the memberships."""
         members = np.zeros((self.rows, clusters), np.float32)
         members[np.arange(self.rows), labels] = 1
-        return (self.matrix @ members).astype(np.float64)
+        found = np.empty((self.rows, clusters))
+        step = max(1, _PRODUCTS // (self.rows * clusters))
+        for start in range(0, self.rows, step):
+            beat()
+            found[start : start + step] = self.matrix[start : start + step] @ members
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,28 +91,30 @@ class BitDistances:
         """n."""
         return len(self.words)
 
-    def to_records(self, chosen: Ints) -> Floats:
+    def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Each record a cluster of its own."""
         found = np.zeros((self.rows, len(chosen)))
         for place, decoder in self._decoders():
+            beat()
             sums = self._bits(chosen, place, decoder.bits).astype(np.float64)
-            found += self._decoded(place, decoder, sums, np.ones(len(chosen)))
+            self._add(found, place, decoder, sums, np.ones(len(chosen)), beat)
         found[chosen, np.arange(len(chosen))] = 0
         return found
 
-    def to_clusters(self, labels: Ints, clusters: int) -> Floats:
+    def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """Bitwise sums of every cluster, then one product a block of records."""
         sizes = np.bincount(labels, minlength=clusters).astype(np.float64)
         found = np.zeros((self.rows, clusters))
         itself = 0.0
         for place, decoder in self._decoders():
             sums = np.zeros((clusters, decoder.bits))
-            for start in range(0, self.rows, _ROWS):
-                part = np.arange(start, min(start + _ROWS, self.rows))
-                members = np.zeros((clusters, len(part)), np.float32)
-                members[labels[part], np.arange(len(part))] = 1
+            for part in self._blocks(decoder.bits, clusters):
+                beat()
+                own = labels[part]
+                members = np.zeros((clusters, len(own)), np.float32)
+                members[own, np.arange(len(own))] = 1
                 sums += members @ self._bits(part, place, decoder.bits)
-            found += self._decoded(place, decoder, sums, sizes)
+            self._add(found, place, decoder, sums, sizes, beat)
             itself += decoder.decode(0)
         found[np.arange(self.rows), labels] -= itself  # a literal decode of d_H = 0 is no distance
         return found
@@ -107,20 +122,27 @@ class BitDistances:
     def _decoders(self) -> list[tuple[int, Decoder]]:
         return [(place, Decoder.of(code, self.flip)) for place, code in enumerate(self.codes)]
 
-    def _bits(self, rows: Ints, place: int, bits: int) -> Singles:
+    def _bits(self, rows: Ints | slice, place: int, bits: int) -> Singles:
         return unpack(self.words[rows, place], bits).astype(np.float32)
 
-    def _decoded(self, place: int, decoder: Decoder, sums: Floats, sizes: Floats) -> Floats:
-        found = np.empty((self.rows, len(sums)))
+    def _blocks(self, bits: int, clusters: int) -> Iterator[slice]:
+        """Places of records, block by block."""
+        step = max(1, min(_BITS // bits, _PRODUCTS // (bits * clusters), _NUMBERS // clusters))
+        for start in range(0, self.rows, step):
+            yield slice(start, min(start + step, self.rows))
+
+    def _add(
+        self, found: Floats, place: int, decoder: Decoder, sums: Floats, sizes: Floats, beat: Beat
+    ) -> None:
+        """Add an attribute's decoded sums (n, k) to those found so far."""
         ones = sums.sum(axis=1)
         turned = sums.astype(np.float32).T  # whole numbers below 2^24
-        for start in range(0, self.rows, _ROWS):
-            part = np.arange(start, min(start + _ROWS, self.rows))
+        for part in self._blocks(decoder.bits, len(sums)):
+            beat()
             bits = self._bits(part, place, decoder.bits)
             weight = bits.sum(axis=1, dtype=np.float64)
             hamming = np.outer(weight, sizes) + ones - 2 * (bits @ turned).astype(np.float64)
-            found[part] = decoder.factor * (hamming - decoder.floor * sizes)
-        return found
+            found[part] += decoder.factor * (hamming - decoder.floor * sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,16 +181,16 @@ def from_records(
 ) -> Clustering:
     """One run from given distinct first records (k,)."""
     clusters = len(start)
-    labels = np.argmin(held.to_records(start), axis=1)
+    labels = _nearest(held.to_records(start, beat), beat)
     labels[start] = np.arange(clusters)
     rows = np.arange(held.rows)
     seen = {labels.tobytes()}
-    means = _means(held, labels, clusters)
+    means = _means(held, labels, clusters, beat)
     rounds, converged = 0, False
     while rounds < max_iter:
         rounds += 1
         beat()
-        moved = np.argmin(means, axis=1)
+        moved = _nearest(means, beat)
         stays = means[rows, labels] <= means[rows, moved]
         moved = np.where(stays, labels, moved)
         moved = _refill(moved, means[rows, moved], clusters)
@@ -176,18 +198,37 @@ def from_records(
         if converged:
             break
         labels = moved
-        means = _means(held, labels, clusters)
+        means = _means(held, labels, clusters, beat)
         if labels.tobytes() in seen:
             break
         seen.add(labels.tobytes())
     return Clustering(labels, float(means[rows, labels].sum()), (rounds,), converged)
 
 
-def _means(held: Distances, labels: Ints, clusters: int) -> Floats:
+def _means(held: Distances, labels: Ints, clusters: int, beat: Beat) -> Floats:
     """Equation 16: mean distances (n, k) to the clusters; none is empty."""
-    sums = held.to_clusters(labels, clusters)
-    sums /= np.bincount(labels, minlength=clusters)
+    sums = held.to_clusters(labels, clusters, beat)
+    sizes = np.bincount(labels, minlength=clusters)
+    for part in _parts(sums):
+        beat()
+        sums[part] /= sizes
     return sums
+
+
+def _nearest(distances: Floats, beat: Beat) -> Ints:
+    """The column of the least distance (n,); the lowest of several."""
+    found = np.empty(len(distances), np.int64)
+    for part in _parts(distances):
+        beat()
+        np.argmin(distances[part], axis=1, out=found[part])
+    return found
+
+
+def _parts(distances: Floats) -> Iterator[slice]:
+    """Blocks of records of distances (n, k)."""
+    step = max(1, _NUMBERS // distances.shape[1])
+    for start in range(0, len(distances), step):
+        yield slice(start, start + step)
 
 
 def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:

@@ -188,6 +188,12 @@ def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context:
     return Found(found.labels, found.objective, found.iterations, found.converged)
 
 
+def cluster_exact(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
+    """Labels of `dpbv-exact`: of recovered values, or of distances where those are asked for."""
+    cluster = cluster_recovered if plan.consistency == "matched" else cluster_bits
+    return cluster(words, params, plan, context)
+
+
 def cluster_recovered(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
     """k-means, or a clusterer on distances, of values that the matched decoder recovers."""
     context.progress(0.5, "decoding")

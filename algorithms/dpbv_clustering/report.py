@@ -27,6 +27,7 @@ from common.encoders.dpbv_clustering_loss import (
     log10_complement,
     most_differing,
 )
+from common.encoders.reports import Cost
 from common.models.base import format_exact
 from common.models.report import (
     AccountingStatement,
@@ -63,10 +64,11 @@ _DEFECTS: Final = (
     "Section V-C calls DPBV more private than additive noise of sigma 2: by the same measure it is "
     "tens of times less private",
 )
+ROWS_ARE_PUBLIC: Final = "the number of rows"
 _DPBV_PARAMETERS: Final = (
     "points r, half window t, bits s, bounds, flip probability: every curator holds them, and no "
     "credit is taken for hiding them",
-    "the number of rows",
+    ROWS_ARE_PUBLIC,
 )
 
 
@@ -283,6 +285,14 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
     )
 
 
+def exact_cost(params: Parameters, plan: BitPlan) -> Cost:
+    """What `dpbv-exact` charges for a record."""
+    charge = _charge(_bits_released(params, plan, "sound"))
+    assert charge.epsilon is not None
+    assert charge.delta is not None
+    return Cost(Fraction(charge.epsilon), Fraction(charge.delta))
+
+
 def grid_core_report(
     params: Parameters, per_axis: int, dimension: int, *, reproducible: bool
 ) -> PrivacyReport:
@@ -315,7 +325,7 @@ def grid_core_report(
             ),
         ),
         sampler=sampler_delta(cells, epsilon),
-        public_parameters=("grid and bounds", "the number of rows"),
+        public_parameters=("grid and bounds", ROWS_ARE_PUBLIC),
         error={"sd_of_a_count": laplace_deviation(scale)},
         details={"cells": cells, "data_dependent_leaks": []},
         reproducible=reproducible,
@@ -338,7 +348,7 @@ def grid_ldp_report(
         released,
         charged=_charge(released),
         noise=(_coin(flip, "every other cell"), _coin(None, "the own cell")),
-        public_parameters=("grid and bounds", "the number of rows", "flip probabilities"),
+        public_parameters=("grid and bounds", ROWS_ARE_PUBLIC, "flip probabilities"),
         error={"sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability))},
         details={
             "cells": per_axis**dimension,
@@ -375,7 +385,7 @@ def points_report(params: Parameters, dimension: int, *, reproducible: bool) -> 
             ),
         ),
         sampler=sampler_delta(dimension, params.epsilon),
-        public_parameters=("bounds", "the number of rows"),
+        public_parameters=("bounds", ROWS_ARE_PUBLIC),
         error={"sd_of_a_coordinate_over_its_range": math.sqrt(2) * float(scale) / POINT_STEPS},
         details={"data_dependent_leaks": []},
         reproducible=reproducible,

@@ -6,30 +6,27 @@ public parameters alone. Everything that compares with the true rows is in the e
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
-from algorithms.dpbv_clustering import plots
+from algorithms.contract import Context, Outcome, Stance
 from algorithms.dpbv_clustering.baselines import adp, rsp
 from algorithms.dpbv_clustering.distances import Combination, point_distances
-from algorithms.dpbv_clustering.grid import (
-    GridClustering,
-    unary_counts,
-    unary_deviation,
+from algorithms.dpbv_clustering.grid import unary_estimate
+from algorithms.dpbv_clustering.outcome import (
+    cluster_points,
+    grid_outcome,
+    labelled_outcome,
+    points_outcome,
 )
 from algorithms.dpbv_clustering.paper import (
-    Found,
     cluster_bits,
-    cluster_recovered,
+    cluster_exact,
     cluster_vertical,
     encode_blocks,
 )
 from algorithms.dpbv_clustering.parameters import (
-    BitPlan,
     Pair,
     Parameters,
     check_rows,
@@ -50,7 +47,6 @@ from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, releas
 from common.datasets.tables import NumericTable
 from common.encoders.dpbv_clustering import BLOCK_COINS, Flip, Floats, Ints
 from common.encoders.dpbv_clustering_cells import (
-    POINT_STEPS,
     Cells,
     noisy_points,
     unary_reports,
@@ -172,7 +168,7 @@ def _paper(
             evaluation["distance_error"] = _distance_error(found.matrix, mapped, params)
     if params.baselines:
         evaluation["baselines"] = _baselines(dataset, values, params)
-    return _labelled(columns, params, plan, found, report, evaluation)
+    return labelled_outcome(columns, params, plan, found, report, evaluation=evaluation)
 
 
 def _exact(
@@ -187,51 +183,10 @@ def _exact(
     box = make_box(params, params.bounds)
     plan = plan_bits(params, "sound", box, len(values))
     words = encode_blocks(box.apply(values), plan, context)
-    cluster = cluster_recovered if plan.consistency == "matched" else cluster_bits
-    found = cluster(words, params, plan, context)
+    found = cluster_exact(words, params, plan, context)
     report = exact_report(params, plan, reproducible=reproducible)
     evaluation = _compared(dataset, found.labels) if params.evaluate else {}
-    return _labelled(columns, params, plan, found, report, evaluation)
-
-
-def _labelled(
-    columns: tuple[str, ...],
-    params: Parameters,
-    plan: BitPlan,
-    found: Found,
-    report: PrivacyReport,
-    evaluation: Mapping[str, Any],
-) -> Outcome:
-    drawn: list[Callable[[], Plot]] = []
-    points = found.points
-    if points is not None and plots.is_plane(len(columns)):
-        drawn.append(lambda: plots.scatter(plan.box.raw(points), found.labels, columns))
-    merges = found.merges
-    if merges is not None:
-        drawn.append(lambda: plots.dendrogram(merges))
-    if plan.flip.threshold and params.partition == "horizontal":
-        drawn.append(lambda: plots.delta_curve(plan))
-    clusters = np.unique(found.labels[found.labels >= 0])
-    summary: dict[str, Any] = {
-        "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
-        "k": int(clusters.size),
-        "sizes": [int((found.labels == each).sum()) for each in clusters.tolist()],
-        "noise_records": int((found.labels < 0).sum()),
-        "objective": found.objective,
-        "iterations": list(found.iterations),
-        "converged": found.converged,
-        "consistency": plan.consistency,
-        "unreached_pairs": found.unreached,
-        "warning": (report.error or {}).get("warning"),
-    }
-    return Outcome(
-        summary,
-        report,
-        (_labels_file(found.labels),),
-        _draw(drawn),
-        {"r_seed": params.r_seed, "public_seed": params.public_seed},
-        evaluation or None,
-    )
+    return labelled_outcome(columns, params, plan, found, report, evaluation=evaluation)
 
 
 def _points(
@@ -243,7 +198,6 @@ def _points(
     report: PrivacyReport,
 ) -> Outcome:
     assert params.bounds is not None
-    assert params.k is not None
     box = make_box(params, params.bounds)
 
     def part(start: int) -> Ints:
@@ -252,36 +206,17 @@ def _points(
         return noisy_points(values[start : start + _POINT_ROWS], box, params.epsilon, source)
 
     steps = np.concatenate(context.map_blocks(part, range(0, len(values), _POINT_ROWS)))
-    ends = np.array(box.ranges)
-    places = ends[:, 0] + steps * ((ends[:, 1] - ends[:, 0]) / POINT_STEPS)
     context.progress(0.6, "clustering")
-    generator = PublicRandom(params.public_seed).generator
-    found = kmeans(places, params.k, generator, params.n_init, params.max_iter)
-    drawn: list[Callable[[], Plot]] = []
-    if plots.is_plane(len(columns)):
-        drawn.append(lambda: plots.scatter(box.raw(places), found.labels, columns))
+    clustering = cluster_points(steps, box, params)
     evaluation = None
     if params.evaluate:
         from scipy.spatial import cKDTree
 
-        nearest = cKDTree(found.centres).query(box.apply(values))[1]
-        evaluation = _compared(dataset, found.labels) | {
+        nearest = cKDTree(clustering.found.centres).query(box.apply(values))[1]
+        evaluation = _compared(dataset, clustering.found.labels) | {
             "own_rows": _compared(dataset, nearest) or None
         }
-    return Outcome(
-        {
-            "method": "laplace-points",
-            "k": len(found.centres),
-            "centres": box.raw(found.centres).tolist(),
-            "columns": list(columns),
-            "sizes": np.bincount(found.labels, minlength=len(found.centres)).tolist(),
-        },
-        report,
-        (_labels_file(found.labels),),
-        _draw(drawn),
-        {"public_seed": params.public_seed},
-        evaluation,
-    )
+    return points_outcome(clustering, columns, params, report, evaluation=evaluation)
 
 
 def _grid(
@@ -314,40 +249,6 @@ def _grid(
     return grid_outcome(cells, counts, found, columns, params, report, local, evaluation)
 
 
-def grid_outcome(
-    cells: Cells,
-    counts: Floats,
-    found: GridClustering,
-    columns: tuple[str, ...],
-    params: Parameters,
-    report: PrivacyReport,
-    local: bool = False,
-    evaluation: dict[str, Any] | None = None,
-) -> Outcome:
-    """What is published of noisy counts (cells,) and their clusters."""
-    drawn: list[Callable[[], Plot]] = []
-    if len(columns) == 2:
-        drawn.append(lambda: plots.grid(cells, counts, found, columns))
-    return Outcome(
-        {
-            "method": "grid-ldp" if local else "grid-core",
-            "form": "density" if params.clusterer == "dbscan" else "kmeans",
-            "k": found.clusters,
-            "columns": list(columns),
-            "centres": found.centres.tolist(),
-            "masses": found.masses.tolist(),
-            "cells_per_axis": cells.per_axis,
-            "kept_cells": found.kept,
-            "warning": None if found.clusters else "no_cell_above_the_noise",
-        },
-        report,
-        (_grid_file(cells, counts, found, columns),),
-        _draw(drawn),
-        {"public_seed": params.public_seed},
-        evaluation or None,
-    )
-
-
 def _unary_counts(
     cells: Cells, values: Floats, params: Parameters, context: Context
 ) -> tuple[Floats, float]:
@@ -363,14 +264,10 @@ def _unary_counts(
         return ones
 
     ones = np.sum(context.map_blocks(part, range(0, len(places), rows)), axis=0)
-    probability = float(flip.probability)
-    return (
-        unary_counts(ones, len(places), probability),
-        unary_deviation(probability, len(places)),
-    )
+    return unary_estimate(ones, len(places), flip)
 
 
-# --------------------------------------------------------------------------------- what comes out
+# --------------------------------------------------------------------------------- the evaluation
 
 
 def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
@@ -410,31 +307,3 @@ def _baselines(dataset: NumericTable, values: Floats, params: Parameters) -> dic
                 labels = rsp(values, dimensions, params.k, generator, params.n_init).labels
         found[name] = _compared(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
     return found
-
-
-def _draw(drawn: list[Callable[[], Plot]]) -> tuple[Plot, ...]:
-    return tuple(each() for each in drawn) if plots.can_draw() else ()
-
-
-def _labels_file(labels: Ints) -> ResultFile:
-    text = "label\n" + "".join(f"{label}\n" for label in labels.tolist())
-    return ResultFile(
-        "labels.csv", "text/csv", text.encode(), "the cluster of each record in order; -1 is noise"
-    )
-
-
-def _grid_file(
-    cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]
-) -> ResultFile:
-    lines = io.StringIO()
-    lines.write(",".join((*columns, "noisy_count", "label")) + "\n")
-    for middle, count, label in zip(
-        cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
-    ):
-        lines.write(",".join(map(repr, middle)) + f",{count!r},{label}\n")
-    return ResultFile(
-        "grid.csv",
-        "text/csv",
-        lines.getvalue().encode(),
-        "the middle of each cell, its noisy count and its label; curators label their own rows",
-    )

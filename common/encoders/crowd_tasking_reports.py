@@ -10,20 +10,25 @@ reports cost from the mechanism itself, never from a figure that it is told:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
 
 from common.accounting.randomised_response import total_epsilon
-from common.encoders.crowd_tasking import Perturbation
+from common.encoders.crowd_tasking import Floats, Perturbation, perturb
+from common.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from common.models.base import format_exact, parse_exact
+from common.models.federation import Report
+from common.randomness import NoiseSource
 
 Unit = Literal["reading", "level", "user"]
 
-
-class TaskRefused(ValueError):
-    """The encoding is none, or one under which nothing is protected."""
+FARTHEST: Final = 60
+"""Noise scales beyond the bounds; three parts pass that with probability below 1e-23."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,21 @@ class Encoding:
     rounds: int
     unit: Unit
     delta: Fraction
+
+    @property
+    def columns(self) -> int:
+        """One for each coordinate."""
+        return self.perturbation.dimension
+
+    @property
+    def most_rows(self) -> int:
+        """Row i is the reading of round i."""
+        return self.rounds
+
+    @property
+    def ledger_unit(self) -> LedgerUnit:
+        """Levels and users are everything of a curator."""
+        return "record" if self.unit == "reading" else "curator"
 
     @property
     def fresh(self) -> bool:
@@ -52,21 +72,21 @@ class Encoding:
         return plan.dimension * plan.steps / plan.scale
 
     @property
-    def cost(self) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) of a curator's records: of one reading, or of all rounds together.
+    def cost(self) -> Cost:
+        """Of a curator's records: of one reading, or of all rounds together.
 
-        Raises TaskRefused where two rounds would reveal a difference of readings.
+        Raises EncodingRefused where two rounds would reveal a difference of readings.
         """
         if not self.fresh:
-            raise TaskRefused("no part of the noise is new in every round")
+            raise EncodingRefused("no part of the noise is new in every round")
         one = self.reading_epsilon
         if self.unit == "reading":
-            return one, Fraction(0)
+            return Cost(one, Fraction(0))
         pure = self.rounds * one
         if self.unit == "level" or self.delta == 0 or self.rounds == 1:
-            return pure, Fraction(0)
+            return Cost(pure, Fraction(0))
         found = total_epsilon(self.rounds, one, self.delta)
-        return (found, self.delta) if found < pure else (pure, Fraction(0))
+        return Cost(found, self.delta) if found < pure else Cost(pure, Fraction(0))
 
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
@@ -83,24 +103,51 @@ class Encoding:
             "delta": format_exact(self.delta),
         }
 
+    def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
+        """Every report of every curator: row i is that of round i."""
+        names, plan = list(rows), self.perturbation
+        lengths = [len(values) for values in rows.values()]
+        users = np.repeat(np.arange(len(names)), lengths)
+        rounds = np.concatenate([np.arange(1, length + 1) for length in lengths])
+        quantised = plan.quantise(np.concatenate(list(rows.values())))
+        noisy = perturb(plan, users, rounds, quantised, source)
+        return [
+            Report(curator=names[user], round=number, values=tuple(values))
+            for user, number, values in zip(
+                users.tolist(), rounds.tolist(), noisy.tolist(), strict=True
+            )
+        ]
+
+    def refusal(self, report: Report) -> str | None:
+        """Noisy values beyond the bounds must occur; those that no honest device would send in a
+        lifetime are refused."""
+        if report.label is not None:
+            return "the task takes no labels"
+        if not 1 <= report.round <= self.rounds:
+            return f"the round lies outside 1..{self.rounds}"
+        plan = self.perturbation
+        if len(report.values) != plan.dimension:
+            return f"a report has {plan.dimension} numbers"
+        beyond = math.ceil(FARTHEST * plan.scale)
+        if not all(-beyond <= value <= plan.steps + beyond for value in report.values):
+            return f"a number lies more than {FARTHEST} noise scales beyond the bounds"
+        return None
+
 
 def read(document: Mapping[str, Any]) -> Encoding:
-    """The encoding of a document. Raises TaskRefused."""
+    """The encoding of a document. Raises ValueError, TypeError or KeyError for anything else."""
     given = dict(document)
-    try:
-        plan = Perturbation(
-            tuple(float(value) for value in given.pop("lower")),
-            tuple(float(value) for value in given.pop("upper")),
-            given.pop("steps"),
-            parse_exact(given.pop("scale")),
-            tuple(given.pop("components")),
-            parse_exact(given.pop("persistence")),
-        )
-        rounds, unit = given.pop("rounds"), given.pop("privacy_unit")
-        delta = parse_exact(given.pop("delta"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TaskRefused("the document is none of crowd tasking's") from error
+    plan = Perturbation(
+        tuple(float(value) for value in given.pop("lower")),
+        tuple(float(value) for value in given.pop("upper")),
+        given.pop("steps"),
+        parse_exact(given.pop("scale")),
+        tuple(given.pop("components")),
+        parse_exact(given.pop("persistence")),
+    )
+    rounds, unit = given.pop("rounds"), given.pop("privacy_unit")
+    delta = parse_exact(given.pop("delta"))
     sound = isinstance(rounds, int) and rounds >= 1 and isinstance(plan.steps, int)
     if given or not sound or unit not in ("reading", "level", "user") or not 0 <= delta < 1:
-        raise TaskRefused("the document is none of crowd tasking's")
+        raise EncodingRefused("the document is none of crowd tasking's")
     return Encoding(plan, rounds, unit, delta)

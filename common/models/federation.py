@@ -36,6 +36,7 @@ ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200
 other in a record's ledger."""
 DESCRIPTOR_LABEL: Final = "tacit report collection"
 MOST_COLUMNS: Final = 256
+MOST_REPORT_BYTES: Final = 1 << 18
 HOURS_OF_A_DAY: Final = 24
 _NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,39}):(\d{1,6}):([0-9a-f]{64})")
 
@@ -195,13 +196,21 @@ class Descriptor(WireModel):
 
 
 class Report(WireModel):
-    """One noisy report. `record`: which of the curator's (or its user); `round`: of the task."""
+    """One noisy report: whole numbers, or packed bits. `record`: which of the curator's (or its
+    user); `round`: of the task."""
 
     curator: Identifier
     record: Annotated[str, Field(min_length=1, max_length=64)] = "1"
     round: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    values: Annotated[tuple[int, ...], Field(min_length=1, max_length=65_536)]
+    values: Annotated[tuple[int, ...], Field(max_length=65_536)] = ()
+    bits: Annotated[Binary, Field(min_length=1, max_length=MOST_REPORT_BYTES)] | None = None
     label: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if bool(self.values) == (self.bits is not None):
+            raise PydanticCustomError("bad_parameter", "a report has either values or bits")
+        return self
 
 
 class Reports(WireModel):

@@ -47,6 +47,7 @@ class Federated:
         self._pauses.end()
         if self._task is not None:
             await finish([self._task])
+        await self.collection.stop()
 
     def wake(self) -> None:
         """Look at once."""
@@ -68,6 +69,7 @@ class Federated:
         """One look at every job; whether one of them moved on."""
         async with reading(self._desk.conduct.engine) as connection:
             running = await store.federated(connection)
+        self.collection.keep_only(job.id for job in running)
         moved = False
         for job in running:
             if self._pauses.ending:

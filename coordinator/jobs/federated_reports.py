@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from algorithms import catalogue
-from algorithms.contract import Block, Outcome, Part, Stance
-from common.models.federation import Descriptor, Report, Reports
+from algorithms.contract import Block, Cancelled, Collected, Outcome, Part, Stance
+from common.encoders.reports import read
+from common.models.federation import Descriptor, Federation, Report, Reports
 from common.models.job import JobState
 from common.randomness import NoiseSource
 from common.service.database import exclusive, reading
@@ -36,6 +38,8 @@ from coordinator.store.jobs import JobRow
 from coordinator.store.reports import ReportRow
 
 COLLECTING_SHARE: Final = 0.9
+PATIENCE_S: Final = 0.1
+"""How long a look waits for an aggregation; most are shorter."""
 NOT_YOURS: Final = "the caller does not speak for this curator"
 OTHER_BYTES: Final = "another report was sent for this record and round"
 FULL: Final = "as many curators as the job takes have reported"
@@ -56,14 +60,19 @@ class Answer:
 
 @dataclass(frozen=True)
 class Silent:
-    """The context of an aggregation: it draws nothing, the noise is in the reports."""
+    """The context of an aggregation: it draws nothing, the noise is in the reports. It ends where
+    `ended` is set."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def noise(self, stage: str, block: int = 0) -> NoiseSource:  # noqa: ARG002
         """There is none."""
         raise AssertionError("reports are perturbed already")
 
-    def progress(self, fraction: float, stage: str) -> None:
-        """Nobody listens."""
+    def progress(self, fraction: float, stage: str) -> None:  # noqa: ARG002
+        """Nobody listens. Raises Cancelled."""
+        if self.ended.is_set():
+            raise Cancelled
 
     def map_blocks(
         self, function: Callable[[Block], Part], blocks: Iterable[Block]
@@ -72,11 +81,25 @@ class Silent:
         return [function(block) for block in blocks]
 
 
+@dataclass(frozen=True)
+class Work:
+    """An aggregation under way, beside the jobs that go on meanwhile."""
+
+    task: asyncio.Task[Outcome]
+    context: Silent
+
+
 class Collection:
     """Takes reports, and carries the jobs that collect them."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._conduct = desk, desk.conduct
+        self._work: dict[str, Work] = {}
+
+    @property
+    def working(self) -> frozenset[str]:
+        """The jobs whose reports are being aggregated by this process."""
+        return frozenset(self._work)
 
     async def descriptors(self) -> list[Signed[Descriptor]]:
         """Of all jobs that collect now."""
@@ -100,7 +123,7 @@ class Collection:
         descriptor = _signed(row.document).statement
         if descriptor.digest() != body.descriptor:
             raise DescriptorUnknown(pointer="/descriptor")
-        refusals = await asyncio.to_thread(_refusals, job, body.reports)
+        refusals = await asyncio.to_thread(_refusals, descriptor, body.reports)
         async with self._conduct.engine.begin() as connection:
             await exclusive(connection, f"reports {job_id}")
             job = await store.find(connection, job_id)
@@ -126,15 +149,26 @@ class Collection:
 
     async def drop(self, job: JobRow) -> None:
         """Forget what came: it has served, or never will."""
+        self._end(job.id)
         async with self._conduct.engine.begin() as connection:
             await report_store.forget(connection, job.id)
 
+    def keep_only(self, running: Iterable[str]) -> None:
+        """End the aggregations of all other jobs: another replica has ended those."""
+        for job_id in set(self._work) - set(running):
+            self._end(job_id)
+
+    async def stop(self) -> None:
+        """End every aggregation; the next start begins them again."""
+        tasks = [work.task for work in self._work.values()]
+        self.keep_only(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def carry(self, job: JobRow) -> bool:
         """The transition that is due; whether there was one."""
-        async with reading(self._conduct.engine) as connection:
-            row = await job_steps.find(connection, job.id, 0)
-        assert row is not None
-        descriptor = _signed(row.document).statement
+        if job.id in self._work:
+            return await self._finished(job)
+        descriptor = await self._descriptor(job.id)
         now = self._conduct.clock.now()
         if now < descriptor.deadline:
             await self._desk.tell(job, "collecting", _share(descriptor, now))
@@ -149,11 +183,40 @@ class Collection:
         if reported < descriptor.min_participants:
             await self.drop(job)
             raise JobEnded(TooFewReports(extra={"min_participants": descriptor.min_participants}))
-        outcome = await asyncio.to_thread(_aggregated, job, rows, max(offered, reported))
+        context = Silent()
+        work = asyncio.to_thread(_aggregated, job, rows, max(offered, reported), context)
+        self._work[job.id] = Work(asyncio.create_task(work), context)
+        return True
+
+    async def _finished(self, job: JobRow) -> bool:
+        """Whether the aggregation has ended; then its result is kept."""
+        task = self._work[job.id].task
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        if not task.done():
+            return False
+        del self._work[job.id]
+        try:
+            outcome = task.result()
+        except Exception:
+            await self.drop(job)
+            raise
+        descriptor = await self._descriptor(job.id)
         report = local(outcome.report, job.id, descriptor=descriptor.digest().hex())
         await self._desk.succeed(job, Ending(outcome, report))
         await self.drop(job)
         return True
+
+    async def _descriptor(self, job_id: str) -> Descriptor:
+        async with reading(self._conduct.engine) as connection:
+            row = await job_steps.find(connection, job_id, 0)
+        assert row is not None
+        return _signed(row.document).statement
+
+    def _end(self, job_id: str) -> None:
+        work = self._work.pop(job_id, None)
+        if work is not None:
+            work.context.ended.set()
+            work.task.add_done_callback(_unheard)
 
 
 def _answer(
@@ -190,20 +253,25 @@ def _share(descriptor: Descriptor, now: datetime) -> float:
     return COLLECTING_SHARE * int(max(0.0, over) * 20) / 20
 
 
-def _refusals(job: JobRow, reports: Sequence[Report]) -> list[str | None]:
-    algorithm = catalogue.find(job.algorithm)
-    assert algorithm.reports is not None
-    params = algorithm.params.model_validate_json(job.params)
-    return algorithm.reports.refusals(params, _stance(job), reports)
+def _refusals(descriptor: Descriptor, reports: Sequence[Report]) -> list[str | None]:
+    encoding = read(descriptor.algorithm, descriptor.encoding)
+    return [encoding.refusal(report) for report in reports]
+
+
+def _unheard(task: asyncio.Task[Outcome]) -> None:
+    """Look at what an ended aggregation raised, which is nobody's business."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _stance(job: JobRow) -> Stance:
     return "paper" if job.stance == "paper" else "sound"
 
 
-def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int) -> Outcome:
+def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int, context: Silent) -> Outcome:
     algorithm = catalogue.find(job.algorithm)
     assert algorithm.reports is not None
+    federation = Federation.model_validate_json(job.federation or "")
     params = algorithm.params.model_validate_json(job.params)
     grouped = itertools.groupby(rows, key=lambda row: (row.curator, row.record))
     numbered = [
@@ -211,4 +279,5 @@ def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int) -> Outcome
         for number, (_, group) in enumerate(grouped)
         for row in group
     ]
-    return algorithm.reports.aggregate(params, _stance(job), numbered, offered, Silent())
+    collected = Collected(numbered, offered, federation.names)
+    return algorithm.reports.aggregate(params, _stance(job), collected, context)

@@ -157,7 +157,7 @@ async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
     assert report["charged"]["outside_budget"]
     assert report["claimed"]["theorem"] == "Theorem 4"
     unit = (await it.ledger(LONE[0]))["record"]
-    assert unit["debits"][-1]["epsilon"] == "inf"
+    assert unit["debits"][-1]["epsilon"] == "infinite"
     await it.agree("dpbv-clustering", **AGREED)
 
 
