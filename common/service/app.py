@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from common.errors import StartRefused, Unavailable
+from common.errors import DomainError, StartRefused, Unavailable
 from common.service.access import Access
 from common.service.bodies import body_schemas
 from common.service.body_limit import BodyLimit
@@ -105,7 +105,7 @@ def build_app(
                 await stack.enter_async_context(lifespan(app))
             except Exception as error:
                 _logger.error("start_failed", **describe(error))
-                raise StartFailed(*error.args if isinstance(error, StartRefused) else ()) from None
+                raise StartFailed(_public(error)) from None
             yield
 
     app = ServiceApp(
@@ -175,6 +175,15 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
 
     app.add_route("/metrics", metrics_text, include_in_schema=False)
     app.add_route("/docs", docs, include_in_schema=False)
+
+
+def _public(error: Exception) -> str:
+    """What may be said of an error at the start."""
+    if isinstance(error, StartRefused):
+        return str(error)
+    if isinstance(error, DomainError):
+        return f"{error.name}: {error.title}"
+    return type(error).__name__
 
 
 def _ends(certificate: Path) -> float:

@@ -49,6 +49,7 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         running.stop()
 
 
+@pytest.mark.slow
 def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> None:
     coordinator, (aggregator,) = strangers.coordinator, strangers.aggregators
     at_coordinator = {"TACIT_URL": coordinator.url, "TACIT_TOKEN": token(coordinator)}

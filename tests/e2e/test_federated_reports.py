@@ -84,6 +84,7 @@ async def test_cells(it: Site) -> None:
     assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [6, 6]
 
 
+@pytest.mark.slow
 async def test_points_are_sent_once_also_where_the_answer_is_lost(
     it: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ async def test_points_are_sent_once_also_where_the_answer_is_lost(
     assert len(statuses) == 50 * ROWS
 
 
+@pytest.mark.slow
 async def test_bits_with_an_exact_account(it: Site) -> None:
     job = await it.ask(asked(method="dpbv-exact", s=64, epsilon="12"))
     found = await it.result(job["id"])
@@ -132,6 +134,7 @@ async def test_bits_with_an_exact_account(it: Site) -> None:
     assert last["delta"] == "0.000001"
 
 
+@pytest.mark.slow
 async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
     bits = asked("paper", s=200, epsilon_bit="2")
     before = await it.ledger(LONE[0])

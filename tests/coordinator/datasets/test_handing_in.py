@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI, Response
 
 from common.datasets.kinds import read
+from common.service.app import StartFailed
 from common.service.clock import ManualClock
-from coordinator.errors import StorageKeyWrong
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import CSV, hand_in
 from tests.coordinator.double import House, pointers, problem
@@ -338,7 +338,7 @@ async def test_another_key_is_noticed_at_the_start(house: Houses, tmp_path: Path
         kept = path.read_text()
         path.write_text("A" * 43)
         await it.stop()
-        with pytest.raises(StorageKeyWrong):
+        with pytest.raises(StartFailed, match="storage_key_wrong"):
             await it.start()
         path.write_text(kept)
         await it.start()

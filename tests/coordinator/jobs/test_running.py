@@ -68,7 +68,12 @@ SAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "graph-der": (LINKS, {"epsilon": "1"}),
     "graph-random-matrix": (
-        {**LINKS, "budget": {"epsilon": "1", "delta": "0.000001"}},
+        # Other rows: the same ones have the same ledger, and it is spent.
+        {
+            **LINKS,
+            "rows": [*LINKS["rows"], [2, 7]],
+            "budget": {"epsilon": "1", "delta": "0.000001"},
+        },
         {"k": 1, "m": 4, "mode": "spectral", "estimator": "range"},
     ),
     "path-publishing": (

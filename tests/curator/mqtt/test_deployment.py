@@ -210,6 +210,7 @@ async def test_an_authority_that_is_not_the_brokers_is_refused(
         assert (await s.client.get("/readyz")).status_code == 503
 
 
+@pytest.mark.slow
 async def test_certificates_instead_of_passwords(site: OpenSite, tmp_path: Path) -> None:
     """The broker knows the curator by its certificate; without one it is not let in."""
     broker = prepared(
