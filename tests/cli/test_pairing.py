@@ -16,6 +16,7 @@ from cli.deployment import Deployment, Running, ServiceAddress
 from cli.dev_authority import prepare
 from common.models.enrolment import JoinToken
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
@@ -49,7 +50,6 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         running.stop()
 
 
-@pytest.mark.slow
 def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> None:
     coordinator, (aggregator,) = strangers.coordinator, strangers.aggregators
     at_coordinator = {"TACIT_URL": coordinator.url, "TACIT_TOKEN": token(coordinator)}

@@ -22,7 +22,7 @@ from curator.store.tables import noisy_reports
 from tests.e2e.federation import Following, Site, site
 from tests.e2e.test_federated_jobs import BOX, CENTRES, HOSTED, LONE, blobs
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 ROWS = 10
 FEDERATION: dict[str, Any] = {
@@ -84,7 +84,6 @@ async def test_cells(it: Site) -> None:
     assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [6, 6]
 
 
-@pytest.mark.slow
 async def test_points_are_sent_once_also_where_the_answer_is_lost(
     it: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +118,6 @@ async def test_points_are_sent_once_also_where_the_answer_is_lost(
     assert len(statuses) == 50 * ROWS
 
 
-@pytest.mark.slow
 async def test_bits_with_an_exact_account(it: Site) -> None:
     job = await it.ask(asked(method="dpbv-exact", s=64, epsilon="12"))
     found = await it.result(job["id"])
@@ -134,7 +132,6 @@ async def test_bits_with_an_exact_account(it: Site) -> None:
     assert last["delta"] == "0.000001"
 
 
-@pytest.mark.slow
 async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
     bits = asked("paper", s=200, epsilon_bit="2")
     before = await it.ledger(LONE[0])
