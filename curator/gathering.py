@@ -75,9 +75,8 @@ class Gathering:
             self._task = None
 
     async def _write(self, lot: Sequence[_Waiting]) -> None:
-        sent = [(raw, waiting.caller) for waiting in lot for raw in waiting.raws]
         try:
-            answers = await self._intake.take_sent(sent)
+            found = await together(self._intake, [(each.raws, each.caller) for each in lot])
         except Exception as error:
             if len(lot) == 1 or out_of_reach(error):
                 for waiting in lot:
@@ -89,12 +88,22 @@ class Gathering:
             for waiting in lot:
                 await self._write([waiting])
             return
-        begin = 0
-        for waiting in lot:
-            own = answers[begin : begin + len(waiting.raws)]
+        for waiting, answers in zip(lot, found, strict=True):
             if not waiting.answer.done():
-                waiting.answer.set_result([replace(each, index=each.index - begin) for each in own])
-            begin += len(waiting.raws)
+                waiting.answer.set_result(answers)
+
+
+async def together(
+    intake: Intake, requests: Sequence[tuple[Sequence[Any], Principal]]
+) -> list[list[Answer]]:
+    """The items of several requests in one transaction; the answers of each, counted from 0."""
+    answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
+    found, begin = [], 0
+    for raws, _ in requests:
+        own = answers[begin : begin + len(raws)]
+        found.append([replace(answer, index=answer.index - begin) for answer in own])
+        begin += len(raws)
+    return found
 
 
 def out_of_reach(error: Exception) -> bool:

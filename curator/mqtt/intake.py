@@ -7,7 +7,7 @@ messages, by their outcome and the name of the problem; never readings, and neve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -18,7 +18,7 @@ from common.service.logs import describe, get_logger
 from common.service.metrics import ServiceMetrics
 from common.service.tokens import Scope
 from curator.errors import UnknownCurator
-from curator.gathering import out_of_reach
+from curator.gathering import out_of_reach, together
 from curator.mqtt.mapping import Route
 from curator.mqtt.messages import Letter, Message, letter_of, raw_items
 from curator.readings import Answer, Intake, Status
@@ -142,7 +142,7 @@ class MessageIntake:
         if not sent:
             return []
         try:
-            return list(await self._together(sent))
+            return list(await together(self._intake, [(each.raws, each.caller) for each in sent]))
         except Exception as error:
             if out_of_reach(error):
                 raise
@@ -151,17 +151,6 @@ class MessageIntake:
                 return [Unprocessable()]
         # One message that cannot be stored must not hold up the others: each by itself.
         return [(await self._store([item]))[0] for item in sent]
-
-    async def _together(self, sent: Sequence[_Sent]) -> list[list[Answer]]:
-        answers = await self._intake.take_sent(
-            [(raw, item.caller) for item in sent for raw in item.raws]
-        )
-        found, begin = [], 0
-        for item in sent:
-            own = answers[begin : begin + len(item.raws)]
-            found.append([replace(answer, index=answer.index - begin) for answer in own])
-            begin += len(item.raws)
-        return found
 
 
 def _refused(answers: Sequence[Answer]) -> list[Answer]:
