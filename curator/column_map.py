@@ -10,9 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from common.models.base import WireModel, require
 from common.models.query import Identifier
 from common.service.clock import epoch_microseconds
-from common.units import UNITS
+from curator.declared import RegisterName, Unit
 from curator.errors import BadItem
-from curator.items import DEFAULT_REGISTER, Kind, register_name
+from curator.items import DEFAULT_REGISTER, Kind
 from curator.localtime import LocalTimes, Twice, zone_named
 
 MAX_STEP_S: Final = 31 * 86_400
@@ -27,8 +27,8 @@ class ColumnMap(WireModel):
     """
 
     layout: Literal["long", "wide"] = "long"
-    unit: str
-    register_name: str = Field(DEFAULT_REGISTER, alias="register")
+    unit: Unit
+    register_name: RegisterName = Field(DEFAULT_REGISTER, alias="register")
     kind: Kind = Kind.DELTA
     rollover: Annotated[str, Field(max_length=40)] | None = None
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
@@ -48,19 +48,6 @@ class ColumnMap(WireModel):
     start: str | None = None
     step_s: Annotated[int, Field(ge=1, le=MAX_STEP_S)] | None = None
     columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
-
-    @field_validator("unit")
-    @classmethod
-    def _known_unit(cls, unit: str) -> str:
-        return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
-
-    @field_validator("register_name")
-    @classmethod
-    def _known_register(cls, name: str) -> str:
-        try:
-            return register_name(name)
-        except BadItem as error:
-            return require(False, name, error.detail)
 
     @field_validator("timezone")
     @classmethod

@@ -36,9 +36,9 @@ from common.errors import Invalid
 from common.models.base import WireModel, require
 from common.models.query import Identifier
 from common.service.problems import invalid_from
-from common.units import UNITS
-from curator.errors import BadItem, BadMapping
-from curator.items import DEFAULT_REGISTER, Kind, register_name
+from curator.declared import RegisterName, Unit
+from curator.errors import BadMapping
+from curator.items import DEFAULT_REGISTER, Kind
 
 RECEIVED: Final = "received"
 READY: Final = ("tacit", "home-assistant", "tasmota")
@@ -51,23 +51,10 @@ class ReadingRule(WireModel):
     """One reading of a payload. `value` points into JSON; a text is the value itself."""
 
     value: Pointer | None = None
-    register_name: str = Field(DEFAULT_REGISTER, alias="register")
-    unit: str
+    register_name: RegisterName = Field(DEFAULT_REGISTER, alias="register")
+    unit: Unit
     kind: Kind = Kind.TOTAL_INCREASING
     rollover: Annotated[str, Field(max_length=40)] | None = None
-
-    @field_validator("unit")
-    @classmethod
-    def _known_unit(cls, unit: str) -> str:
-        return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
-
-    @field_validator("register_name")
-    @classmethod
-    def _known_register(cls, name: str) -> str:
-        try:
-            return register_name(name)
-        except BadItem as error:
-            return require(False, name, error.detail)
 
 
 class TopicRule(WireModel):
