@@ -111,6 +111,8 @@ class Totals:
         amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
 
         def added(column: Ints, amount: int) -> Ints:
+            if amount == 0:
+                return column
             moved = np.clip(column + members * np.int64(factor * amount), 0, INFINITE)
             return np.where(column >= INFINITE, column, moved)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -222,9 +222,9 @@ class Participation:
 
     async def _work(self) -> None:
         self._awake.clear()
-        await self.contribute_due(wait=False)
+        begun = await self.contribute_due(wait=False)
         async with reading(self._store) as connection:
-            moment = await outbox.next_moment(connection)
+            moment = await outbox.next_moment(connection, begun)
         pause = IDLE_S
         if moment is not None:
             lead = timedelta(seconds=self._settings.prepare_lead_s)
@@ -235,11 +235,14 @@ class Participation:
         except TimeoutError:
             return
 
-    async def contribute_due(self, *, wait: bool = True) -> None:
-        """Make the contributions whose moment has come; `wait` until they are delivered."""
-        lead = timedelta(seconds=self._settings.prepare_lead_s)
+    async def contribute_due(self, *, wait: bool = True) -> datetime:
+        """Make the contributions whose moment has come; `wait` until they are delivered.
+
+        Returns the latest moment that it looked for.
+        """
+        latest = self._clock.now() + timedelta(seconds=self._settings.prepare_lead_s)
         async with reading(self._store) as connection:
-            due = await outbox.due(connection, self._clock.now() + lead)
+            due = await outbox.due(connection, latest)
         due = [item for item in due if item.id not in self._busy]
         by_round: dict[str, list[ContributionRow]] = {}
         for item in due:
@@ -250,6 +253,7 @@ class Participation:
             started.append(self._spawn(self._perform(round_id, items)))
         if wait:
             await asyncio.gather(*started)
+        return latest
 
     async def _perform(self, round_id: str, items: Sequence[ContributionRow]) -> None:
         try:
@@ -275,6 +279,7 @@ class Participation:
                     )
             await asyncio.gather(*under_way)
             await asyncio.gather(*(self._finish(parcels[item.id]) for item in items))
+            self._awake.set()  # more may be due than one look takes
         finally:
             self._busy.difference_update(item.id for item in items)
 

@@ -31,4 +31,4 @@ def unpack(packed: bytes) -> Ints:
         raise ValueError("not a packed array")
     values = np.frombuffer(packed, "<i8", count, 4)
     lengths = np.frombuffer(packed, "<u4", count, 4 + 8 * count)
-    return np.repeat(values, lengths).astype(np.int64)
+    return np.repeat(values.astype(np.int64, copy=False), lengths)

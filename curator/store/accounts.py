@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.query import PrivacyUnit, Window
@@ -148,15 +149,25 @@ async def totals(
     """What the curators offset..offset+length-1 spent in the present period (or for ever)."""
     offset, length = span
     start, _ = period_of(now, period_s)
+    chunks = _chunks(offset, length)
+    rows = await connection.execute(
+        select(accounts).where(
+            *_of(party, chunks, unit),
+            accounts.c.period_s == period_s,
+            accounts.c.period_start == start,
+        )
+    )
+    known = {row.chunk: _totals(row) for row in rows}
+    made = None
     parts = []
-    for chunk in range(offset // CHUNK, (offset + length - 1) // CHUNK + 1):
+    for chunk in chunks:
         first = max(offset, chunk * CHUNK)
         last = min(offset + length, (chunk + 1) * CHUNK)
-        found = await _account(connection, party, chunk, unit, period_s, start)
-        if found is not None:
-            parts.append(found.part(first - chunk * CHUNK, last - chunk * CHUNK))
+        if chunk in known:
+            parts.append(known[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
             continue
-        made = await list_debits(connection, party, unit, since=start)
+        if made is None:
+            made = await list_debits(connection, party, unit, since=start)
         parts.append(sum_debits(made, first, last - first, verified_only=period_s != LIFETIME))
     columns = zip(*(part.columns() for part in parts), strict=True)
     return Totals(*(np.concatenate(column) for column in columns))
@@ -180,24 +191,39 @@ async def charge_accounts(
     call it *before* the debit's own row is written.
     """
     offset, bits = members
-    for chunk in range(offset // CHUNK, (offset + len(bits) - 1) // CHUNK + 1):
-        size = min(CHUNK, curators - chunk * CHUNK)
-        mask = Debit(charge, offset, bits, _ANY, made, False).over(chunk * CHUNK, size)
-        if factor > 0:
-            for period_s in {LIFETIME, *periods}:
-                await _ensure(connection, party, chunk, unit, period_s, made, size)
-        rows = await connection.execute(
-            select(accounts).where(
-                accounts.c.party == party,
-                accounts.c.chunk == chunk,
-                accounts.c.unit == unit.value,
-                accounts.c.period_start <= made,
-                accounts.c.period_end > made,
-            )
+    chunks = _chunks(offset, len(bits))
+    rows = await connection.execute(
+        select(accounts).where(
+            *_of(party, chunks, unit),
+            accounts.c.period_start <= made,
+            accounts.c.period_end > made,
         )
-        for row in rows.all():
-            changed = _totals(row).plus(for_account(charge, row.period_s), mask, factor=factor)
-            await connection.execute(update(accounts).where(*_key(row)).values(**_packed(changed)))
+    )
+    known = {(row.chunk, row.period_s): _totals(row) for row in rows}
+    wanted = {LIFETIME, *periods} if factor > 0 else set()
+    missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
+    sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
+    debit = Debit(charge, offset, bits, _ANY, made, False)
+    masks = {chunk: debit.over(chunk * CHUNK, size) for chunk, size in sizes.items()}
+
+    def changed(chunk: int, period_s: int, found: Totals) -> dict[str, Any]:
+        after = found.plus(for_account(charge, period_s), masks[chunk], factor=factor)
+        start, end = period_of(made, period_s)
+        place = {"party": party, "chunk": chunk, "unit": unit.value, "period_s": period_s}
+        return {**place, "period_start": start, "period_end": end, **_packed(after)}
+
+    if known:
+        await connection.execute(_CHANGE, [_bound(changed(*key, known[key])) for key in known])
+    if not missing:
+        return
+    fresh = []
+    for period_s in sorted(wanted):
+        earlier = await list_debits(connection, party, unit, since=period_of(made, period_s)[0])
+        for chunk in (chunk for chunk, period in missing if period == period_s):
+            place, verified_only = chunk * CHUNK, period_s != LIFETIME
+            found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
+            fresh.append(changed(chunk, period_s, found))
+    await connection.execute(insert(accounts), fresh)
 
 
 _ANY: Final = Window(
@@ -206,63 +232,33 @@ _ANY: Final = Window(
 )
 
 
-async def _ensure(
-    connection: AsyncConnection,
-    party: str,
-    chunk: int,
-    unit: PrivacyUnit,
-    period_s: int,
-    now: datetime,
-    size: int,
-) -> None:
-    start, end = period_of(now, period_s)
-    if await _account(connection, party, chunk, unit, period_s, start) is not None:
-        return
-    made = await list_debits(connection, party, unit, since=start)
-    found = sum_debits(made, chunk * CHUNK, size, verified_only=period_s != LIFETIME)
-    await connection.execute(
-        insert(accounts).values(
-            party=party,
-            chunk=chunk,
-            unit=unit.value,
-            period_s=period_s,
-            period_start=start,
-            period_end=end,
-            **_packed(found),
-        )
-    )
+def _chunks(offset: int, length: int) -> range:
+    """The chunks that a span of curators meets."""
+    return range(offset // CHUNK, (offset + length - 1) // CHUNK + 1)
 
 
-async def _account(
-    connection: AsyncConnection,
-    party: str,
-    chunk: int,
-    unit: PrivacyUnit,
-    period_s: int,
-    start: datetime,
-) -> Totals | None:
-    row = (
-        await connection.execute(
-            select(accounts).where(
-                accounts.c.party == party,
-                accounts.c.chunk == chunk,
-                accounts.c.unit == unit.value,
-                accounts.c.period_s == period_s,
-                accounts.c.period_start == start,
-            )
-        )
-    ).first()
-    return None if row is None else _totals(row)
-
-
-def _key(row: Row[Any]) -> tuple[Any, ...]:
+def _of(party: str, chunks: range, unit: PrivacyUnit) -> tuple[ColumnElement[bool], ...]:
     return (
-        accounts.c.party == row.party,
-        accounts.c.chunk == row.chunk,
-        accounts.c.unit == row.unit,
-        accounts.c.period_s == row.period_s,
-        accounts.c.period_start == row.period_start,
+        accounts.c.party == party,
+        accounts.c.chunk >= chunks.start,
+        accounts.c.chunk < chunks.stop,
+        accounts.c.unit == unit.value,
     )
+
+
+_KEYS: Final = ("party", "chunk", "unit", "period_s", "period_start")
+_AMOUNTS: Final = ("epsilon", "delta", "epsilon_all", "delta_all")
+_CHANGE: Final = (
+    update(accounts)
+    .where(*(accounts.c[name] == bindparam(f"of_{name}") for name in _KEYS))
+    .values({name: bindparam(f"new_{name}") for name in _AMOUNTS})
+)
+
+
+def _bound(row: dict[str, Any]) -> dict[str, Any]:
+    """A row's values under the names that `_CHANGE` binds."""
+    keys = {f"of_{name}": row[name] for name in _KEYS}
+    return keys | {f"new_{name}": row[name] for name in _AMOUNTS}
 
 
 def _totals(row: Row[Any]) -> Totals:
@@ -272,8 +268,8 @@ def _totals(row: Row[Any]) -> Totals:
 
 
 def _packed(found: Totals) -> dict[str, bytes]:
-    names = ("epsilon", "delta", "epsilon_all", "delta_all")
-    return {name: runs.pack(column) for name, column in zip(names, found.columns(), strict=True)}
+    columns = zip(_AMOUNTS, found.columns(), strict=True)
+    return {name: runs.pack(column) for name, column in columns}
 
 
 async def credit(connection: AsyncConnection, contribution: int, now: datetime) -> list[Row[Any]]:

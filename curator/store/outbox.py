@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Row, func, insert, or_, select, update
+from sqlalchemy import Row, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.query import Window
@@ -221,11 +221,11 @@ async def due(
     return [_contribution(row) for row in rows]
 
 
-async def next_moment(connection: AsyncConnection) -> datetime | None:
-    """The earliest moment of sending that is still planned."""
+async def next_moment(connection: AsyncConnection, after: datetime) -> datetime | None:
+    """The earliest moment of sending that is planned and comes after an instant."""
     found = await connection.execute(
         select(contributions.c.send_at)
-        .where(contributions.c.state == State.PLANNED.value)
+        .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at > after)
         .order_by(contributions.c.send_at)
         .limit(1)
     )
@@ -328,10 +328,11 @@ async def mark_sent(
     connection: AsyncConnection, answers: Sequence[tuple[int, str, str | None]]
 ) -> None:
     """Note (id, `sent` | `missed`, problem); the bytes are dropped, nothing will resend them."""
-    for key, state, problem in answers:
-        await connection.execute(
-            update(outbox).where(outbox.c.id == key).values(state=state, problem=problem, body=None)
-        )
+    noted = [
+        {"of_id": key, "state": state, "problem": problem, "body": None}
+        for key, state, problem in answers
+    ]
+    await connection.execute(update(outbox).where(outbox.c.id == bindparam("of_id")), noted)
 
 
 async def delivery_states(

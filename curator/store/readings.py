@@ -242,7 +242,14 @@ async def _columns(
     (row,) = await driver.execute_fetchall(f"SELECT {texts} FROM ({scan})", where)  # noqa: S608
     if row[0] is None:
         return np.zeros((0, len(names)), np.int64)
-    return np.stack([np.fromstring(text, np.int64, sep=" ") for text in row], axis=1)
+    left = list(reversed(row))
+    del row
+    first = np.fromstring(left.pop(), np.int64, sep=" ")
+    columns = np.empty((len(names), first.size), np.int64)
+    columns[0] = first
+    for place in range(1, len(names)):  # each text is free before the next is read
+        columns[place] = np.fromstring(left.pop(), np.int64, sep=" ")
+    return columns.T
 
 
 async def vectors(
