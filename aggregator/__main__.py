@@ -2,9 +2,7 @@
 
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
-from common.service.memory import return_large_blocks
 from common.service.serve import main
 
 if __name__ == "__main__":
-    return_large_blocks()
     main(AggregatorSettings, create_app)

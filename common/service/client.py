@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -35,7 +35,7 @@ def service_client(
     headers = {"User-Agent": "tacit", "Accept": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    return httpx.AsyncClient(
+    return _Client(
         base_url=base_url,
         headers=headers,
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
@@ -49,6 +49,20 @@ def service_client(
         trust_env=False,
         transport=transport,
     )
+
+
+class _Client(httpx.AsyncClient):
+    """A client whose answers are free as soon as nobody holds them.
+
+    An answer and its stream hold each other, and the answer its request: a body of megabytes would
+    stay until the garbage collector comes by.
+    """
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        response = await super().send(request, **options)
+        if response.is_stream_consumed:
+            response.stream = httpx.ByteStream(response.content)
+        return response
 
 
 async def with_retries(

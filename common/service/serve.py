@@ -20,6 +20,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from common.service.connections import Register
 from common.service.logs import configure_logging
+from common.service.memory import return_large_blocks
 from common.service.process import allow_open_files, leave_no_core, open_files
 from common.service.settings import ServiceSettings
 from common.service.tls import renew, server_options
@@ -98,6 +99,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
     leave_no_core()
+    return_large_blocks()
     allow_open_files(settings.max_connections + RESERVE)
     configure_logging(settings.log_level, settings.log_format)
     make_server(app, settings).run()

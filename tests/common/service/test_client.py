@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -102,6 +103,24 @@ async def test_the_client_keeps_to_itself(monkeypatch: pytest.MonkeyPatch) -> No
         assert client.trust_env is False
     assert str(seen[0].url) == "http://service.test/v1/rounds"
     assert seen[0].headers["authorization"] == "Bearer tct_x"
+
+
+async def test_an_answer_does_not_keep_what_was_sent() -> None:
+    """Megabytes of sealed shares are free at once, not when the garbage collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with service_client(
+            "http://service.test",
+            transport=httpx.MockTransport(lambda _: httpx.Response(201, json={"held": 1})),
+        ) as client:
+            answer = await client.post("/", content=b"sealed")
+            assert answer.json() == {"held": 1}
+            sent, received = weakref.ref(answer.request), weakref.ref(answer)
+            del answer
+            assert (sent(), received()) == (None, None)
+    finally:
+        gc.enable()
 
 
 async def test_a_real_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
