@@ -11,13 +11,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import batches, contributions, pieces, rounds
 from common.models.round import RoundState
 
 LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
+
+# Asked several times in every round: made once, and so compiled once.
+_BY_ID = select(rounds).where(rounds.c.id == bindparam("round_id"))
+_BY_KEY = select(rounds).where(rounds.c.key == bindparam("round_key"))
+_HELD = (
+    select(contributions)
+    .where(contributions.c.round == bindparam("round_key"))
+    .order_by(contributions.c.position)
+)
 
 
 @dataclass(frozen=True)
@@ -86,13 +95,13 @@ async def add_round(
 
 async def round_row(connection: AsyncConnection, round_id: str) -> RoundRow | None:
     """A round by its id."""
-    row = (await connection.execute(select(rounds).where(rounds.c.id == round_id))).first()
+    row = (await connection.execute(_BY_ID, {"round_id": round_id})).first()
     return None if row is None else _round(row)
 
 
 async def round_by_key(connection: AsyncConnection, key: int) -> RoundRow:
     """A round by its key in the store."""
-    return _round((await connection.execute(select(rounds).where(rounds.c.key == key))).one())
+    return _round((await connection.execute(_BY_KEY, {"round_key": key})).one())
 
 
 async def states(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, RoundState]:
@@ -183,9 +192,7 @@ async def add_contribution(connection: AsyncConnection, key: int, row: Contribut
 
 async def held_contributions(connection: AsyncConnection, key: int) -> dict[int, ContributionRow]:
     """The shares of noise that a round holds, by the sender's place in the descriptor."""
-    found = await connection.execute(
-        select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
-    )
+    found = await connection.execute(_HELD, {"round_key": key})
     return {
         row.position: ContributionRow(row.position, row.key_epoch, row.nonce, row.sealed)
         for row in found

@@ -44,7 +44,7 @@ _DRIVERS: Final = {
 _BUSY_STATES: Final = ("08", "40001", "40P01", "53", "55P03", "57014", "57P0")
 """PostgreSQL: connection, serialisation, deadlock, resources, a lock or statement that took too
 long, a server that starts or stops. The same request may succeed later."""
-_BEGIN: Final = "tacit_begin"
+_READS: Final = "tacit_reads"
 _alembic = threading.Lock()
 
 
@@ -96,7 +96,7 @@ async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
         else:
-            await connection.execution_options(**{_BEGIN: "BEGIN DEFERRED"})
+            await connection.execution_options(**{_READS: True})
         yield connection
 
 
@@ -211,8 +211,11 @@ def _open_sqlite(url: URL) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        connection.exec_driver_sql(options.get(_BEGIN, "BEGIN IMMEDIATE"))
+        if connection.get_execution_options().get(_READS):
+            driver: sqlite_driver.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+            driver.begin_with_next("BEGIN DEFERRED")
+        else:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

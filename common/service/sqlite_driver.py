@@ -2,7 +2,8 @@
 
 aiosqlite goes there four times for a SELECT (make a cursor, execute, fetch, close), and with short
 statements the visits are most of the cost. Here a statement is executed and fetched in one visit;
-making and closing a cursor touches no file and needs none.
+making and closing a cursor touches no file and needs none, and a transaction that takes no lock at
+its beginning begins in the visit of its first statement.
 """
 
 from __future__ import annotations
@@ -51,7 +52,37 @@ class Cursor(aiosqlite.Cursor):
 
 
 class Connection(aiosqlite.Connection):
-    """A connection with such cursors."""
+    """A connection with such cursors, and transactions that begin with their first statement."""
+
+    _begin: str | None = None
+
+    def begin_with_next(self, sql: str) -> None:
+        """Begin a transaction in the visit of the next statement; `sql` must take no lock."""
+        self._begin = sql
+
+    async def _execute(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        begin, self._begin = self._begin, None
+        visit: Any = super()._execute
+        if begin is None:
+            return await visit(fn, *args, **kwargs)
+
+        def both() -> Any:
+            self._conn.execute(begin)
+            return fn(*args, **kwargs)
+
+        return await visit(both)
+
+    async def commit(self) -> None:
+        """End a transaction, if it began."""
+        if self._begin is None:
+            await super().commit()
+        self._begin = None
+
+    async def rollback(self) -> None:
+        """Give up a transaction, if it began."""
+        if self._begin is None:
+            await super().rollback()
+        self._begin = None
 
     @contextmanager
     async def cursor(self) -> aiosqlite.Cursor:

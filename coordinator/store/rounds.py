@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, and_, func, insert, or_, select, update
+from sqlalchemy import Select, and_, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.round import RoundState
@@ -50,6 +50,9 @@ class RoundRow(RoundHead):
 
 _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
 _ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
+# Asked many times in every round: made once, and so compiled once.
+_HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
+_ROW_OF = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
 
 
 def _values(row: Any) -> dict[str, Any]:
@@ -86,12 +89,12 @@ async def add(
 
 
 async def head(connection: AsyncConnection, round_id: str) -> RoundHead | None:
-    row = (await connection.execute(select(*_HEAD).where(rounds.c.id == round_id))).first()
+    row = (await connection.execute(_HEAD_OF, {"round_id": round_id})).first()
     return None if row is None else RoundHead(**_values(row))
 
 
 async def find(connection: AsyncConnection, round_id: str) -> RoundRow | None:
-    row = (await connection.execute(select(*_ROW).where(rounds.c.id == round_id))).first()
+    row = (await connection.execute(_ROW_OF, {"round_id": round_id})).first()
     return None if row is None else RoundRow(**_values(row))
 
 

@@ -37,6 +37,23 @@ async def test_statements_do_what_they_do_elsewhere(tmp_path: Path) -> None:
     await engine.dispose()
 
 
+async def test_a_reader_that_asks_nothing_leaves_no_trace(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'store.db'}")
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE t (k INTEGER)"))
+    async with reading(engine):
+        pass  # its connection goes back to the pool, and serves the next
+    async with engine.begin() as connection:
+        await connection.execute(text("INSERT INTO t VALUES (1)"))
+    async with reading(engine) as one, reading(engine) as other:
+        assert (await one.execute(text("SELECT count(*) FROM t"))).scalar_one() == 1
+        async with engine.begin() as connection:
+            await connection.execute(text("INSERT INTO t VALUES (2)"))
+        assert (await one.execute(text("SELECT count(*) FROM t"))).scalar_one() == 1
+        assert (await other.execute(text("SELECT count(*) FROM t"))).scalar_one() == 2
+    await engine.dispose()
+
+
 async def test_a_cancelled_statement_leaves_the_store_usable(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'store.db'}")
     long = text(
