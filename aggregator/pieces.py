@@ -60,6 +60,7 @@ from common.sealing import (
     spans,
 )
 from common.service.database import exclusive
+from common.service.notice import Notice
 from common.service.writer import BatchingWriter
 from common.sharing import PRIME
 
@@ -289,6 +290,8 @@ class Intake:
         self._on_batch = on_batch
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._staged: list[tuple[Held, int, NDArray[np.uint32]]] = []
+        self.changed = Notice()
+        """Rounds have got pieces, or were closed."""
         self._writer: BatchingWriter[Item, Any] = BatchingWriter(
             aggregator.engine,
             self.apply,
@@ -357,6 +360,7 @@ class Intake:
         for held, row, numbers in self._staged:
             held.add(row, numbers)
         self._staged = []
+        self.changed.notify()
         self._on_batch(items, seconds)
 
     async def _refreshed(self, connection: AsyncConnection, item: Item) -> Held:

@@ -5,14 +5,18 @@ A transition's answer is the stored one, byte for byte.
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
 from aggregator import committing, examples, opening, rounds
 from aggregator.errors import SamplersFailed
 from aggregator.opening import RelayedPiece
+from aggregator.rounds import MAX_WAIT_S, Awaited
 from aggregator.web import Coordinator, Watcher, service_of, text_response
 from common.errors import UnsupportedForm
+from common.models.query import MAX_CURATORS
 from common.models.round import AbortRequest, ManifestRequest, RevealRequest, RoundDescriptor
 from common.service.bodies import takes
 from common.service.problems import invalid_from
@@ -27,6 +31,11 @@ from common.service.wire import (
     read_body,
 )
 from common.signing import Signed
+
+Accepted = Annotated[
+    int, Query(ge=0, le=MAX_CURATORS, description="Wait until pieces of so many curators are held.")
+]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 _RELAYED = TypeAdapter(tuple[RelayedPiece, ...])
 
@@ -117,6 +126,9 @@ def add_rounds(app: FastAPI) -> None:
         return text_response(signed)
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="Where a round stands")
-    async def one(request: Request, round_id: str, _: Watcher) -> Response:
-        shown = await rounds.describe(service_of(request).aggregator, round_id)
+    async def one(
+        request: Request, round_id: str, _: Watcher, accepted: Accepted = 0, wait_s: Wait = 0
+    ) -> Response:
+        service, awaited = service_of(request), Awaited(accepted, wait_s)
+        shown = await rounds.describe(service.aggregator, service.intake, round_id, awaited)
         return etag_response(request, encode(shown))

@@ -13,7 +13,11 @@ and after an abort never anything. Its noise is drawn once: under Shamir when th
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -37,6 +41,11 @@ from common.models.round import (
     RoundState,
 )
 from common.service.database import exclusive, reading
+
+MAX_WAIT_S: Final = 30.0
+GATHER_S: Final = 0.01
+LOOK_S: Final = 0.5
+"""Another process on the same database may have taken pieces, of which nobody tells."""
 
 # --- freeze --------------------------------------------------------------------------------------
 
@@ -157,11 +166,34 @@ async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) 
 # --- reading and housekeeping --------------------------------------------------------------------
 
 
-async def describe(aggregator: Aggregator, round_id: str) -> dict[str, object]:
-    """Where a round stands, in public figures."""
-    async with reading(aggregator.engine) as connection:
-        row = await stored_round(connection, round_id)
-        held = await round_store.held_contributions(connection, row.key)
+@dataclass(frozen=True)
+class Awaited:
+    """When to tell of an open round: as soon as pieces of so many curators are held, or it is open
+    no longer, or the time is over."""
+
+    accepted: int
+    wait_s: float
+
+
+async def describe(
+    aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
+) -> dict[str, object]:
+    """Where a round stands, in public figures. Raises UnknownRound."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + awaited.wait_s
+    while True:
+        ticket = intake.changed.ticket()
+        async with reading(aggregator.engine) as connection:
+            row = await stored_round(connection, round_id)
+            held = await round_store.held_contributions(connection, row.key)
+        left = end - loop.time()
+        if row.received >= awaited.accepted or row.state is not RoundState.OPEN or left <= 0:
+            return _described(row, held)
+        await asyncio.sleep(min(GATHER_S, left))  # one look for many arrivals
+        await intake.changed.wait(ticket, min(LOOK_S, max(0.0, left - GATHER_S)))
+
+
+def _described(row: RoundRow, held: Iterable[int]) -> dict[str, object]:
     return {
         "round": row.id,
         "state": row.state.value,

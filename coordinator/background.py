@@ -7,9 +7,12 @@ for every other writer: so a task is asked to end, and cancelled only if it does
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
-GRACE_S = 3.0
+Answer = TypeVar("Answer")
+
+GRACE_S: Final = 3.0
 
 
 class Pauses:
@@ -40,6 +43,18 @@ class Pauses:
                 await self._event.wait()
         except TimeoutError:
             return
+
+    async def attend(self, work: Coroutine[Any, Any, Answer]) -> Answer | None:
+        """The result of some waiting; nothing, and it is given up, once something wakes."""
+        working = asyncio.ensure_future(work)
+        waking = asyncio.ensure_future(self._event.wait())
+        try:
+            await asyncio.wait({working, waking}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            waking.cancel()
+            await asyncio.gather(working, waking, return_exceptions=True)
 
 
 async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:

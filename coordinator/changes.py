@@ -1,11 +1,6 @@
 """Wakes long polls when a round changed, in this process or in another on the same database.
 
-    ticket = changes.ticket()
-    ... look ...
-    await changes.wait(ticket, seconds)
-
-The ticket is taken before looking, so no change falls between. One question a second to the
-store serves all who wait, however many they are.
+One question a second to the store serves all who wait, however many they are.
 """
 
 from __future__ import annotations
@@ -17,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from common.service.database import reading
 from common.service.logs import describe, get_logger
+from common.service.notice import Notice
 from coordinator.background import Pauses, finish
 from coordinator.store import rounds as store
 
@@ -24,12 +20,12 @@ LOOK_S = 1.0
 _logger = get_logger("tacit.changes")
 
 
-class Changes:
+class Changes(Notice):
     """What long polls wait for; `start` and `stop` its look at other processes."""
 
     def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__()
         self._engine = engine
-        self._event = asyncio.Event()
         self._waiting = 0
         self._pulse: tuple[Any, ...] | None = None
         self._pauses = Pauses()
@@ -46,23 +42,11 @@ class Changes:
             await finish([self._task])
         self.notify()
 
-    def ticket(self) -> asyncio.Event:
-        """What to wait for after a look that begins now."""
-        return self._event
-
-    def notify(self) -> None:
-        """Something changed in this process."""
-        event, self._event = self._event, asyncio.Event()
-        event.set()
-
     async def wait(self, ticket: asyncio.Event, seconds: float) -> None:
         """Until something changed since the ticket was taken, or the time is over."""
         self._waiting += 1
         try:
-            async with asyncio.timeout(seconds):
-                await ticket.wait()
-        except TimeoutError:
-            return
+            await super().wait(ticket, seconds)
         finally:
             self._waiting -= 1
 

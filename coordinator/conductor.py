@@ -24,6 +24,7 @@ from common.service.logs import describe, get_logger
 from common.service.tracing import Tracer, Untraced
 from coordinator import rounds
 from coordinator.background import Pauses, finish
+from coordinator.peers import CONNECTIONS
 from coordinator.rounds import Conduct, RoundAborted
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
@@ -35,6 +36,8 @@ RETRY_S = 0.1
 SLOWEST_RETRY_S = 2.0
 ASK_LATE_S = 2.0
 SLOWEST_POLL_S = 5.0
+HOLD_S = 1.0
+FEW = CONNECTIONS // 2
 QUIET_SHARE = 1 / 200
 """A round in which nothing happens is looked at after this share of its quiet time."""
 
@@ -48,6 +51,7 @@ class Look:
 
     pauses: Pauses = field(default_factory=Pauses)
     expected: int | None = None
+    asked: float = 0.0
     accepted: int = -1
     quiet_since: float = 0.0
     all_heard: bool = False
@@ -188,13 +192,18 @@ class Conductor:
                 await rounds.freeze(conduct, row)
         else:
             await self._tell_late(row, look)
-            return self._pause(row, look)
+            return max(0.001, self._pause(row, look) - (self._monotonic() - look.asked))
         return 0
 
     async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
         if look.expected is None:
             look.expected = await rounds.expected_curators(self._conduct, row)
-        whole, accepted = await rounds.delivered(self._conduct, row, look.expected)
+        peers = await rounds.peers_of(self._conduct, rounds.signed_descriptor(row).statement)
+        look.asked, wait_s = self._monotonic(), self._held(row, look)
+        answer = await look.pauses.attend(rounds.delivered(peers, row.id, look.expected, wait_s))
+        if answer is None:
+            return False
+        whole, accepted = answer
         if accepted != look.accepted:
             look.accepted, look.quiet_since = accepted, self._monotonic()
         return whole
@@ -218,8 +227,16 @@ class Conductor:
         """Open rounds share their looks; a quiet one is looked at less often."""
         quiet = (self._monotonic() - look.quiet_since) * QUIET_SHARE
         pause = min(max(self._poll_s * len(self._tasks), quiet), SLOWEST_POLL_S)
-        left = (row.due - self._conduct.clock.now()).total_seconds()
-        return max(0.001, min(pause, left))
+        return min(pause, self._left(row))
+
+    def _held(self, row: RoundRow, look: Look) -> float:
+        """Few rounds are looked at by a question that the aggregator holds until it is true."""
+        if len(self._tasks) > FEW:
+            return 0.0
+        return min(max(HOLD_S, self._pause(row, look)), self._left(row))
+
+    def _left(self, row: RoundRow) -> float:
+        return max(0.0, (row.due - self._conduct.clock.now()).total_seconds())
 
     def _wait(self, row: RoundRow, look: Look, error: Exception) -> float:
         known = isinstance(error, DomainError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
 import httpx
@@ -32,6 +32,9 @@ from common.service.tracing import Tracer, Untraced
 from common.signing import Signed
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
 from coordinator.store.registry import AggregatorRow
+
+CONNECTIONS: Final = 8
+"""To one aggregator; rounds that wait for its pieces hold one each."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Answer = TypeVar("Answer")
@@ -89,9 +92,10 @@ class Peer:
         body = b"[" + b",".join(piece.model_dump_json().encode() for piece in pieces) + b"]"
         await self._send("POST", f"/v1/rounds/{round_id}/contributions", body)
 
-    async def progress(self, round_id: str) -> Progress:
-        """Where the aggregator stands."""
-        return await self._ask("GET", f"/v1/rounds/{round_id}", Progress)
+    async def progress(self, round_id: str, accepted: int = 0, wait_s: float = 0.0) -> Progress:
+        """Where the aggregator stands, once it holds pieces of so many or the time is over."""
+        path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
+        return await self._ask("GET", path, Progress)
 
     async def check_token(self) -> None:
         """Raise unless the aggregator takes this coordinator's token."""
@@ -168,6 +172,7 @@ class Peers:
                 row.token,
                 timeout_s=self._timeout_s,
                 verify=self._verify,
+                max_connections=CONNECTIONS,
                 transport=self._transports.get(row.url),
             )
         return Peer(row, self._clients[key], self._tracer)

@@ -110,7 +110,7 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     whose noise must be in the sum are there. The others may still come while the round is open.
     """
     signed = signed_descriptor(row)
-    query, peers = signed.statement.query, await _peers(conduct, signed.statement)
+    query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)
     needed = quorum.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
@@ -154,17 +154,20 @@ async def expected_curators(conduct: Conduct, row: RoundRow) -> int:
         return int(state.spending.members_of(state.spending.rounds[row.id]).sum())
 
 
-async def delivered(conduct: Conduct, row: RoundRow, expected: int) -> tuple[bool, int]:
+async def delivered(
+    peers: Sequence[Peer], round_id: str, expected: int, wait_s: float
+) -> tuple[bool, int]:
     """Whether every aggregator holds a piece of every curator, and how many the first one holds.
 
-    The first is asked alone, and the others only when it holds all.
+    The first is asked alone, to tell when it holds all but after `wait_s` at the latest, and the
+    others only then. Only asks them, so that it may be given up at any moment.
     """
-    first, *others = await _peers(conduct, signed_descriptor(row).statement)
-    held = await gather([first.progress(row.id)])
+    first, *others = peers
+    held = await gather([first.progress(round_id, max(expected, 1), wait_s)])
     counts = [item.accepted for item in answered(held)]
     if not counts or expected == 0 or counts[0] < expected:
         return False, counts[0] if counts else 0
-    rest = await gather(peer.progress(row.id) for peer in others)
+    rest = await gather(peer.progress(round_id, expected, wait_s) for peer in others)
     whole = all(item.accepted >= expected for item in answered(rest))
     return whole and len(answered(rest)) == len(others), counts[0]
 
@@ -175,7 +178,7 @@ async def delivered(conduct: Conduct, row: RoundRow, expected: int) -> tuple[boo
 async def freeze(conduct: Conduct, row: RoundRow) -> None:
     """open -> frozen: signed accepted sets, and the manifest that they give."""
     descriptor = signed_descriptor(row).statement
-    peers = await _peers(conduct, descriptor)
+    peers = await peers_of(conduct, descriptor)
     answers = await gather(_accepted_set(peer, descriptor) for peer in peers)
     accepted = answered(answers)
     if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
@@ -311,7 +314,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
     """Any state -> aborted, for good; the aggregators' signed statements are kept as they come."""
     descriptor, reason = signed_descriptor(row).statement, reason[:REASON_CHARACTERS]
-    peers = await _peers(conduct, descriptor)
+    peers = await peers_of(conduct, descriptor)
     answers = await gather(peer.abort(row.id, reason) for peer in peers)
     statements: list[Signed[AbortStatement]] = []
     for peer, entry, item in zip(peers, descriptor.aggregators, answers, strict=True):
@@ -372,7 +375,8 @@ def _manifest(row: RoundRow) -> Manifest:
 # --- the aggregators of a round ------------------------------------------------------------------
 
 
-async def _peers(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
+async def peers_of(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
+    """The aggregators of a round, in its order."""
     async with reading(conduct.engine) as connection:
         rows = await registry.list_aggregators(connection, also_removed=True)
     by_id = {row.id: row for row in rows}
@@ -380,7 +384,7 @@ async def _peers(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
 
 
 async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manifest) -> list[Peer]:
-    peers = await _peers(conduct, descriptor)
+    peers = await peers_of(conduct, descriptor)
     return [peers[index] for index in manifest.quorum]
 
 

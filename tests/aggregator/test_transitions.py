@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import numpy as np
@@ -73,6 +75,35 @@ async def test_each_transition_repeats_its_bytes(pair: Federation) -> None:
     await twice(current.path("commitment"), request)
     answer = await peer.coordinate("POST", current.path("abort"), {"reason": "too late"})
     refused(answer, 409, "round_released")
+
+
+async def test_a_look_waits_until_so_many_have_delivered(pair: Federation) -> None:
+    lone = await pair.lone(2)
+    current = await pair.open(query(**EXACT))
+    loop = asyncio.get_running_loop()
+
+    async def look(**asked: Any) -> dict[str, Any]:
+        path = current.path("?" + urlencode(asked)).replace("/?", "?")
+        answer = await pair.peers[0].coordinate("GET", path)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    began = loop.time()
+    assert (await look(accepted=1, wait_s=0.2))["accepted"] == 0
+    assert loop.time() - began >= 0.2
+    waiting = asyncio.create_task(look(accepted=2, wait_s=20))
+    await current.contribute(lone[0], np.array([[1]]))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    await current.contribute(lone[1], np.array([[2]]))
+    assert (await asyncio.wait_for(waiting, 5))["accepted"] == 2
+    closing = asyncio.create_task(look(accepted=3, wait_s=20))
+    await asyncio.sleep(0.1)
+    await current.freeze()
+    assert (await asyncio.wait_for(closing, 5))["state"] == "frozen"
+    answer = await pair.peers[0].coordinate("GET", current.path("?wait_s=31").replace("/?", "?"))
+    refused(answer, 422, "bad_parameter")
 
 
 async def test_never_a_second_manifest(alliance: Alliance) -> None:
