@@ -15,9 +15,9 @@ from aggregator.audit_routes import add_audit
 from aggregator.context import Aggregator
 from aggregator.enrolment_routes import add_enrolment
 from aggregator.identity_routes import add_identity
+from aggregator.intake import Intake
 from aggregator.keys import Keyring, load_identity
 from aggregator.piece_routes import add_pieces
-from aggregator.pieces import Intake
 from aggregator.round_routes import add_rounds
 from aggregator.senders import KeyWarmer, SenderDirectory
 from aggregator.settings import AggregatorSettings

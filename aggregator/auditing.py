@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.context import Aggregator
+from aggregator.intake import ROUNDS_LOCK
 from aggregator.noise_audit import (
     CANNOT,
     CHUNK,
@@ -40,7 +41,6 @@ from aggregator.noise_audit import (
     unexplained,
     with_round,
 )
-from aggregator.pieces import ROUNDS_LOCK
 from aggregator.store import noise_audit as store
 from aggregator.store.noise_audit import FamilyRow, LookRow, Named
 from common.accounting.noise_audit import Verdict, rounds_to_tell

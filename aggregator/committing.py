@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from aggregator import auditing, differencing
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
+from aggregator.intake import ROUNDS_LOCK
 from aggregator.noise_audit import Listener, Noisy, audited
-from aggregator.pieces import ROUNDS_LOCK
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from aggregator.summing import sum_of

@@ -22,8 +22,8 @@ from aggregator.errors import (
     RoundConflict,
     WrongLength,
 )
+from aggregator.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.keys import EpochKeyGone, EpochSecret
-from aggregator.pieces import ROUNDS_LOCK, Intake, TransitionItem, check_words
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store.rounds import ContributionRow, RoundRow

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aggregator import examples, pieces
 from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownSender
-from aggregator.pieces import Outcome
+from aggregator.intake import Outcome
 from aggregator.store.roster import Party
 from aggregator.web import Meters, Service, service_of
 from common.errors import DomainError, UnsupportedForm

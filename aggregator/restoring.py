@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from aggregator import rounds
 from aggregator.context import Aggregator
-from aggregator.pieces import Intake
+from aggregator.intake import Intake
 from common.service.logs import get_logger
 
 MARKER = "restored"

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from aggregator import differencing
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundReleased
-from aggregator.pieces import ROUNDS_LOCK, Intake, TransitionItem
+from aggregator.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.store import admission, roster
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import SealBrokenHere
-from aggregator.pieces import batch_words, words_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import PieceRow
 from aggregator.store.roster import Party
 from aggregator.store.rounds import ContributionRow
+from aggregator.unsealing import batch_words, words_of
 from common import sets
 from common.models.round import Manifest
 from common.sealing import (

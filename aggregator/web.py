@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from prometheus_client import Counter, Gauge
 
 from aggregator.context import Aggregator
-from aggregator.pieces import Intake
+from aggregator.intake import Intake
 from aggregator.senders import KeyWarmer, SenderDirectory
 from aggregator.store import rounds as store
 from common.models.round import RoundState

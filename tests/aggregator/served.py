@@ -15,8 +15,9 @@ import uvloop
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.app import create_app
-from aggregator.pieces import BatchItem, Intake, Item, Outcome, PiecesItem
+from aggregator.intake import Intake, Item, Outcome, PiecesItem
 from aggregator.settings import AggregatorSettings
+from aggregator.unsealing import BatchItem
 from common.service.logs import configure_logging
 from common.service.serve import make_server
 
