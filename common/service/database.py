@@ -5,6 +5,8 @@ of failing when a reader becomes a writer; `reading` starts a plain one that blo
 An acknowledged commit is on the disk (`synchronous=FULL`). Parameters never appear in errors.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import os
@@ -13,12 +15,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -28,6 +26,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from common.errors import StartRefused
 from common.service import sqlite_driver
 from common.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 PAGE_BYTES: Final = 16384
 WAL_BYTES: Final = 64 * 1024 * 1024
@@ -244,7 +245,12 @@ def _open_postgresql(
     )
 
 
+# Alembic is imported where a schema is looked at: most commands open no database, and wait for it.
+
+
 def _config(script_location: Path, connection: Connection) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(script_location).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -252,10 +258,15 @@ def _config(script_location: Path, connection: Connection) -> Config:
 
 
 def _upgrade(connection: Connection, script_location: Path) -> None:
+    from alembic import command
+
     command.upgrade(_config(script_location, connection), "head")
 
 
 def _pending(connection: Connection, script_location: Path) -> tuple[str, ...]:
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     scripts = ScriptDirectory.from_config(_config(script_location, connection))
     present = MigrationContext.configure(connection).get_current_heads()
     revisions = scripts.iterate_revisions("heads", present or "base")

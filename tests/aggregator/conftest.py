@@ -16,6 +16,7 @@ from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
 from common.service.clock import ManualClock
 from tests.aggregator.double import OPERATOR_TOKEN, Federation
+from tests.migrated import migrated
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 Alliance = Callable[..., AbstractAsyncContextManager[Federation]]
@@ -49,6 +50,7 @@ def alliance(tmp_path: Path, clock: ManualClock, running: Running) -> Alliance:
             for index in range(count):
                 # the database under test for the first, files of their own for the others
                 own = settings(index, tmp_path, url if index == 0 else None, **changes)
+                await migrated(own)
                 app = create_app(own, clock=clock)
                 client = await stack.enter_async_context(running(app))
                 client.app = app  # type: ignore[attr-defined]

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
 
 QUERY: dict[str, Any] = {
     "name": "feeder",
@@ -53,19 +56,32 @@ def tacit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProce
         ("serve", "curators"),
     ],
 )
-def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_an_error_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TACIT_HOME", "TACIT_URL", "TACIT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TACIT_DATA_DIR", str(tmp_path))
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2, done
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("tacit: ")
+
+
+def test_a_process_ends_with_its_line_and_code(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "cli.main", "health", "--home", "nowhere"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TACIT_DATA_DIR": str(tmp_path)},
     )
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tacit: ")
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_what_if_tells_when_the_guarantee_falls() -> None:

@@ -17,6 +17,7 @@ from coordinator.settings import CoordinatorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
+from tests.migrated import migrated
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
 
@@ -36,7 +37,9 @@ def house(tmp_path: Path) -> Houses:
         async with AsyncExitStack() as stack:
             wires, clients = {}, []
             for index in range(aggregators):
-                app = create_aggregator(aggregator_settings(index, tmp_path), clock=clock)
+                own = aggregator_settings(index, tmp_path)
+                await migrated(own)
+                app = create_aggregator(own, clock=clock)
                 await stack.enter_async_context(app.router.lifespan_context(app))
                 address = f"http://aggregator-{index}.test"
                 wires[address] = Wire(app)

@@ -22,6 +22,7 @@ from common.signing import Signed
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
 from tests.aggregator.double import Federation, Round, Sender
+from tests.migrated import migrated
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
 WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}
@@ -105,6 +106,7 @@ class House:
         """Start the coordinator on its database."""
         self._stack = AsyncExitStack()
         settings = self.settings.model_copy(update=changes)
+        await migrated(settings)
         self.app, self.client = await self._stack.enter_async_context(self.replica(settings))
 
     async def stop(self) -> None:

@@ -20,6 +20,7 @@ from curator.app import create_app
 from curator.service import Service
 from curator.settings import CuratorSettings
 from tests.curator.double import COORDINATOR, FakeWorld
+from tests.migrated import migrated
 
 OPERATOR = "operator-token-of-the-curator-tests-0123456789"
 START = datetime(2025, 12, 31, 12, tzinfo=UTC)
@@ -144,9 +145,9 @@ def site(database_url: str, tmp_path: Path, clock: ManualClock, world: FakeWorld
             "retry_s": 0.01,
             "settle_after_s": 0,
         }
-        app = create_app(
-            CuratorSettings(**{**values, **changes}), clock=clock, transports=world.transports
-        )
+        settings = CuratorSettings(**{**values, **changes})
+        await migrated(settings)
+        app = create_app(settings, clock=clock, transports=world.transports)
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(

@@ -22,6 +22,7 @@ from curator.settings import CuratorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
+from tests.migrated import migrated
 
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
 COORDINATOR = "http://coordinator.test"
@@ -127,7 +128,9 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
         clients = []
         for index in range(aggregators):
             address = f"http://aggregator-{index}.test"
-            app = create_aggregator(aggregator_settings(index, folder, public_url=address))
+            peer = aggregator_settings(index, folder, public_url=address)
+            await migrated(peer)
+            app = create_aggregator(peer)
             await stack.enter_async_context(app.router.lifespan_context(app))
             wires[address] = Wire(app)
             direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
@@ -155,6 +158,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             data_dir=folder / "curators", operator_token=SecretStr(CURATOR_OPERATOR), **values
         )
         transports: dict[str, httpx.AsyncBaseTransport] = {COORDINATOR: Following(house), **wires}
+        await migrated(settings)
         app = create_curator(settings, transports=transports)
         await stack.enter_async_context(app.router.lifespan_context(app))
         client = httpx.AsyncClient(

@@ -41,6 +41,7 @@ from curator.service import Service
 from curator.settings import CuratorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, query
+from tests.migrated import migrated
 
 COORDINATOR = "http://coordinator.test"
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
@@ -188,6 +189,7 @@ async def hostile(folder: Path, clock: ManualClock, aggregators: int) -> AsyncIt
         for index in range(aggregators):
             address = f"http://aggregator-{index}.test"
             own = aggregator_settings(index, folder, public_url=address)
+            await migrated(own)
             app = create_aggregator(own, clock=clock)
             await stack.enter_async_context(app.router.lifespan_context(app))
             transports[address] = httpx.ASGITransport(app=app)
@@ -216,6 +218,7 @@ async def home(
         deliver_grace_s=0,
         settle_after_s=0,
     )
+    await migrated(settings)
     app = create_curator(settings, clock=clock, transports=transports)
     async with (
         app.router.lifespan_context(app),

@@ -48,6 +48,7 @@ from tests.aggregator.double import Federation, Round
 from tests.aggregator.double import query as aggregator_query
 from tests.curator.conftest import NOISY, OPEN, OPERATOR, PLAIN, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld
+from tests.migrated import migrated
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -77,9 +78,9 @@ async def curators(
         "retry_s": 0.01,
         "settle_after_s": 0,
     }
-    app = create_curator(
-        CuratorSettings(**{**values, **changes}), clock=clock, transports=world.transports
-    )
+    settings = CuratorSettings(**{**values, **changes})
+    await migrated(settings)
+    app = create_curator(settings, clock=clock, transports=world.transports)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
@@ -307,7 +308,9 @@ async def told(
     async with AsyncExitStack() as stack:
         clients = []
         for index in range(asked.aggregators):
-            app = create_aggregator(aggregator_settings(index, folder), clock=clock)
+            own = aggregator_settings(index, folder)
+            await migrated(own)
+            app = create_aggregator(own, clock=clock)
             client = await stack.enter_async_context(running(app))
             client.app = app  # type: ignore[attr-defined]
             clients.append(client)

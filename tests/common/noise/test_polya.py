@@ -140,6 +140,7 @@ def test_shares_of_every_scale_add_up(scale, parties):
     assert stats.chisquare(counts, law * draws).pvalue > ALARM
 
 
+@pytest.mark.slow
 def test_a_thousand_shares_add_up_over_a_million_draws():
     share, source = PolyaShare(Fraction(1000), Fraction(1, 1000)), SeededRandom(33)
     total = np.zeros(DRAWS, dtype=np.int64)
