@@ -28,8 +28,9 @@ from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.summing import opened_contribution
+from aggregator.unsealing import check_words
+from common.accounting.debits import sound_refusal
 from common.accounting.headroom import headroom_problem
-from common.accounting.scenarios import sound_refusal
 from common.agreement import DescriptorRefused, check_descriptor
 from common.functions import dimension
 from common.mechanisms import aggregator_plan, draw, shares_its_noise

@@ -57,7 +57,7 @@ def shown(name: str) -> dict[str, Any]:
         "purpose": found.purpose,
         "dataset_kind": found.dataset_kind,
         "stances": list(found.stances),
-        "federated": found.federated,
+        "federated": None if found.federated is None else dict(found.federated),
         "parameters": found.params.model_json_schema(),
         "result": dict(found.result),
         "complexity": found.complexity,

@@ -22,6 +22,7 @@ from common.randomness import NoiseSource, SecureRandom, SeededRandom
 Block = TypeVar("Block")
 Part = TypeVar("Part")
 Stance = Literal["sound", "paper"]
+Way = Literal["rounds", "reports"]
 
 
 class Cancelled(Exception):
@@ -113,11 +114,13 @@ class Outcome:
 @dataclass(frozen=True)
 class PrivacyScope:
     """What a federated sum protects: all of `unit`, of which at most `records` of a curator count;
-    `hidden`: so many records' vectors the noise hides together."""
+    `hidden`: so many records' vectors the noise hides together; `every_record`: of a table none is
+    left out (`Query.every_record`)."""
 
     unit: Literal["record", "curator"]
     records: int
     hidden: int
+    every_record: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,14 @@ class FederatedRounds:
     """An algorithm as pure steps: what to ask next, what an opened noisy sum changes, what comes
     out. A state holds public and published values only.
 
-    `noise_share`: the noise of a sum, in units of one full discrete Laplace of each block.
+    `noise_share`: the noise of a sum, in units of one full discrete Laplace of each block that
+    hides so many vectors as the scope says.
     `scope(params)`: see PrivacyScope; `columns(params)`: how many a record has, None for any.
     `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
     `aborted(state, sum) -> state`, None where the job fails with the round;
-    `release(state) -> Outcome`; `planned(state)`: how many sums in all.
+    `release(state) -> Outcome`; `planned(state)`: how many sums in all. `when`: for which
+    parameters and stances, in a few words.
     """
 
     scope: Callable[[Any], PrivacyScope]
@@ -141,6 +146,7 @@ class FederatedRounds:
     release: Callable[[Any], Outcome]
     preview: Callable[[Any], PrivacyReport]
     planned: Callable[[Any], int]
+    when: str
 
 
 @dataclass(frozen=True)
@@ -153,24 +159,37 @@ class Collected:
     columns: tuple[str, ...]
 
 
+def _never(_params: Any) -> bool:
+    """For an algorithm that takes no labels."""
+    return False
+
+
 @dataclass(frozen=True)
 class FederatedReports:
     """An algorithm whose curators perturb their own rows and send what comes out.
 
     `encoding(params, stance)`: what a curator needs to know, as a document of
     `common.encoders.reports`, which also says what reports are taken; `columns(params)`: how many;
+    `labelled(params)`: whether a row has a label beside them, sent as it is;
     `aggregate(params, stance, collected, context)`: draws no noise; `preview(params, stance)`: the
-    report of what comes out.
+    report of what comes out; `when`: for which parameters and stances, in a few words.
     """
 
     encoding: Callable[[Any, Stance], dict[str, Any]]
     columns: Callable[[Any], int]
     aggregate: Callable[[Any, Stance, Collected, Context], Outcome]
     preview: Callable[[Any, Stance], PrivacyReport]
+    when: str
+    labelled: Callable[[Any], bool] = _never
 
 
-def _accept(_dataset: Any, _params: Any, _stance: Stance) -> None:
+def _accept(_data: Any, _params: Any, _stance: Stance) -> None:
     """For an algorithm whose parameters fit every dataset of its kind."""
+
+
+def _undrawn(_evaluation: Mapping[str, Any], _summary: Mapping[str, Any]) -> tuple[Plot, ...]:
+    """For an algorithm whose evaluation has no plots."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -182,6 +201,10 @@ class Algorithm:
     `check(dataset, params, stance)` refuses what does not go together before any noise is drawn.
     All three raise subclasses of `common.errors.Invalid` (or another category) with a pointer into
     `/params` or `/dataset`; what `check` says may depend on private rows and is for the operator.
+    `check_outline(outline, params, stance)` refuses what the sizes of a dataset alone show (the
+    outline of its kind), where all of it is too much to look at before a job is queued.
+    `evaluation_pictures(evaluation, result)`: plots of an evaluation and the result's summary as
+    JSON gives them back, for the operator's eyes too; needs matplotlib.
     """
 
     name: str
@@ -195,7 +218,20 @@ class Algorithm:
     preview: Callable[[Any, Stance], PrivacyReport]
     result: Mapping[str, str]
     complexity: str
-    federated: Literal["rounds", "reports"] | None = None
     rounds: FederatedRounds | None = None
     reports: FederatedReports | None = None
     check: Callable[[Any, Any, Stance], None] = _accept
+    check_outline: Callable[[Mapping[str, Any], Any, Stance], None] = _accept
+    evaluation_pictures: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Plot, ...]] = (
+        _undrawn
+    )
+
+    @property
+    def federated(self) -> Mapping[Way, str] | None:
+        """The ways in which it runs over curators, and when each of them; None: it does not."""
+        ways: dict[Way, str] = {}
+        if self.rounds is not None:
+            ways["rounds"] = self.rounds.when
+        if self.reports is not None:
+            ways["reports"] = self.reports.when
+        return ways or None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from algorithms.contract import Plot
 
@@ -14,6 +17,13 @@ if TYPE_CHECKING:
 
 DOTS_PER_INCH: Final = 150
 BLUE: Final = "#1b6ca8"
+RED: Final = "#c8553d"
+GREY: Final = "#555555"
+COLOURS: Final = (BLUE, RED, "#3a7d44", "#8d6b1f", "#5c677d")
+"""Of lines that have to be told apart."""
+_BARS: Final = (GREY, BLUE, RED)
+_one_at_a_time = Lock()
+"""Matplotlib's style and its reader of labels are the process's, not a thread's."""
 
 
 def can_draw() -> bool:
@@ -36,9 +46,28 @@ def picture(
         "axes.spines.top": False,
         "axes.spines.right": False,
     }
-    with rc_context(style):
+    with _one_at_a_time, rc_context(style):
         figure = Figure(figsize=inches, layout="constrained")
         fill(figure.subplots())
+        # Laid out once, not anew for each file: a layout draws everything to see how large it is.
+        layout = figure.get_layout_engine()
+        assert layout is not None
+        layout.execute(figure)
+        figure.set_layout_engine("none")
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DOTS_PER_INCH)
     return Plot(name, svg.getvalue(), png.getvalue())
+
+
+def compared_bars(
+    axes: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]]
+) -> None:
+    """Up to three bars side by side for each name: the truth first, in grey. None: no bar."""
+    places, width = np.arange(len(names)), 0.8 / len(series)
+    for number, (label, values) in enumerate(series.items()):
+        heights = [np.nan if value is None else value for value in values]
+        shift = (number - (len(series) - 1) / 2) * width
+        axes.bar(places + shift, heights, width, color=_BARS[number], label=label)
+    axes.set_xticks(places, names)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.legend(frameon=False)

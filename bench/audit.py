@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.scenarios import Cost, Scenario, honest_draws
+from common.accounting.costs import Cost
+from common.accounting.scenarios import Scenario, honest_draws
 from common.accounting.unit_costs import unit_cost
 from common.functions import Readings, encode, local_sensitivities, parts
 from common.mechanisms import (
@@ -47,7 +48,7 @@ from common.mechanisms import (
 from common.models.query import Function, PrivacyUnit, Query, Stance
 from common.models.report import Subject
 from common.randomness import NoiseSource, SecureRandom, SeededRandom
-from common.report import query_report
+from common.report.building import query_report
 from common.units import NANO, UNITS
 
 Ints = NDArray[np.int64]

@@ -14,8 +14,6 @@ import argparse
 import importlib
 import resource
 import tempfile
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,6 +30,7 @@ from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
+from bench.timing import seconds
 from common.encoders.kmeans import Floats, Grid
 from common.noise import laplace
 from common.randomness import SecureRandom, SeededRandom
@@ -47,16 +46,6 @@ class Threads(SequentialContext):
     def map_blocks(self, function: Any, blocks: Any) -> Any:
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(function, blocks))
-
-
-def seconds(work: Callable[[], object], repetitions: int = 3) -> float:
-    """The fastest of so many calls."""
-    taken = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def clusters_of(rows: int, dimension: int, clusters: int) -> Floats:

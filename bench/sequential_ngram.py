@@ -14,9 +14,7 @@ import argparse
 import gzip
 import io
 import resource
-import time
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -29,9 +27,9 @@ from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.noise import adder, no_noise
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Settings, empty_threshold
+from bench.timing import seconds
 from common.datasets.sequences import Sequences
 from common.datasets.sequences_files import read_msnbc, read_text
-from common.randomness import SeededRandom
 from simulation.experiments.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
 from simulation.experiments.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
@@ -39,16 +37,6 @@ from simulation.populations import shared_data
 GATE: Final = 1.5
 """Seconds of a release of MSNBC at epsilon 1, in numpy alone."""
 PARSING_GATE: Final = 3.0
-
-
-def seconds(work: Callable[[], object], repetitions: int = 3) -> float:
-    """The fastest of so many calls."""
-    taken = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def settings_for(dataset: Sequences, epsilon: str) -> Settings:
@@ -131,8 +119,10 @@ def releases(populations: list[Population]) -> None:
             plain = seconds(
                 lambda: publish(data, settings, no_noise, SequentialContext())  # noqa: B023
             )
-            source = SeededRandom(1)
-            prefix = seconds(lambda: prefix_text(data, float(Fraction(epsilon)), 12, source), 1)  # noqa: B023
+            prefix = seconds(
+                lambda: prefix_text(data, Fraction(epsilon), 12, SequentialContext()),  # noqa: B023
+                1,
+            )
             print(
                 f"{population.name:<22} {epsilon:>7} {found.transcript.draws:>18,} "
                 f"{found.grams.size:>9,} {taken:>9.2f} s {plain:>13.2f} s {prefix:>7.2f} s"

@@ -16,7 +16,6 @@ import itertools
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from typing import BinaryIO, Final, cast
 
@@ -28,6 +27,7 @@ from algorithms.sequential_prefix_tree.empties import heads
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import Release, publish
+from bench.timing import seconds
 from common.datasets.sequences import Sequences
 from common.datasets.sequences_files import read_msnbc
 from common.noise import Bernoulli
@@ -37,16 +37,6 @@ from simulation.sequential_stand_in import StandIn, bus, metro, stm_like
 
 GATE: Final = 2.5
 """Seconds of MSNBC after parsing."""
-
-
-def seconds(work: Callable[[], object], repetitions: int = 3) -> float:
-    """The fastest of so many calls."""
-    taken = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def release_of(

@@ -16,7 +16,6 @@ import itertools
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -28,6 +27,7 @@ from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings
 from algorithms.set_valued.taxonomy import Taxonomy
+from bench.timing import seconds
 from common.datasets.transactions import Transactions
 from common.datasets.transactions_files import read_text
 from simulation.set_valued_data import (
@@ -41,16 +41,6 @@ GATE: Final = 13.0
 """Seconds of the diffuse set after parsing."""
 HALF: Final = Fraction(1, 2)
 SOUND: Final = SoundLaw(HALF, HALF)
-
-
-def seconds(work: Callable[[], object], repetitions: int = 3) -> float:
-    """The fastest of so many calls."""
-    taken = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def released(dataset: Transactions, epsilon: Fraction, fanout: int = 10) -> tuple[int, int]:

@@ -25,7 +25,12 @@ def algorithms(
             raise ValueError(f"{name}: {error.detail}; see `tacit algorithms`") from None
     if name is None:
         rows = [
-            [item["name"], item["dataset_kind"], item["federated"] or "no", item["title"]]
+            [
+                item["name"],
+                item["dataset_kind"],
+                ",\n".join(item["federated"] or ["no"]),  # narrow: names are wide
+                item["title"],
+            ]
             for item in found
         ]
         columns = ["name", "dataset", "federated", "title"]
@@ -38,11 +43,12 @@ def _one(item: Json) -> None:
     for line in (f"{item['name']}: {item['title']}", item["purpose"], f"Source: {item['source']}"):
         console.print(line, highlight=False, markup=False)
     console.print(
-        f"Takes {item['dataset_kind']}; stances {', '.join(item['stances'])}; federated: "
-        f"{item['federated'] or 'no'}; {item['complexity']}",
+        f"Takes {item['dataset_kind']}; stances {', '.join(item['stances'])}; {item['complexity']}",
         highlight=False,
         markup=False,
     )
+    for way, when in (item["federated"] or {}).items():
+        console.print(f"Over curators by {way}: {when}", highlight=False, markup=False)
     rows = [list(row) for row in parameters(item["parameters"])]
     console.print(table("Parameters", ["name", "kind", "default", "what it is"], rows))
     results = [[field, text] for field, text in item["result"].items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from algorithms import catalogue
+from algorithms.drawing import can_draw
+from cli import job_schedules
 from cli.context import (
     DEFAULT_HOME,
     AsJson,
@@ -37,6 +41,7 @@ from cli.words import amount, print_report
 from tacit import Client, Problem
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
+app.add_typer(job_schedules.app, name="schedule")
 
 Json = dict[str, Any]
 
@@ -138,6 +143,7 @@ def run(
                 job["dataset"] = _declared(client, declared, job, budget)
             made = client.submit_job(job)
             done = _follow(client, made["id"])
+            _note(done, out)
             if done["state"] != "succeeded":
                 fail(f"the job {done['state']}: {(done['error'] or {}).get('detail', '')}")
             _write(client, done, out)
@@ -187,6 +193,7 @@ def preview(
 def listing(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="Only of this algorithm.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Only runs of this schedule.")] = None,
     home: Home = DEFAULT_HOME,
     url: Url = None,
     token: Token = None,
@@ -194,7 +201,7 @@ def listing(
 ) -> None:
     """Jobs, the newest first."""
     with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.jobs(state=state, algorithm=algorithm))
+        found = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
     rows = [
         [
             item["id"],
@@ -293,21 +300,46 @@ def _follow(client: Client, job_id: str) -> Json:
     return job
 
 
+def _private(out: Path) -> Path:
+    """The directory for the operator's eyes."""
+    found = out / "private"
+    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return found
+
+
+def _note(job: Json, out: Path) -> None:
+    """The job itself, however it ended: state, times, error, charge."""
+    (_private(out) / "job.json").write_text(json.dumps(job, indent=1) + "\n", "utf-8")
+
+
 def _write(client: Client, job: Json, out: Path) -> None:
     """The published parts, and beside them what is for the operator's eyes."""
-    out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(io.BytesIO(client.job_archive(job["id"]))) as archive:
         archive.extractall(out)
-    private = out / "private"
-    private.mkdir(mode=0o700, exist_ok=True)
-    (private / "job.json").write_text(json.dumps(job, indent=1) + "\n", "utf-8")
+    private = _private(out)
+    (private / "evaluation.json").unlink(missing_ok=True)  # of an earlier job
+    shutil.rmtree(private / "plots", ignore_errors=True)
     try:
-        found = client.job_evaluation(job["id"])
+        evaluation = client.job_evaluation(job["id"])
     except Problem as problem:
         if problem.status != 404:
             raise
-    else:
-        (private / "evaluation.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        return
+    (private / "evaluation.json").write_text(json.dumps(evaluation, indent=1) + "\n", "utf-8")
+    result = json.loads((out / "result.json").read_text("utf-8"))
+    _draw(result, evaluation["evaluation"], private / "plots")
+
+
+def _draw(result: Json, evaluation: Json, directory: Path) -> None:
+    """The plots of an evaluation. They are made here: no service keeps or sends them."""
+    if not can_draw():
+        errors.print("no plots of the evaluation: they need the extra `plots`", highlight=False)
+        return
+    algorithm = catalogue.find(result["algorithm"])
+    for plot in algorithm.evaluation_pictures(evaluation, result["summary"]):
+        directory.mkdir(mode=0o700, exist_ok=True)
+        (directory / f"{plot.name}.svg").write_bytes(plot.svg)
+        (directory / f"{plot.name}.png").write_bytes(plot.png)
 
 
 def _cost(charge: Json) -> str:

@@ -1,4 +1,4 @@
-"""`tacit query`: create, preview and list queries."""
+"""`tacit query`: create, preview and list queries, and end their schedules."""
 
 from __future__ import annotations
 
@@ -66,6 +66,20 @@ def listing(
         console.print(table("Queries", ["id", "name", "function", "mechanism"], _rows(found)))
 
     show(found, as_json, human)
+
+
+@app.command("stop")
+def stop(
+    query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")],
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the schedule of a query. Rounds that are open go on."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = client.stop_query(query_id)
+    show(found, as_json, lambda: typer.echo(f"{query_id} opens no rounds since {found['stopped']}"))
 
 
 def _rows(found: list[dict[str, Any]]) -> list[list[str]]:

@@ -23,7 +23,7 @@ from cli.context import (
 )
 from cli.words import print_report, result_lines
 from common.models.report import PrivacyReport
-from common.report import plain_words
+from common.report.words import plain_words
 from tacit import Client, RoundNotReleased
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")

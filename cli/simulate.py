@@ -29,7 +29,6 @@ from common.models.enrolment import JoinToken, PartyKind
 from common.models.query import Query
 from common.randomness import SeededRandom
 from simulation import populations
-from simulation.drivers.in_process import InProcess
 from simulation.drivers.outcome import Driver
 from simulation.events import Rates, stream
 from simulation.network import Network, Traffic
@@ -121,7 +120,8 @@ def simulate(
         rates, net = _rates(events), Network(**_pairs(network, Network))
         with _driver(people, query, seed, services, against, token, join) as driver:
             happening = stream(people.curators, rates, SeededRandom(seed + 2))
-            summary = _run(driver, query, people, rounds, seed, happening, net)
+            where = "services" if services or against is not None else "in process"
+            summary = _run(driver, where, query, people, rounds, seed, happening, net)
         if out is not None:
             _write(summary, out)
         show(summary.document(), as_json, lambda: _print(summary))
@@ -239,8 +239,9 @@ def _driver(
     token: str | None,
     join: str | None,
 ) -> Iterator[Driver]:
-    # A curator service comes with it, which takes a while to import.
+    # A curator service comes with them, which takes a while to import.
     from common.service.logs import configure_logging
+    from simulation.drivers.in_process import InProcess
     from simulation.drivers.services import Services
 
     source = SeededRandom(seed + 1)
@@ -304,6 +305,7 @@ def processes_cpu_s(running: Running) -> float:
 
 def _run(
     driver: Driver,
+    where: str,
     query: Query,
     people: Population,
     rounds: int,
@@ -321,7 +323,7 @@ def _run(
                 setattr(traffic, field.name, total)
             bar.update(task, advance=1, description=outcome.state.value)
     return Summary(
-        "in process" if isinstance(driver, InProcess) else "services",
+        where,
         json.loads(query.canonical()),
         {
             "name": people.name,

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from cli.context import AsJson, console, fail, plain_errors, read_json, show, table
 from cli.words import amount, guarantee
 from common.accounting.error import forecast
-from common.accounting.scenarios import what_if
+from common.accounting.guarantees import what_if
 from common.models.base import canonical_json
 from common.models.query import Query
-from common.report import delta_amount, epsilon_amount
+from common.report.figures import delta_amount, epsilon_amount
 
 
 def whatif(

@@ -129,7 +129,12 @@ def parts(query: Query) -> tuple[Part, ...]:
             dimension,
             value,
             l1_sensitivity(
-                linear, query.privacy_unit, rule.bounds, query.max_readings, l1_bound=l1_bound
+                linear,
+                query.privacy_unit,
+                rule.bounds,
+                query.max_readings,
+                l1_bound=l1_bound,
+                swap=not query.every_record,
             ),
             query.max_readings * reading,
             share,

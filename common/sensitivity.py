@@ -2,7 +2,9 @@
 
 At most m readings of a curator count in a window: the first m in the order (timestamp, random id).
 Taking one reading away can therefore let the (m+1)-th in, a *swap*; where a window can never hold
-more than m readings, it cannot. With integer bounds Q_lo, Q_hi:
+more than m readings, it cannot (a query says so by `every_record`). The relation is one reading
+more or less in both columns. One *replaced* by another moves a sum by no more than a swap does;
+where nothing is swapped that is twice the sensitivity. With integer bounds Q_lo, Q_hi:
 
     A = max(|Q_lo|, |Q_hi|)        w = Q_hi - Q_lo
 

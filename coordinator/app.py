@@ -25,6 +25,7 @@ from coordinator.datasets.holding import Datasets
 from coordinator.datasets.upload import FORM_BYTES
 from coordinator.group_routes import add_groups
 from coordinator.job_routes import add_jobs
+from coordinator.job_schedule_routes import add_job_schedules
 from coordinator.jobs.attempt_routes import PREFIX as ATTEMPTS
 from coordinator.jobs.attempt_routes import add_attempts
 from coordinator.jobs.service import open_jobs
@@ -111,9 +112,11 @@ def create_app(
         scheduler.start()
         jobs.dispatcher.start()
         jobs.federated.start()
+        jobs.scheduler.start()
         try:
             yield
         finally:
+            await jobs.scheduler.stop()
             await jobs.federated.stop()
             await jobs.dispatcher.stop()
             jobs.changes.notify()
@@ -144,6 +147,7 @@ def create_app(
     add_proposals(app)
     add_datasets(app, settings, transports)
     add_jobs(app)
+    add_job_schedules(app)
     add_reports(app)
     add_attempts(app)
     return app

@@ -174,6 +174,11 @@ class UnknownJob(NotFound):
     title = "There is no such job"
 
 
+class UnknownSchedule(NotFound):
+    name = "unknown_schedule"
+    title = "There is no such schedule"
+
+
 class UnknownPart(NotFound):
     name = "unknown_part"
     title = "The result has no such part"
@@ -256,7 +261,7 @@ class DescriptorUnknown(Conflict):
 
 class FederationUnsupported(Invalid):
     name = "federation_unsupported"
-    title = "Federated jobs are not offered here"
+    title = "The job is not offered over curators in this way"
 
 
 class StorageKeyWrong(Unavailable):

@@ -76,6 +76,25 @@ JOB: dict[str, Any] = {
     "dataset": "01928374-5566-7788-99aa-bbccddeeff00",
     "params": {"k": 2, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 150},
 }
+JOB_SCHEDULE: dict[str, Any] = {
+    "algorithm": "crowd-tasking",
+    "params": {
+        "sensor": {
+            "name": "energy",
+            "unit": "kWh",
+            "coordinates": [{"name": "day", "lower": 0, "upper": 30}],
+        },
+        "n": 1000,
+        "epsilon": "1",
+    },
+    "federation": {
+        "collect": "reports",
+        "columns": [{"register": "energy_import", "statistic": "sum"}],
+        "schedule": {"period_s": 86400, "first_start": "2026-01-01T00:00:00Z"},
+        "min_participants": 20,
+        "n_max": 1000,
+    },
+}
 REPORTS: dict[str, Any] = {
     "descriptor": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "reports": [{"curator": "meter-0001", "record": "1", "round": 1, "values": [40123]}],

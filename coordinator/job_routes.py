@@ -140,6 +140,7 @@ def _add_following(app: FastAPI) -> None:
         state: State = None,
         algorithm: str | None = None,
         dataset: str | None = None,
+        schedule: str | None = None,
         collecting: bool = False,
     ) -> Response:
         if collecting:
@@ -148,7 +149,7 @@ def _add_following(app: FastAPI) -> None:
         states = tuple(state or ())
         if not caller.has(Scope.OPERATOR):
             states = (JobState.SUCCEEDED,)
-        which = Filter(states, algorithm, dataset)
+        which = Filter(states, algorithm, dataset, schedule)
         async with reading(service_of(app).engine) as connection:
             found = await store.page(connection, which, page.after_text(), page.limit)
         items = [_seen(caller, row) for row in found]

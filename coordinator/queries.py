@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from common.accounting.debits import sound_refusal
 from common.accounting.headroom import headroom_problem
-from common.accounting.scenarios import sound_refusal
 from common.errors import FieldError
 from common.models.query import Mechanism, Query, Stance
 from common.models.report import PrivacyReport, Subject
-from common.report import query_report
+from common.report.building import query_report
 from common.service.clock import Clock, uuid7
 from common.service.database import reading
 from coordinator.errors import ExactRefused, PaperRefused, QueryRefused, UnknownQuery

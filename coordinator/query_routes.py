@@ -10,7 +10,8 @@ from common.service.bodies import takes
 from common.service.database import exclusive, reading
 from common.service.paging import PageQuery, next_link
 from common.service.wire import JSON, read_body
-from coordinator import examples, queries
+from coordinator import examples, queries, scheduling
+from coordinator.errors import UnknownSchedule
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
@@ -76,9 +77,32 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
             row = await queries.find(connection, query_id)
         return Response(_shown(row), media_type=JSON)
 
+    @app.delete(
+        "/v1/queries/{query_id}/schedule",
+        tags=["queries"],
+        summary="Open no further rounds of a scheduled query; those that are open go on",
+    )
+    async def stop(query_id: str, _: Operator) -> Response:
+        service = service_of(app)
+        async with service.engine.begin() as connection:
+            await exclusive(connection, scheduling.lock(query_id))
+            row = await queries.find(connection, query_id)
+            if row.query.schedule is None:
+                raise UnknownSchedule("the query has no schedule")
+            await store.stop(connection, query_id, service.clock.now())
+            row = await queries.find(connection, query_id)
+        return Response(_shown(row), media_type=JSON)
+
 
 def _shown(row: QueryRow) -> bytes:
     """A query as JSON; its content and preview are put in as they were stored."""
-    head = encode({"id": row.id, "hash": row.hash.hex(), "created": time_text(row.created)})
+    head = encode(
+        {
+            "id": row.id,
+            "hash": row.hash.hex(),
+            "created": time_text(row.created),
+            "stopped": time_text(row.stopped),
+        }
+    )
     stored = f', "query": {row.body}, "preview": {row.preview}' + "}"
     return head[:-1] + stored.encode()

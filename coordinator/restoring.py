@@ -3,8 +3,9 @@
 Whoever restores a backup puts a file `<data_dir>/restored` there (`tacit restore` does). The next
 start ends every unfinished job as failed and charges it: it may have been released after the copy
 was made, and another run would draw fresh noise for one charge. It also leaves out roster numbers,
-as those given since are taken at the aggregators, where no number is given twice. Then it removes
-the file; a start that dies in between begins again.
+as those given since are taken at the aggregators, where no number is given twice; and the periods
+of scheduled jobs that are over: curators may have answered for them already, in a job that the copy
+does not know. Then it removes the file; a start that dies in between begins again.
 
 Not undone here: what jobs took that began after the copy, datasets deleted since, who left since.
 Rounds that the copy knows go on: the aggregators answer as they did, by the rounds' ids.
@@ -19,13 +20,16 @@ from typing import Final
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from common.models.job import JobState
+from common.models.job import JobRequest, JobState
 from common.service.clock import Clock
 from common.service.logs import get_logger
+from coordinator import periods
 from coordinator.datasets import ledger
 from coordinator.jobs.prices import Price
 from coordinator.jobs.problems import WorkerLost, plain_problem
+from coordinator.jobs.scheduled_asking import federation_of
 from coordinator.settings import CoordinatorSettings
+from coordinator.store import job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.tables import roster
 
@@ -46,10 +50,17 @@ async def recover(engine: AsyncEngine, settings: CoordinatorSettings, clock: Clo
         unfinished = await store.page(connection, store.Filter(_UNFINISHED), None, _ALL)
         for job in unfinished:
             await _end(connection, job, clock.now())
+        await _leave_out_periods(connection, clock.now())
         await connection.execute(update(roster).values(next_number=roster.c.next_number + SKIPPED))
     _logger.warning("restored_from_backup", jobs_ended=len(unfinished))
     marker.unlink(missing_ok=True)
     return True
+
+
+async def _leave_out_periods(connection: AsyncConnection, now: datetime) -> None:
+    for row in await job_schedules.going(connection):
+        _, schedule = federation_of(JobRequest.model_validate_json(row.request))
+        await job_schedules.skip(connection, row.id, periods.over(schedule, now))
 
 
 async def _end(connection: AsyncConnection, job: store.JobRow, now: datetime) -> None:

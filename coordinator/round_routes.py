@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 
 from common.models.report import PrivacyReport
 from common.models.round import RoundState
-from common.report import plain_words
+from common.report.words import plain_words
 from common.service import idempotency
 from common.service.bodies import takes
 from common.service.database import reading

@@ -43,7 +43,7 @@ from common.models.round import (
     RoundState,
     Transcript,
 )
-from common.report import query_report
+from common.report.building import query_report
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.logs import get_logger

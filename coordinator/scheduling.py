@@ -13,11 +13,10 @@ from datetime import timedelta
 from sqlalchemy.exc import IntegrityError
 
 from common.errors import DomainError
-from common.models.query import Window
-from common.service.database import reading
+from common.service.database import exclusive, reading
 from common.service.idempotency import forget_before
 from common.service.logs import describe, get_logger
-from coordinator import opening
+from coordinator import opening, periods
 from coordinator.background import Pauses, finish
 from coordinator.opening import OpenRequest
 from coordinator.rounds import Conduct
@@ -33,6 +32,11 @@ TIDY_S = 600.0
 KEPT = timedelta(days=2)
 MAX_UNFINISHED = 8
 """Rounds of one scheduled query at a time: what was missed is caught up in this stride."""
+
+
+def lock(query_id: str) -> str:
+    """What who opens a scheduled query's round, or ends its schedule, holds."""
+    return f"schedule {query_id}"
 
 
 class Scheduler:
@@ -79,9 +83,8 @@ class Scheduler:
             try:
                 while not self._pauses.ending:
                     slot = await self._slot_due(query)
-                    if slot is None:
+                    if slot is None or not await self._open(query, slot):
                         break
-                    await self._open(query, slot)
                 self._problems.pop(query.id, None)
             except DomainError as error:
                 if self._problems.get(query.id) != error.name:  # once, not every second
@@ -92,31 +95,34 @@ class Scheduler:
         """The next period of a schedule whose window is over and that has no round yet."""
         schedule = row.query.schedule
         assert schedule is not None
-        since = (self._conduct.clock.now() - schedule.first_start).total_seconds()
-        over = int(since // schedule.period_s) - 1
-        if over < 0:
+        over = periods.over(schedule, self._conduct.clock.now())
+        if not over:
             return None
         async with reading(self._conduct.engine) as connection:
             newest = await store.newest_slot(connection, row.id)
             following = 0 if newest is None else newest + 1
-            if following > over:
+            if following >= over:
                 return None
             unfinished = await store.count_active(connection, row.id)
         return following if unfinished < MAX_UNFINISHED else None
 
-    async def _open(self, row: QueryRow, slot: int) -> None:
+    async def _open(self, row: QueryRow, slot: int) -> bool:
+        """Open the round of a slot; False where somebody stopped the schedule meanwhile."""
         schedule = row.query.schedule
         assert schedule is not None
-        period = timedelta(seconds=schedule.period_s)
-        start = schedule.first_start + slot * period
-        request = OpenRequest(query_id=row.id, window=Window(start=start, end=start + period))
+        request = OpenRequest(query_id=row.id, window=periods.window(schedule, slot))
         prepared = await opening.prepare(self._conduct, row, request)
         try:
             async with self._conduct.engine.begin() as connection:
+                await exclusive(connection, lock(row.id))
+                now = await queries.find(connection, row.id)
+                if now is None or now.stopped is not None:
+                    return False
                 await opening.add(self._conduct, connection, prepared, slot)
         except IntegrityError:
-            return  # another replica opened it
+            return True  # another replica opened it
         self._opened()
+        return True
 
     async def _tidy(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -24,6 +24,7 @@ from common.agreement import check_anchors, check_descriptor
 from common.errors import DomainError
 from common.functions import dimension
 from common.models.enrolment import PartyKind
+from common.models.federation import step_of
 from common.models.round import RoundDescriptor
 from common.sealing import Span, spans
 from common.service.clock import Clock
@@ -143,6 +144,9 @@ class Contributor:
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
         descriptor = check_descriptor(round_row.signed(), party.coordinator_key)
+        asks = self._steps is not None and step_of(descriptor.query) is not None
+        if descriptor.query.every_record and not asks:
+            raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
         consent.check_round(party, descriptor, self._clock.now(), self._restored)
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import sets
-from common.accounting.scenarios import debit
+from common.accounting.debits import debit
 from common.models.base import format_exact
 from common.models.query import Mechanism, Query, Stance, Window
 from common.service.clock import epoch_microseconds, from_epoch_microseconds

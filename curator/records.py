@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.encoders.sums import RecordSum, encoded
+from common.encoders.sums import MOST_RECORDS, RecordSum, encoded
 from common.functions import Encoded
 from common.models.base import WireModel
 from common.models.federation import FederatedColumn, RegisterStatistic, StatisticKind
@@ -34,7 +34,8 @@ from curator.store import records as store
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST_ROWS: Final = 1_000_000
+MOST_ROWS: Final = MOST_RECORDS
+"""No table holds more than a round can count (`Query.every_record` rests on it)."""
 MOST_COLUMNS: Final = 256
 MOST_CHARACTERS: Final = 128
 HOUR_US: Final = 3_600_000_000
@@ -230,6 +231,9 @@ async def load_records(
     """What the curators with keys in a half-open range have to say to a round."""
     rows = await load_rows(connection, question.columns, window, keys)
     most = query.max_readings
+    if query.every_record:
+        # A table from before tables had a limit: to leave some rows out is not what is asked.
+        rows = {key: found for key, found in rows.items() if len(found) <= most}
     return RecordWindow(
         question, {key: question.chosen(key, found, most) for key, found in rows.items()}
     )

@@ -13,7 +13,8 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -157,20 +158,21 @@ class Reporting:
                 return again is not None and again.state is Stage.PREPARED
             decision = await self._consent(connection, party, descriptor, asked)
             keys = (party.first_key, party.first_key + party.curators)
-            rows = await load_rows(connection, descriptor.columns, descriptor.window, keys)
+            rows = await load_rows(connection, descriptor.taken, descriptor.window, keys)
             taking = {
                 key: values[: encoding.most_rows]
                 for key, values in rows.items()
                 if len(values) and decision.present[key - party.first_key]
             }
-            if not taking:
+            ids = await party_store.curator_ids(connection, party.id)
+            names = {key: ids[key - party.first_key] for key in taking}
+            reports = await asyncio.to_thread(_drawn, encoding, taking, names) if taking else []
+            if not reports:
                 ground = decision.grounds[0].detail if decision.grounds else "there are no rows"
                 await store.change(connection, again, Stage.REFUSED, ground)
                 return False
-            ids = await party_store.curator_ids(connection, party.id)
-            names = {key: ids[key - party.first_key] for key in taking}
-            reports = await asyncio.to_thread(_drawn, encoding, taking, names)
-            await self._debit(connection, party, asked, decision, taking)
+            used = Counter(report.curator for report in reports)
+            await self._debit(connection, party, asked, decision, used)
             await store.add(connection, item.job, party.id, reports)
             await store.change(connection, again, Stage.PREPARED)
         return True
@@ -186,9 +188,12 @@ class Reporting:
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
             raise EncodingRefused("a figure holds in the sound stance, and only there")
-        if encoding.columns != len(descriptor.columns):
+        if encoding.columns != len(descriptor.taken):
             raise EncodingRefused("a report takes another number of columns")
-        if isinstance(descriptor.columns[0], str) and descriptor.window != ALWAYS:
+        of_table = {isinstance(column, str) for column in descriptor.taken}
+        if len(of_table) != 1:
+            raise EncodingRefused("columns are either of a table or statistics of registers")
+        if of_table == {True} and descriptor.window != ALWAYS:
             raise EncodingRefused("rows of a table have no time: the window must cover all of it")
         return encoding, cost
 
@@ -226,13 +231,12 @@ class Reporting:
         party: PartyRow,
         asked: consent.Asked,
         decision: consent.Consent,
-        taking: dict[int, NDArray[np.float64]],
+        rows: Mapping[int, int],
     ) -> None:
+        """`rows`: how many are reported of each curator, by its key."""
         members = np.zeros(party.curators, np.bool_)
-        used = []
-        for key in sorted(taking):
-            members[key - party.first_key] = True
-            used.append(len(taking[key]))
+        members[[key - party.first_key for key in rows]] = True
+        used = [rows[key] for key in sorted(rows)]
         now = self.clock.now()
         debit = NewDebit(
             contribution=None,

@@ -103,4 +103,6 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
         raise sums.SumRefused("a job's rounds are sound")
     if len(step.columns) != asked.columns:
         raise sums.SumRefused("the sum takes another number of columns")
+    if query.every_record and not isinstance(step.columns[0], str):
+        raise sums.SumRefused("a statistic changes with one reading: it is not one record alone")
     sums.check_query(query, asked)

@@ -152,12 +152,12 @@ def _algorithm_file(name: str) -> str:
     return f"algorithms/{name}.md"
 
 
-def _federated(how: str | None) -> str:
-    return {
-        None: "no",
-        "rounds": "over curators, in secure rounds of sums",
-        "reports": "over curators, each of which sends noisy reports",
-    }[how]
+def _federated(ways: dict[str, str] | None) -> str:
+    words = {
+        "rounds": "`rounds`: over curators, in secure rounds of sums",
+        "reports": "`reports`: over curators, each of which sends noisy reports",
+    }
+    return "; ".join(f"{words[way]} ({when})" for way, when in (ways or {}).items()) or "no"
 
 
 def _cell(text: str) -> str:

@@ -2,8 +2,8 @@
 
 Sources: Lu's thesis, sections 4.3 and 5.4; spec: aggregation, sections 4 and 9.
 
-A scheme is a tuple of layers (`common.accounting.loss.Draws`); here a layer's scale is in units of
-the *value*, not in ring units. All layers add up, so the error of a result is one draw of
+A scheme is a tuple of layers (`common.accounting.loss.draws.Draws`); here a layer's scale is in
+units of the *value*, not in ring units. All layers add up, so the error of a result is one draw of
 
     sum over layers of sum_{i <= K} share_i,   K ~ Binomial(parties, probability),
 
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.accounting.error import laplace_mean_absolute, mean_absolute, standard_deviation
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from common.noise import PolyaShare
 from common.randomness import SeededRandom
 

@@ -48,10 +48,14 @@ def _preview_job(job: Json) -> Steps[Json]:
 
 
 def _jobs(
-    *, state: str | None = None, algorithm: str | None = None, dataset: str | None = None
+    *,
+    state: str | None = None,
+    algorithm: str | None = None,
+    dataset: str | None = None,
+    schedule: str | None = None,
 ) -> Stream[Json]:
-    """Jobs, the newest first."""
-    filters = {"state": state, "algorithm": algorithm, "dataset": dataset}
+    """Jobs, the newest first; `schedule`: only the runs of one."""
+    filters = {"state": state, "algorithm": algorithm, "dataset": dataset, "schedule": schedule}
     yield from pages("/v1/jobs", "jobs", filters)
 
 
@@ -165,6 +169,34 @@ def _send_reports(job_id: str, descriptor: str, reports: list[Json]) -> Steps[li
     return found
 
 
+def _schedule_job(job: Json, *, key: str | None = None) -> Steps[Json]:
+    """Ask curators for a job in every period: its federation has {"schedule": {"first_start",
+    "period_s"}} and no window. The answer has the preview of a run and a forecast."""
+    return (yield from _json(creating("/v1/job-schedules", job, key or uuid4().hex)))
+
+
+def _preview_job_schedule(job: Json) -> Steps[Json]:
+    """The privacy report of a run, and what a day, a month and a year of runs cost."""
+    return (yield from _json(Request("POST", "/v1/job-schedules/preview", job, repeatable=True)))
+
+
+def _job_schedules() -> Stream[Json]:
+    """Scheduled jobs, the newest first."""
+    yield from pages("/v1/job-schedules", "job_schedules")
+
+
+def _job_schedule(schedule_id: str) -> Steps[Json]:
+    """One scheduled job: its runs so far, the next window, and why that waits."""
+    return (yield from _json(get(f"/v1/job-schedules/{schedule_id}")))
+
+
+def _stop_job_schedule(schedule_id: str) -> Steps[Json]:
+    """Ask for no further period; jobs that were asked for go on."""
+    return (
+        yield from _json(Request("DELETE", f"/v1/job-schedules/{schedule_id}", repeatable=True))
+    )
+
+
 def _json(request: Request) -> Steps[Json]:
     answer: httpx.Response = yield request
     found: Json = answer.json()
@@ -198,3 +230,8 @@ class Jobs:
     collecting_jobs = operation(_collecting_jobs)
     job_step = operation(_job_step)
     send_reports = operation(_send_reports)
+    schedule_job = operation(_schedule_job)
+    preview_job_schedule = operation(_preview_job_schedule)
+    job_schedules = stream(_job_schedules)
+    job_schedule = operation(_job_schedule)
+    stop_job_schedule = operation(_stop_job_schedule)

@@ -36,6 +36,15 @@ def _query(query_id: str) -> Steps[Json]:
     return found
 
 
+def _stop_query(query_id: str) -> Steps[Json]:
+    """End the schedule of a query; rounds that are open go on."""
+    answer: httpx.Response = yield Request(
+        "DELETE", f"/v1/queries/{query_id}/schedule", repeatable=True
+    )
+    found: Json = answer.json()
+    return found
+
+
 class Queries:
     """What is asked: immutable queries."""
 
@@ -43,3 +52,4 @@ class Queries:
     create_query = operation(_create_query)
     queries = stream(_queries)
     query = operation(_query)
+    stop_query = operation(_stop_query)

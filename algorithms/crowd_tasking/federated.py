@@ -1,8 +1,9 @@
 """Crowd tasking over curators: they perturb their own readings and send reports.
 
-Spec: crowd-tasking, section 2; jobs, "Federated jobs". The `paper` stance is not offered so: its
-noise is in floating point, and a device adds exact noise only. Nor are classifiers, whose labels a
-curator's table does not have.
+Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
+both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
+at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they
+are, hence declared public.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
 from common.encoders.crowd_tasking_reports import Encoding
 from common.models.report import PrivacyReport
-from common.report import delta_amount, epsilon_amount
+from common.report.figures import delta_amount, epsilon_amount
 
 
 def encoding(params: CrowdTaskingParams, stance: Stance) -> dict[str, Any]:
     """What a device needs to know. Raises BadTask."""
-    if stance == "paper":
-        raise BadTask("stance", "the source's floating noise is simulated only")
-    if params.aggregate == "CLS":
-        raise BadTask("aggregate", "curators send no labels: AVG or HIST")
+    if params.label_epsilon is not None:
+        raise BadTask("label_epsilon", "curators send labels as they are: labels_are_public")
+    if labelled(params) and not params.labels_are_public:
+        raise BadTask("labels_are_public", "curators send labels as they are: declare them public")
     if params.epsilon_limits is not None:
         raise BadTask("epsilon_limits", "each curator keeps its own")
-    found = _encoding(resolve(params, stance))
+    found = _encoding(_task(params, stance))
     if not found.fresh:
         raise BadTask("components", "without a part fresh every round nothing is protected")
     return found.document()
@@ -42,37 +43,59 @@ def columns(params: CrowdTaskingParams) -> int:
     return params.dimension
 
 
+def labelled(params: CrowdTaskingParams) -> bool:
+    """Classifiers learn from labels."""
+    return params.aggregate == "CLS"
+
+
 def aggregated(
     params: CrowdTaskingParams, stance: Stance, collected: Collected, context: Context
 ) -> Outcome:
     """The aggregator's part."""
-    task, reports = resolve(params, stance), collected.reports
+    task, reports = _task(params, stance), collected.reports
     users = np.array([user for user, _ in reports], np.int64)
     rounds = np.array([report.round for _, report in reports], np.int64)
     numbers = np.array([report.values for _, report in reports], np.int64)
     numbers = numbers.reshape(len(reports), params.dimension)
-    outcome = aggregate(task, gathered(task, users, rounds, numbers), collected.offered, context)
+    labels = None
+    if labelled(params):
+        labels = np.array([report.label for _, report in reports], np.int64)
+    sent = gathered(task, users, rounds, numbers, labels)
+    outcome = aggregate(task, sent, collected.offered, context)
     return replace(outcome, report=_charged(task, outcome.report))
 
 
 def preview(params: CrowdTaskingParams, stance: Stance) -> PrivacyReport:
     """The report that a result would carry. Raises BadTask."""
-    task = resolve(params, stance)
-    return _charged(task, privacy_report(task, collected=True))
+    task = _task(params, stance)
+    return _charged(task, privacy_report(task))
+
+
+def _task(params: CrowdTaskingParams, stance: Stance) -> Task:
+    return resolve(params, stance, on_devices=True)
 
 
 def _encoding(task: Task) -> Encoding:
     params = task.params
-    return Encoding(task.perturbation, params.rounds, params.privacy_unit, params.delta)
+    return Encoding(
+        task.perturbation,
+        params.rounds,
+        params.privacy_unit,
+        params.delta,
+        task.stance,
+        (params.classes or ()) if labelled(params) else (),
+    )
 
 
 def _charged(task: Task, report: PrivacyReport) -> PrivacyReport:
     """With what curators' own ledgers are charged, which they work out from the mechanism alone: at
-    least what is verified."""
-    epsilon, delta = _encoding(task).cost
+    least what is verified; in `paper` no figure."""
+    cost = _encoding(task).cost
+    if cost is None:
+        return report
     assert report.charged is not None
     charged = report.charged.model_copy(
-        update={"epsilon": epsilon_amount(epsilon), "delta": delta_amount(delta)}
+        update={"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}
     )
     return report.model_copy(update={"charged": charged})
 
@@ -80,6 +103,8 @@ def _charged(task: Task, report: PrivacyReport) -> PrivacyReport:
 REPORTS: Final = FederatedReports(
     encoding=encoding,
     columns=columns,
+    labelled=labelled,
     aggregate=aggregated,
     preview=preview,
+    when="every stance; CLS with labels_are_public",
 )

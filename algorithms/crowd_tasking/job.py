@@ -26,6 +26,7 @@ from algorithms.crowd_tasking.aggregates import (
     shares_by_round,
 )
 from algorithms.crowd_tasking.evaluation import evaluate
+from algorithms.crowd_tasking.evaluation_pictures import evaluation_pictures
 from algorithms.crowd_tasking.paper import perturb_floating
 from algorithms.crowd_tasking.parameters import CrowdTaskingParams
 from algorithms.crowd_tasking.plots import task_plots
@@ -102,7 +103,7 @@ def run(
     )
     context.progress(0.8, "aggregating")
     people = {"offered": int(everyone.size), "joined": int(joined.size)}
-    outcome, found = _aggregated(task, reports, people, context, collected=False)
+    outcome, found = _aggregated(task, reports, people, context)
     evaluation = None
     if params.evaluate:
         evaluation = evaluate(
@@ -130,7 +131,7 @@ def aggregate(task: Task, reports: Reports, offered: int, context: Context) -> O
     Reports are sorted by user and round; `offered`: users who were asked.
     """
     people = {"offered": offered, "joined": int(np.unique(reports.users).size)}
-    return _aggregated(task, reports, people, context, collected=True)[0]
+    return _aggregated(task, reports, people, context)[0]
 
 
 def preview(params: CrowdTaskingParams, stance: Stance) -> PrivacyReport:
@@ -230,7 +231,7 @@ def _floating(source: NoiseSource) -> SeededRandom:
 
 
 def _aggregated(
-    task: Task, reports: Reports, people: Mapping[str, int], context: Context, *, collected: bool
+    task: Task, reports: Reports, people: Mapping[str, int], context: Context
 ) -> tuple[Outcome, Floats | None]:
     params = task.params
 
@@ -284,7 +285,7 @@ def _aggregated(
         summary["classifier"] = _classifier(task, reports, tick)
         files.append(_training_file(names, reports, task))
     plots = task_plots(task, people["joined"], reports, estimated, tick)
-    report = privacy_report(task, joined=people["joined"], collected=collected)
+    report = privacy_report(task, joined=people["joined"])
     seeds = {"prediction_seed": params.prediction_seed}
     return Outcome(summary, report, tuple(files), plots, seeds), estimated
 
@@ -401,7 +402,7 @@ ALGORITHM: Final = Algorithm(
         "rounds.csv": "estimates and standard errors of each round",
     },
     complexity="O(n T k) draws of noise; about 10^7 readings a second on one core",
-    federated="reports",
     check=check,
+    evaluation_pictures=evaluation_pictures,
 )
 """The entry of the catalogue."""

@@ -6,20 +6,19 @@ that no test of one reading can go below; `uploaded`: reports as they came; `his
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 from fractions import Fraction
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
 from algorithms.crowd_tasking.aggregates import Reports
 from algorithms.crowd_tasking.parameters import MOST_EPSILON
-from algorithms.crowd_tasking.report import source_ane
+from algorithms.crowd_tasking.report import NAME, source_ane
 from algorithms.crowd_tasking.task import Task
+from algorithms.drawing import BLUE, GREY, RED, can_draw, picture
 from common.encoders.crowd_tasking import Floats
 
 if TYPE_CHECKING:
@@ -28,12 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 3.6)
-_MARGINS: Final = (0.14, 0.15, 0.82, 0.75)
-_DOTS: Final = 120
 _GRID: Final = 16
 _SHOWN_USERS: Final = 5
 _SHOWN_REPORTS: Final = 2_000
-_BLUE, _RED, _GREY = "#1b6ca8", "#c8553d", "#555555"
 
 
 def task_plots(
@@ -43,36 +39,20 @@ def task_plots(
 
     `tick` is called between steps.
     """
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
-    plots = [_drawn("risk", lambda axes: _risk(axes, task))]
+    drawn: list[tuple[str, Callable[[Axes], None]]] = [("risk", lambda axes: _risk(axes, task))]
     if joined:
-        plots.append(_drawn("error", lambda axes: _error(axes, task, joined, tick)))
+        drawn.append(("error", lambda axes: _error(axes, task, joined, tick)))
     if reports.count:
-        plots.append(_drawn("uploaded", lambda axes: _uploaded(axes, task, reports)))
+        drawn.append(("uploaded", lambda axes: _uploaded(axes, task, reports)))
     if found is not None and joined:
-        plots.append(_drawn("histogram", lambda axes: _histogram(axes, task, found)))
+        drawn.append(("histogram", lambda axes: _histogram(axes, task, found)))
+    plots = []
+    for name, fill in drawn:
+        tick()
+        plots.append(picture(NAME, name, fill, _INCHES))
     return tuple(plots)
-
-
-def _drawn(name: str, fill: Callable[[Axes], None]) -> Plot:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    style: Any = {
-        "svg.hashsalt": name,
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES)  # fixed margins: a layout engine draws everything twice
-        axes = figure.add_axes(_MARGINS)
-        fill(axes)
-        svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS)
-    return Plot(name, svg.getvalue(), png.getvalue())
 
 
 def _epsilons(task: Task) -> list[Fraction]:
@@ -90,11 +70,11 @@ def _error(axes: Axes, task: Task, joined: int, tick: Callable[[], None]) -> Non
         tick()
         found.append(replace(task, epsilon=each).predicted(joined))
     places = [float(each) for each in epsilons]
-    axes.plot(places, [each.mean for each in found], color=_BLUE, label="predicted mean")
-    axes.plot(places, [each.point_95 for each in found], "--", color=_BLUE, label="95 % point")
+    axes.plot(places, [each.mean for each in found], color=BLUE, label="predicted mean")
+    axes.plot(places, [each.point_95 for each in found], "--", color=BLUE, label="95 % point")
     bounds = [math.nan if each.bound is None else each.bound for each in found]
-    axes.plot(places, bounds, ":", color=_GREY, label="the source's bound")
-    axes.axvline(float(task.epsilon), color=_RED, linewidth=1, label="this task")
+    axes.plot(places, bounds, ":", color=GREY, label="the source's bound")
+    axes.axvline(float(task.epsilon), color=RED, linewidth=1, label="this task")
     what = {"AVG": f"error ({task.params.sensor.unit})", "HIST": "error of shares"}
     axes.set_ylabel(what.get(task.params.aggregate, f"shift ({task.params.sensor.unit})"))
     _finish(axes, f"Predicted error, {joined} users")
@@ -103,10 +83,10 @@ def _error(axes: Axes, task: Task, joined: int, tick: Callable[[], None]) -> Non
 def _risk(axes: Axes, task: Task) -> None:
     places = [float(each) for each in _epsilons(task)]
     factor = task.params.dimension if task.per_coordinate else 1
-    axes.plot(places, [source_ane(each) for each in places], color=_GREY, label="ANE of the source")
+    axes.plot(places, [source_ane(each) for each in places], color=GREY, label="ANE of the source")
     floor = [1 / (1 + math.exp(min(factor * each, 700))) for each in places]
-    axes.plot(places, floor, color=_BLUE, label="least error of any test of one reading")
-    axes.axvline(float(task.epsilon), color=_RED, linewidth=1, label="this task")
+    axes.plot(places, floor, color=BLUE, label="least error of any test of one reading")
+    axes.axvline(float(task.epsilon), color=RED, linewidth=1, label="this task")
     axes.set_ylim(bottom=1e-4)
     axes.set_ylabel("share of the range; probability")
     _finish(axes, "Risk: an average attack, and the guarantee")
@@ -135,8 +115,8 @@ def _uploaded(axes: Axes, task: Task, reports: Reports) -> None:
 
 def _histogram(axes: Axes, task: Task, found: Floats) -> None:
     edges = np.array(task.params.bucket_edges)
-    axes.stairs(found, edges, color=_BLUE, fill=True, alpha=0.4, label=task.params.estimator)
-    axes.stairs(task.reference, edges, color=_GREY, label="public reference")
+    axes.stairs(found, edges, color=BLUE, fill=True, alpha=0.4, label=task.params.estimator)
+    axes.stairs(task.reference, edges, color=GREY, label="public reference")
     chosen = task.params.histogram_coordinate
     axes.set_xlabel(f"{chosen.name} ({task.params.sensor.unit})")
     axes.set_ylabel("share")

@@ -21,7 +21,7 @@ from common.models.report import (
     VerifiedStatement,
 )
 from common.noise import sampler_delta
-from common.report import amount, delta_amount, epsilon_amount
+from common.report.figures import amount, delta_amount, epsilon_amount
 
 NAME: Final = "crowd-tasking"
 VERSION: Final = "1"
@@ -58,16 +58,18 @@ _PER_COORDINATE: Final = (
     "each coordinate by its own range: k epsilon for a reading of k coordinates."
 )
 _UNCLAMPED: Final = "The source has no clamp: its sensitivity is not bounded."
+_SAME_LABELS: Final = "class labels are the same on both sides: they are public, sent as they are"
+_UNCHARGED: Final = (
+    "The stance paper debits no figure, though devices clamp and draw exact noise: the ledger of "
+    "every curator that takes part is without a finite total from then on."
+)
 _PER_READING: Final = "Epsilon is per reading: over T rounds a user is protected at T epsilon."
 
 
 def privacy_report(
-    task: Task, *, joined: int | None = None, collected: bool = False, evaluated: bool = False
+    task: Task, *, joined: int | None = None, evaluated: bool = False
 ) -> PrivacyReport:
-    """The report of a task: a preview, or with `joined` users a result's.
-
-    `collected`: reports came from curators; else one trusted coordinator held the readings.
-    """
+    """The report of a task: a preview, or with `joined` users a result's."""
     params, paper = task.params, task.stance == "paper"
     cost = task.cost
     return PrivacyReport(
@@ -86,16 +88,16 @@ def privacy_report(
             theorem="12.1",
             text="unit: one reading of one user in one round",
         ),
-        verified=_verified(task, collected),
+        verified=_verified(task),
         charged=Charge(
-            ledger="curators" if collected else "dataset",
+            ledger="curators" if task.on_devices else "dataset",
             privacy_unit=params.privacy_unit,
             epsilon=None if paper else epsilon_amount(cost.epsilon),
             delta=None if paper else delta_amount(cost.delta),
             outside_budget=paper,
         ),
         noise=_noise(task),
-        sampler_delta=None if paper else _sampler_delta(task),
+        sampler_delta=_sampler_delta(task) if task.exact else None,
         accounting=AccountingStatement(
             method="sum of pure epsilons; exact composition of randomised responses",
             library="common.accounting.randomised_response",
@@ -116,7 +118,7 @@ def privacy_report(
             "a second draw of the permanent part, or of the noise of one reading",
             "bounds, buckets or epsilon chosen after looking at the readings",
         ),
-        assumptions=_assumptions(task, collected),
+        assumptions=_assumptions(task),
         caveats=_caveats(task, cost),
         evaluation_attached=evaluated,
         error=_error(task, params.n if joined is None else joined),
@@ -138,14 +140,14 @@ def _mechanism(task: Task) -> dict[str, Any]:
             each.name: _float_up(scale)
             for each, scale in zip(task.params.sensor.coordinates, task.scales, strict=True)
         },
-        "sampler": "float" if task.stance == "paper" else "exact-integer",
+        "sampler": "exact-integer" if task.exact else "float",
         "steps": task.params.sensor.steps,
         "epsilon_per_coordinate": amount(task.coordinate_epsilon),
     }
 
 
 def _sensitivity(task: Task) -> tuple[SensitivityStatement, ...]:
-    if task.stance == "paper":
+    if not task.exact:
         return (
             SensitivityStatement(
                 norm="l1",
@@ -164,18 +166,20 @@ def _sensitivity(task: Task) -> tuple[SensitivityStatement, ...]:
     )
 
 
-def _verified(task: Task, collected: bool) -> tuple[VerifiedStatement, ...]:
-    scenario = "coordinator and all other curators" if collected else "recipient"
+def _verified(task: Task) -> tuple[VerifiedStatement, ...]:
+    scenario = "coordinator and all other curators" if task.on_devices else "recipient"
     rounds = task.params.rounds
+    labels = (_SAME_LABELS,) if task.labels_in_clear else ()
     shift = ("two series differ by one constant vector in every round, after clamp and grid",)
+    most = (f"at most {rounds} readings, one a round",)
     listed: list[tuple[Unit, UnitCost, tuple[str, ...]]] = [
-        ("reading", task.reading, ()),
-        ("level", task.level, shift),
-        ("user", task.user_pure, (f"at most {rounds} readings, one a round",)),
+        ("reading", task.reading, labels),
+        ("level", task.level, (*shift, *labels)),
+        ("user", task.user_pure, (*most, *labels)),
     ]
     if task.user != task.user_pure:
-        listed.append(("user", task.user, (f"at most {rounds} readings, one a round",)))
-    if task.stance == "paper":
+        listed.append(("user", task.user, (*most, *labels)))
+    if not task.exact:
         would = task.reading.epsilon
         text = "" if would is None else f"; with both it would be {amount(would)} for a reading"
         return tuple(
@@ -194,7 +198,7 @@ def _verified(task: Task, collected: bool) -> tuple[VerifiedStatement, ...]:
         VerifiedStatement(
             scenario=scenario,
             key=unit,
-            description=_ADVERSARY[collected],
+            description=_ADVERSARY[task.on_devices],
             model="none" if cost.epsilon is None else "approximate-dp" if cost.delta else "pure-dp",
             privacy_unit=unit,
             neighbouring="any-two-values",
@@ -209,14 +213,13 @@ def _verified(task: Task, collected: bool) -> tuple[VerifiedStatement, ...]:
 
 def _noise(task: Task) -> tuple[NoiseStatement, ...]:
     kinds = {"Y": "fresh in every round", "G": "drawn once", "L": "kept with probability p"}
-    paper = task.stance == "paper"
     stated = [
         NoiseStatement(
             layer="curator",
-            distribution="laplace" if paper else "discrete-laplace",
+            distribution="discrete-laplace" if task.exact else "laplace",
             part=f"{part}: {kinds[part]}",
-            scale=None if paper else amount(task.perturbation.scale),
-            sampler="float" if paper else "exact-integer",
+            scale=amount(task.perturbation.scale) if task.exact else None,
+            sampler="exact-integer" if task.exact else "float",
         )
         for part in task.components
     ]
@@ -258,8 +261,8 @@ def _not_protected(task: Task) -> tuple[str, ...]:
     return tuple(held)
 
 
-def _assumptions(task: Task, collected: bool) -> tuple[str, ...]:
-    held = ["The device clamps and samples honestly." if collected else _CENTRAL]
+def _assumptions(task: Task) -> tuple[str, ...]:
+    held = ["The device clamps and samples honestly." if task.on_devices else _CENTRAL]
     held.append("One report a round; a retry repeats the stored numbers.")
     if task.permanent or "L" in task.components:
         held.append("Lasting parts of the noise are kept, secret, for the life of the task.")
@@ -281,6 +284,9 @@ def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
     ]
     if task.stance == "sound":
         held.append(_ANE)
+    elif task.on_devices:
+        held.append(_UNCHARGED)
+    if task.exact:
         held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
         if cost.epsilon is None:
             held.append("NO PRIVACY for the unit of this task.")
@@ -289,7 +295,7 @@ def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
 
 def _error(task: Task, n: int) -> dict[str, Any]:
     stated: dict[str, Any] = {"n_joined": n, "aggregate": task.params.aggregate}
-    if task.stance == "sound":
+    if task.exact:
         stated["grid_half_step"] = _float_up(float(task.perturbation.step.max()) / 2)
     if n < 1:
         return stated
@@ -315,7 +321,6 @@ def _error(task: Task, n: int) -> dict[str, Any]:
 
 
 def _details(task: Task) -> dict[str, Any]:
-    paper = task.stance == "paper"
     user, pure = task.user, task.user_pure
     reading = task.reading.epsilon
     lines = {
@@ -335,16 +340,16 @@ def _details(task: Task) -> dict[str, Any]:
         "source_ane": amount(Fraction(source_ane(float(task.epsilon)))),
         "note": "prior_only and best_attack need the true readings: see the evaluation",
     }
-    if reading is not None and not paper:
+    if reading is not None and task.exact:
         odds = _UP.next_plus(_UP.exp(_UP.divide(reading.numerator, reading.denominator)))
         risk["odds_factor"] = _text(odds)
         risk["test_error_floor"] = _text(_DOWN.divide(Decimal(1), _UP.add(1, odds)))
     return {
-        "verified": None if paper else lines,
+        "verified": lines if task.exact else None,
         "sensitivity": {
             "kind": "per-coordinate" if task.per_coordinate else "l1",
             "value": _float_up(float(sum(task.params.widths))),
-            "clamped": not paper,
+            "clamped": task.exact,
         },
         "tasks_composed": 1,
         "ledger": {"cap": None, "spent": None},

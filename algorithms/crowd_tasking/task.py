@@ -79,13 +79,21 @@ class UnitCost:
 @dataclass(frozen=True)
 class Task:
     """A task, resolved. `epsilon`: of one reading's values, or with `per_coordinate` of one
-    coordinate of it (the source's eps_a)."""
+    coordinate of it (the source's eps_a). `on_devices`: curators report; else one coordinator holds
+    the readings."""
 
     params: CrowdTaskingParams
     stance: Stance
     components: tuple[Part, ...]
     per_coordinate: bool
     epsilon: Fraction
+    on_devices: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether readings are clamped and the noise is in integers: the source's own mechanism,
+        which has neither, is simulated only."""
+        return self.stance == "sound" or self.on_devices
 
     @cached_property
     def perturbation(self) -> Perturbation:
@@ -263,7 +271,7 @@ class Task:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resolve(params: CrowdTaskingParams, stance: Stance) -> Task:
+def resolve(params: CrowdTaskingParams, stance: Stance, *, on_devices: bool = False) -> Task:
     """The task with defaults filled in and its budget solved. Raises BadTask."""
     per_coordinate = (params.sensitivity or _usual(params, stance)) == "per-coordinate"
     components = params.components or _usual_components(params, stance)
@@ -280,7 +288,7 @@ def resolve(params: CrowdTaskingParams, stance: Stance) -> Task:
             epsilon = params.epsilon / params.rounds
     else:
         epsilon = params.epsilon
-    task = Task(params, stance, components, per_coordinate, epsilon)
+    task = Task(params, stance, components, per_coordinate, epsilon, on_devices)
     if params.sensor.steps / task.coordinate_epsilon > SCALE_LIMIT:
         raise BadTask("epsilon", f"its noise is beyond {SCALE_LIMIT} steps; take fewer steps")
     return task

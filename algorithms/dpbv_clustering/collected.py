@@ -24,6 +24,8 @@ from algorithms.dpbv_clustering.outcome import (
 from algorithms.dpbv_clustering.paper import cluster_bits, cluster_exact
 from algorithms.dpbv_clustering.parameters import (
     FINE,
+    METHOD_OF_ROUNDS,
+    METHODS_OF_REPORTS,
     BitPlan,
     Parameters,
     check_rows,
@@ -33,13 +35,9 @@ from algorithms.dpbv_clustering.parameters import (
     resolve_method,
 )
 from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.report import (
-    ROWS_ARE_PUBLIC,
-    exact_cost,
-    exact_report,
-    paper_report,
-    sound_report,
-)
+from algorithms.dpbv_clustering.report import sound_report
+from algorithms.dpbv_clustering.report_bits import exact_cost, exact_report, paper_report
+from algorithms.dpbv_clustering.report_parts import ROWS_ARE_PUBLIC
 from algorithms.dpbv_clustering.steps import cluster_grid
 from common.encoders.dpbv_clustering import BLOCK_COINS, Box, Ints, unpack
 from common.encoders.dpbv_clustering_bit_reports import BitReports
@@ -48,7 +46,7 @@ from common.encoders.dpbv_clustering_reports import CellReports, PointReports
 from common.encoders.sums import MOST_RECORDS
 from common.models.federation import Report
 from common.models.report import Charge, PrivacyReport
-from common.report import delta_amount, epsilon_amount
+from common.report.figures import delta_amount, epsilon_amount
 
 Encoding: TypeAlias = CellReports | PointReports | BitReports
 
@@ -124,9 +122,9 @@ def _encoding(params: Parameters, stance: Stance) -> Encoding:
     check_stance(asked, stance)
     method, per_axis = ("dpbv", 0) if stance == "paper" else resolve_method(asked, None)
     box = make_box(params, bounds)
+    if method == METHOD_OF_ROUNDS:
+        raise BadParameter("method", f"{method} is for rounds: its counts are sums")
     match method:
-        case "grid-core":
-            raise BadParameter("method", "grid-core is for rounds: its counts are sums")
         case "grid-ldp":
             return CellReports(box, MOST_RECORDS, per_axis, params.epsilon)
         case "laplace-points":
@@ -217,5 +215,9 @@ def _report(
 
 
 REPORTS: Final = FederatedReports(
-    encoding=encoding, columns=columns, aggregate=aggregate, preview=preview
+    encoding=encoding,
+    columns=columns,
+    aggregate=aggregate,
+    preview=preview,
+    when=f"stance sound, method {', '.join(METHODS_OF_REPORTS)}; stance paper",
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from algorithms.contract import Algorithm
 from algorithms.dpbv_clustering.collected import REPORTS
+from algorithms.dpbv_clustering.evaluation_pictures import evaluation_pictures
 from algorithms.dpbv_clustering.federated import ROUNDS
 from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.dpbv_clustering.report import NAME
-from algorithms.dpbv_clustering.run import check, preview, run
+from algorithms.dpbv_clustering.report_parts import NAME
+from algorithms.dpbv_clustering.run import check, check_outline, preview, run
 
 ALGORITHM = Algorithm(
     name=NAME,
@@ -34,8 +35,9 @@ ALGORITHM = Algorithm(
         "warning": "no_utility_expected, or no_cell_above_the_noise",
     },
     complexity="grids: O(n + G^d); kCluster: O(n^2 (s d / 64 + k)); one attribute: O(n s k)",
-    federated="rounds",
     rounds=ROUNDS,
     reports=REPORTS,
     check=check,
+    check_outline=check_outline,
+    evaluation_pictures=evaluation_pictures,
 )

@@ -16,12 +16,13 @@ import numpy as np
 from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
 from algorithms.dpbv_clustering.outcome import grid_outcome
 from algorithms.dpbv_clustering.parameters import (
+    METHOD_OF_ROUNDS,
     Parameters,
     check_stance,
     resolve_method,
 )
 from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.report import grid_core_report
+from algorithms.dpbv_clustering.report_grid import grid_core_report
 from algorithms.dpbv_clustering.steps import State, absorb, first, next_query, release
 from common.encoders.dpbv_clustering import Ints
 from common.encoders.dpbv_clustering_sums import CellSum
@@ -93,8 +94,8 @@ def _per_axis(params: Parameters) -> int:
     if params.columns is not None:
         raise BadParameter("columns", "a federation names the columns")
     method, per_axis = resolve_method(params, None)
-    if method != "grid-core":
-        raise BadParameter("method", "rounds answer grid-core only")
+    if method != METHOD_OF_ROUNDS:
+        raise BadParameter("method", f"rounds answer {METHOD_OF_ROUNDS} only")
     return per_axis
 
 
@@ -107,4 +108,5 @@ ROUNDS: Final = FederatedRounds(
     release=finish,
     preview=preview,
     planned=planned,
+    when=f"stance sound, method {METHOD_OF_ROUNDS}",
 )

@@ -9,8 +9,9 @@ come from a matrix, or, for one attribute and for sums of attributes, from the b
 
     sum_{p' in C} d_H(p, p') = |C| w_p + W_C - 2 b_p . S_C
 
-with w_p the ones of p, W_C their sum over C and S_C the bitwise sums. Both work on blocks of about
-a tenth of a second, and call `beat` at each, so that a job is cancelled in the middle of a round.
+with w_p the ones of p, W_C their sum over C and S_C the bitwise sums. The identity is a sum over
+bits, so that wide values are taken a run of bits at a time. Both forms work on blocks of some
+hundredths of a second and call `beat` at each, so that a job is cancelled in the middle of a round.
 """
 
 from __future__ import annotations
@@ -23,14 +24,25 @@ import numpy as np
 
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Beat, Singles, quiet
-from common.encoders.dpbv_clustering import Code, Flip, Floats, Ints, Words, unpack
+from common.encoders.dpbv_clustering import (
+    WORD_BITS,
+    Code,
+    Flip,
+    Floats,
+    Ints,
+    Words,
+    unpack,
+    words_per_value,
+)
 
-_PRODUCTS: Final = 1 << 28
+_PRODUCTS: Final = 1 << 27
 """Multiplications of one block of a product of matrices."""
-_BITS: Final = 1 << 21
-"""Bits of one block of records, unpacked: 8 MiB."""
-_NUMBERS: Final = 1 << 21
-"""Distances of one block of records: 16 MiB."""
+_BITS: Final = 1 << 20
+"""Bits of one block of records, unpacked: 4 MiB; and of the sums of all clusters, 8 MiB."""
+_NUMBERS: Final = 1 << 20
+"""Distances of one block of records: 8 MiB."""
+_ENTRIES: Final = 1 << 22
+"""Entries of one block of a matrix of distances: 16 MiB."""
 
 
 class Distances(Protocol):
@@ -63,19 +75,37 @@ class MatrixDistances:
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Columns."""
-        beat()
-        return self.matrix[:, chosen].astype(np.float64)
+        found = np.empty((self.rows, len(chosen)))
+        for part in self._blocks(len(chosen)):
+            beat()
+            found[part] = self.matrix[part][:, chosen]
+        return found
 
     def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """A product with the memberships."""
         members = np.zeros((self.rows, clusters), np.float32)
         members[np.arange(self.rows), labels] = 1
         found = np.empty((self.rows, clusters))
-        step = max(1, _PRODUCTS // (self.rows * clusters))
-        for start in range(0, self.rows, step):
+        for part in self._blocks(clusters):
             beat()
-            found[start : start + step] = self.matrix[start : start + step] @ members
+            found[part] = self.matrix[part] @ members
         return found
+
+    def _blocks(self, clusters: int) -> Iterator[slice]:
+        """Places of rows, block by block."""
+        return _slices(self.rows, _PRODUCTS // (self.rows * clusters), _ENTRIES // self.rows)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some of an attribute's bits: whole `words` but for the last, `bits` in all. A distance is
+    `factor` times (Hamming distance - `floor`), added up over the runs."""
+
+    place: int
+    words: slice
+    bits: int
+    factor: float
+    floor: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +124,10 @@ class BitDistances:
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Each record a cluster of its own."""
         found = np.zeros((self.rows, len(chosen)))
-        for place, decoder in self._decoders():
+        sizes = np.ones(len(chosen))
+        for run in self._runs(len(chosen)):
             beat()
-            sums = self._bits(chosen, place, decoder.bits).astype(np.float64)
-            self._add(found, place, decoder, sums, np.ones(len(chosen)), beat)
+            self._add(found, run, self._bits(chosen, run).astype(np.float64), sizes, beat)
         found[chosen, np.arange(len(chosen))] = 0
         return found
 
@@ -105,44 +135,50 @@ class BitDistances:
         """Bitwise sums of every cluster, then one product a block of records."""
         sizes = np.bincount(labels, minlength=clusters).astype(np.float64)
         found = np.zeros((self.rows, clusters))
-        itself = 0.0
-        for place, decoder in self._decoders():
-            sums = np.zeros((clusters, decoder.bits))
-            for part in self._blocks(decoder.bits, clusters):
+        for run in self._runs(clusters):
+            sums = np.zeros((clusters, run.bits))
+            for part in self._blocks(run.bits, clusters):
                 beat()
                 own = labels[part]
                 members = np.zeros((clusters, len(own)), np.float32)
                 members[own, np.arange(len(own))] = 1
-                sums += members @ self._bits(part, place, decoder.bits)
-            self._add(found, place, decoder, sums, sizes, beat)
-            itself += decoder.decode(0)
-        found[np.arange(self.rows), labels] -= itself  # a literal decode of d_H = 0 is no distance
+                sums += members @ self._bits(part, run)
+            self._add(found, run, sums, sizes, beat)
+        # A literal decode of d_H = 0 is no distance.
+        itself = sum(Decoder.of(code, self.flip).decode(0) for code in self.codes)
+        found[np.arange(self.rows), labels] -= itself
         return found
 
-    def _decoders(self) -> list[tuple[int, Decoder]]:
-        return [(place, Decoder.of(code, self.flip)) for place, code in enumerate(self.codes)]
+    def _runs(self, clusters: int) -> Iterator[Run]:
+        """All bits, attribute by attribute; the sums of so many clusters over a run are small."""
+        width = max(1, _BITS // (clusters * WORD_BITS))
+        for place, code in enumerate(self.codes):
+            decoder = Decoder.of(code, self.flip)
+            for first in range(0, words_per_value(code.bits), width):
+                bits = min(width * WORD_BITS, code.bits - first * WORD_BITS)
+                words = slice(first, first + width)
+                floor = decoder.floor * bits / decoder.bits
+                yield Run(place, words, bits, decoder.factor, floor)
 
-    def _bits(self, rows: Ints | slice, place: int, bits: int) -> Singles:
-        return unpack(self.words[rows, place], bits).astype(np.float32)
+    def _bits(self, rows: Ints | slice, run: Run) -> Singles:
+        return unpack(self.words[rows, run.place, run.words], run.bits).astype(np.float32)
 
     def _blocks(self, bits: int, clusters: int) -> Iterator[slice]:
         """Places of records, block by block."""
-        step = max(1, min(_BITS // bits, _PRODUCTS // (bits * clusters), _NUMBERS // clusters))
-        for start in range(0, self.rows, step):
-            yield slice(start, min(start + step, self.rows))
+        return _slices(
+            self.rows, _BITS // bits, _PRODUCTS // (bits * clusters), _NUMBERS // clusters
+        )
 
-    def _add(
-        self, found: Floats, place: int, decoder: Decoder, sums: Floats, sizes: Floats, beat: Beat
-    ) -> None:
-        """Add an attribute's decoded sums (n, k) to those found so far."""
-        ones = sums.sum(axis=1)
+    def _add(self, found: Floats, run: Run, sums: Floats, sizes: Floats, beat: Beat) -> None:
+        """Add a run's decoded sums (n, k) to those found so far."""
+        ones = sums.sum(axis=1) - run.floor * sizes
         turned = sums.astype(np.float32).T  # whole numbers below 2^24
-        for part in self._blocks(decoder.bits, len(sums)):
+        for part in self._blocks(run.bits, len(sums)):
             beat()
-            bits = self._bits(part, place, decoder.bits)
+            bits = self._bits(part, run)
             weight = bits.sum(axis=1, dtype=np.float64)
             hamming = np.outer(weight, sizes) + ones - 2 * (bits @ turned).astype(np.float64)
-            found[part] += decoder.factor * (hamming - decoder.floor * sizes)
+            found[part] += run.factor * hamming
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +262,14 @@ def _nearest(distances: Floats, beat: Beat) -> Ints:
 
 def _parts(distances: Floats) -> Iterator[slice]:
     """Blocks of records of distances (n, k)."""
-    step = max(1, _NUMBERS // distances.shape[1])
-    for start in range(0, len(distances), step):
-        yield slice(start, start + step)
+    return _slices(len(distances), _NUMBERS // distances.shape[1])
+
+
+def _slices(rows: int, *most: int) -> Iterator[slice]:
+    """Runs of at most each of these numbers of rows, at least one row."""
+    step = max(1, min(most))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
 
 
 def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:

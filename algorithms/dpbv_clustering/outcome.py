@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from algorithms.contract import Outcome, Plot, ResultFile
-from algorithms.dpbv_clustering import plots
+from algorithms.dpbv_clustering import pictures
 from algorithms.dpbv_clustering.grid import GridClustering
 from algorithms.dpbv_clustering.paper import Found
 from algorithms.dpbv_clustering.parameters import BitPlan, Parameters
 from algorithms.dpbv_clustering.points import KMeansResult, kmeans
+from algorithms.drawing import can_draw
 from common.encoders.dpbv_clustering import Box, Floats, Ints
 from common.encoders.dpbv_clustering_cells import POINT_STEPS, Cells
 from common.models.report import PrivacyReport
@@ -41,13 +42,13 @@ def labelled_outcome(
     """What is published of labels that were found on bits."""
     drawn: list[Callable[[], Plot]] = []
     points = found.points
-    if points is not None and plots.is_plane(len(columns)):
-        drawn.append(lambda: plots.scatter(plan.box.raw(points), found.labels, columns))
+    if points is not None and pictures.is_plane(len(columns)):
+        drawn.append(lambda: pictures.scatter(plan.box.raw(points), found.labels, columns))
     merges = found.merges
     if merges is not None:
-        drawn.append(lambda: plots.dendrogram(merges))
+        drawn.append(lambda: pictures.dendrogram(merges))
     if plan.flip.threshold and params.partition == "horizontal":
-        drawn.append(lambda: plots.delta_curve(plan))
+        drawn.append(lambda: pictures.delta_curve(plan))
     clusters = np.unique(found.labels[found.labels >= 0])
     summary: dict[str, Any] = {
         "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
@@ -101,8 +102,8 @@ def points_outcome(
     """What is published of noisy points and their clusters."""
     box, found = clustering.box, clustering.found
     drawn: list[Callable[[], Plot]] = []
-    if plots.is_plane(len(columns)):
-        drawn.append(lambda: plots.scatter(box.raw(clustering.places), found.labels, columns))
+    if pictures.is_plane(len(columns)):
+        drawn.append(lambda: pictures.scatter(box.raw(clustering.places), found.labels, columns))
     return Outcome(
         {
             "method": "laplace-points",
@@ -132,7 +133,7 @@ def grid_outcome(
     """What is published of noisy counts (cells,) and their clusters."""
     drawn: list[Callable[[], Plot]] = []
     if len(columns) == 2:
-        drawn.append(lambda: plots.grid(cells, counts, found, columns))
+        drawn.append(lambda: pictures.grid(cells, counts, found, columns))
     return Outcome(
         {
             "method": "grid-ldp" if local else "grid-core",
@@ -154,7 +155,7 @@ def grid_outcome(
 
 
 def _draw(drawn: list[Callable[[], Plot]]) -> tuple[Plot, ...]:
-    return tuple(each() for each in drawn) if plots.can_draw() else ()
+    return tuple(each() for each in drawn) if can_draw() else ()
 
 
 def _labels_file(labels: Ints, owners: Owners) -> ResultFile:

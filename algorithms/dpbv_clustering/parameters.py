@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -28,6 +28,9 @@ from common.models.base import Exact, WireModel, require
 from common.noise import DiscreteLaplace
 
 Method = Literal["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"]
+METHOD_OF_ROUNDS: Final[Method] = "grid-core"
+"""Its counts are sums; curators answer every other method with reports."""
+METHODS_OF_REPORTS: Final = tuple(each for each in get_args(Method) if each != METHOD_OF_ROUNDS)
 Consistency = Literal["none", "line", "hop-mean", "literal", "matched"]
 Partition = Literal["horizontal", "vertical-plain", "vertical-decomposed"]
 Clusterer = Literal["kcluster", "dbscan", "agglomerative"]

@@ -6,6 +6,7 @@ public parameters alone. Everything that compares with the true rows is in the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -37,12 +38,8 @@ from algorithms.dpbv_clustering.parameters import (
 )
 from algorithms.dpbv_clustering.points import kmeans, scores
 from algorithms.dpbv_clustering.problems import BadParameter, RowOutside
-from algorithms.dpbv_clustering.report import (
-    exact_report,
-    paper_report,
-    sound_report,
-    unplanned_report,
-)
+from algorithms.dpbv_clustering.report import sound_report
+from algorithms.dpbv_clustering.report_bits import exact_report, paper_report, unplanned_report
 from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, release
 from common.datasets.tables import NumericTable
 from common.encoders.dpbv_clustering import BLOCK_COINS, Flip, Floats, Ints
@@ -57,6 +54,8 @@ from common.randomness import PublicRandom, SeededRandom
 
 _MOST_COMPARED: Final = 2000
 """Rows whose distances an evaluation compares."""
+_MOST_REFERENCE: Final = 256
+"""Reference labels that an evaluation counts one by one."""
 _POINT_ROWS: Final = 1 << 16
 
 
@@ -93,6 +92,12 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
     assert params.bounds is not None
     if resolve_method(params, len(values))[0] == "dpbv-exact":
         plan_bits(params, stance, make_box(params, params.bounds), len(values))
+
+
+def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance) -> None:
+    """That the clusters are no more than the rows. Raises BadParameter."""
+    check_stance(params, stance)
+    check_rows(params, outline["rows"])
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
@@ -271,6 +276,25 @@ def _unary_counts(
 
 
 def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
+    """True sizes of the released clusters; and beside the reference labels, where there are any."""
+    released, rows = np.unique(labels, return_counts=True)
+    sizes = dict(zip(map(str, released.tolist()), rows.tolist(), strict=True))
+    found: dict[str, Any] = {"rows": sizes, **_scored(dataset, labels)}
+    if dataset.labels is None:
+        return found
+    reference, places = np.unique(dataset.labels, return_inverse=True)
+    if reference.size <= _MOST_REFERENCE:
+        table = np.zeros((reference.size, released.size), np.int64)
+        np.add.at(table, (places, np.searchsorted(released, labels)), 1)
+        found["agreement"] = {
+            "reference": reference.tolist(),
+            "labels": released.tolist(),
+            "rows": table.tolist(),
+        }
+    return found
+
+
+def _scored(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
     """Against the reference labels, where the table has them."""
     return {} if dataset.labels is None else dict(scores(dataset.labels, labels))
 
@@ -305,5 +329,5 @@ def _baselines(dataset: NumericTable, values: Floats, params: Parameters) -> dic
                 labels = adp(values, sigma, params.k, generator, params.n_init).labels
             case "rsp":
                 labels = rsp(values, dimensions, params.k, generator, params.n_init).labels
-        found[name] = _compared(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
+        found[name] = _scored(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
     return found

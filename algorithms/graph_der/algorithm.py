@@ -16,6 +16,7 @@ import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.graph_der.evaluation import evaluate
+from algorithms.graph_der.evaluation_pictures import evaluation_pictures
 from algorithms.graph_der.parameters import GraphDerParameters, resolved
 from algorithms.graph_der.pictures import pictures
 from algorithms.graph_der.publication import Release, publish
@@ -147,4 +148,5 @@ ALGORITHM: Final = Algorithm(
     complexity="sound: time O(height x lines^2 + edges), memory O(lines^2 + edges), at most 2,048 "
     "lines unless a smaller step is given; paper: O(height x vertices^2) and O(vertices^2)",
     check=check,
+    evaluation_pictures=evaluation_pictures,
 )

@@ -6,7 +6,7 @@ Spec: graph-der, section 2; jobs, "Parameters".
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ from algorithms.graph_der.problems import (
     GraphTooLarge,
     LabellingDependsOnEdges,
 )
+from algorithms.parameters import asked_metrics, schema_range
 from common.datasets.edge_list import EdgeList
 from common.models.base import Exact, WireModel
 from common.noise import SCALE_LIMIT
@@ -47,11 +48,6 @@ class Metrics(WireModel):
     )
 
 
-def _range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema; `check_parameters` holds them and names the problem."""
-    return limits
-
-
 class GraphDerParameters(WireModel):
     """Parameters of `graph-der`. The public vertex set is the `universe` of the dataset."""
 
@@ -59,7 +55,7 @@ class GraphDerParameters(WireModel):
     k: int = Field(
         1,
         description="so many edges together are protected at epsilon, one at epsilon / k",
-        json_schema_extra=_range(minimum=1, maximum=MOST_GROUP),
+        json_schema_extra=schema_range(minimum=1, maximum=MOST_GROUP),
     )
     labelling: Labelling | None = Field(
         None,
@@ -79,7 +75,7 @@ class GraphDerParameters(WireModel):
         None,
         description="labels between two grid lines, 1 to half the vertices; unless given the "
         "smallest with at most 2,048 lines (paper: 1)",
-        json_schema_extra=_range(minimum=1),
+        json_schema_extra=schema_range(minimum=1),
     )
     density_stop: Exact = Field(
         Fraction(4, 5), description="a region this dense is not split, 0.5 to 1"
@@ -92,9 +88,7 @@ class GraphDerParameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return Metrics() if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, Metrics)
 
 
 def check_parameters(params: GraphDerParameters, stance: Stance) -> None:

@@ -30,7 +30,7 @@ from common.models.report import (
     Subject,
     VerifiedStatement,
 )
-from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
 
 NAME: Final = "graph-der"
 VERSION: Final = "1"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.graph_random_matrix.adjacency import Rows, adjacency
 from algorithms.graph_random_matrix.evaluation import evaluate
+from algorithms.graph_random_matrix.evaluation_pictures import evaluation_pictures
 from algorithms.graph_random_matrix.findings import Findings, found_in_iteration, found_in_matrix
 from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
 from algorithms.graph_random_matrix.pictures import pictures
@@ -265,4 +266,5 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(m (edges + vertices) + vertices m^2), m columns; memory for each vertex 4 m "
     "bytes of the published matrix and m / 8 of the projection (subspace: 8 k bytes for each step)",
     check=check,
+    evaluation_pictures=evaluation_pictures,
 )

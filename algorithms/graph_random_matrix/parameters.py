@@ -6,7 +6,7 @@ Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set stands 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
 )
 from algorithms.graph_random_matrix.projection import Kind
+from algorithms.parameters import asked_metrics, schema_range
 from common.errors import Invalid
 from common.models.base import Exact, WireModel
 
@@ -46,11 +47,6 @@ class Metrics(WireModel):
     seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the clusterings")] = 0
 
 
-def _range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema; `check_parameters` holds them and names the problem."""
-    return limits
-
-
 class GraphRandomMatrixParameters(WireModel):
     """Parameters of `graph-random-matrix`."""
 
@@ -63,12 +59,12 @@ class GraphRandomMatrixParameters(WireModel):
         "auto",
         description="columns of the matrix, at least 2 k, below the number of vertices, at most "
         "1,000; auto: by the noise and mean_degree (paper: 200)",
-        json_schema_extra=_range(minimum=2, maximum=MOST_COLUMNS),
+        json_schema_extra=schema_range(minimum=2, maximum=MOST_COLUMNS),
     )
     k: int = Field(
         8,
         description="leading eigenvectors to estimate, and clusters; at most m / 2",
-        json_schema_extra=_range(minimum=1, maximum=MOST_EIGENVECTORS),
+        json_schema_extra=schema_range(minimum=1, maximum=MOST_EIGENVECTORS),
     )
     epsilon: Exact | None = Field(
         None, description="budget of the job, above 0, at most 100; 1 unless sigma is given"
@@ -108,9 +104,7 @@ class GraphRandomMatrixParameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return Metrics() if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, Metrics)
 
     def estimator_of(self, stance: Stance) -> Estimator:
         """As given, or the mode's own."""

@@ -44,7 +44,7 @@ from common.models.report import (
     Subject,
     VerifiedStatement,
 )
-from common.report import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount
 
 NAME: Final = "graph-random-matrix"
 VERSION: Final = "1"

@@ -14,6 +14,7 @@ from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.kmeans import paper
 from algorithms.kmeans.central import Rows, chosen_records, run_central
 from algorithms.kmeans.evaluation import evaluate
+from algorithms.kmeans.evaluation_pictures import evaluation_pictures
 from algorithms.kmeans.parameters import KmeansParameters, check_table, grid_and_plan
 from algorithms.kmeans.pictures import noise_deviations, pictures, step_norms
 from algorithms.kmeans.report import paper_report, planned_split, sound_report
@@ -72,6 +73,12 @@ def check(dataset: NumericTable, params: KmeansParameters, stance: Stance) -> No
         grid_and_plan(params)
     curators = dataset.curators is not None
     check_table(params, stance, dataset.rows, len(dataset.columns), curators)
+
+
+def check_outline(outline: Mapping[str, Any], params: KmeansParameters, stance: Stance) -> None:
+    """All of `check` that the rows decide: it depends on sizes and roles only."""
+    columns, curators = len(outline["columns"]), outline["has_curator"]
+    check_table(params, stance, outline["rows"], columns, curators)
 
 
 def preview(params: KmeansParameters, stance: Stance) -> PrivacyReport:
@@ -216,6 +223,7 @@ ALGORITHM: Final = Algorithm(
     result=RESULT,
     complexity="time O(n d) for the synopsis and O(n k d) for each zone round, one to three passes "
     "over the data; memory O(cells)",
-    federated="rounds",
     check=check,
+    check_outline=check_outline,
+    evaluation_pictures=evaluation_pictures,
 )

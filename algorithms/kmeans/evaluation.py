@@ -16,7 +16,7 @@ from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.parameters import Metrics
 from algorithms.kmeans.starts import public
 from algorithms.kmeans.weighted import lloyd, spread_start
-from common.encoders.kmeans import Floats, nearest
+from common.encoders.kmeans import Floats, Ints, nearest
 
 RESTARTS: Final = 20
 
@@ -55,6 +55,27 @@ def evaluate(
     if metrics.inertia_ratio:
         best = best_cost(points, len(centres), progress=progress) if len(points) else 0.0
         found["inertia_ratio"] = None if inertia is None or best == 0 else inertia / best
+    labels = nearest(points, centres)
+    if metrics.clusters:
+        found["clusters"] = clusters_of(points, labels, centres)
     if metrics.labels:
-        found["labels"] = nearest(points, centres).tolist()
+        found["labels"] = labels.tolist()
     return found
+
+
+def clusters_of(points: Floats, labels: Ints, centres: Floats) -> list[dict[str, Any]]:
+    """How many points (n, d) each centre (k, d) has, and how far their mean lies from it (null
+    without any): Euclidean, in sides of the box."""
+    rows = np.bincount(labels, minlength=len(centres))
+    means = (
+        np.stack(
+            [np.bincount(labels, weights=column, minlength=len(centres)) for column in points.T],
+            axis=1,
+        )
+        / np.maximum(rows, 1)[:, None]
+    )
+    off = np.linalg.norm(means - centres, axis=1)
+    return [
+        {"rows": count, "mean_distance_off": distance if count else None}
+        for count, distance in zip(rows.tolist(), off.tolist(), strict=True)
+    ]

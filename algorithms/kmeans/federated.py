@@ -1,9 +1,10 @@
 """K-means over curators: the pure steps as sums that rounds of secure aggregation answer.
 
 Spec: kmeans, section 6. The plan stands on the noise that a round really has: `noise_share` full
-discrete Laplaces. Unit `record`: up to 65,536 records of a curator count, and the noise hides two
-vectors, as another record may come in where one leaves (aggregation, section 3); what holds, holds
-for a replaced record too. Unit `curator`: `contribution_bound` records of each count.
+discrete Laplaces. Unit `record`: all records of a curator's table count, and the noise hides one
+vector: one record more or less (kmeans, section 5). Where records are statistics of registers, one
+reading replaces a record, and the noise hides two vectors; the plan stands on that as on a larger
+`noise_share`. Unit `curator`: `contribution_bound` records of each count.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def scope(params: KmeansParameters) -> PrivacyScope:
     if params.privacy_unit == "curator":
         bound = params.contribution_bound
         return PrivacyScope("curator", bound, bound)
-    return PrivacyScope("record", MOST_RECORDS, SWAP)
+    return PrivacyScope("record", MOST_RECORDS, 1, every_record=True)
 
 
 def start(
@@ -74,7 +75,7 @@ def next_sum(state: FederatedState) -> KmeansSum | None:
     query = None if state.truncated else next_query(state.steps)
     if query is None:
         return None
-    return KmeansSum.of(state.grid, query, scope(state.params).hidden)
+    return KmeansSum.of(state.grid, query, max(SWAP, scope(state.params).hidden))
 
 
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
@@ -156,4 +157,5 @@ ROUNDS: Final = FederatedRounds(
     release=release,
     preview=preview,
     planned=planned,
+    when="stance sound",
 )

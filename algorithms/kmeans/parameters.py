@@ -64,6 +64,9 @@ class Metrics(WireModel):
 
     inertia: bool = Field(True, description="sum of squared distances, of the box scaled to [0,1]")
     inertia_ratio: bool = Field(True, description="over the best of 20 non-private runs")
+    clusters: bool = Field(
+        True, description="rows of each centre, and how far their mean lies from it"
+    )
     labels: bool = Field(False, description="the nearest centre of each row")
 
 

@@ -29,7 +29,7 @@ from common.models.report import (
     VerifiedStatement,
 )
 from common.noise import sampler_delta
-from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
 
 VERSION: Final = "1"
 THEOREM: Final = "Lu's thesis, chapter 7, Theorem 7.5"

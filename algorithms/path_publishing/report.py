@@ -30,7 +30,7 @@ from common.models.report import (
     PrivacyReport,
     Subject,
 )
-from common.report import ACCOUNTING_VERSION
+from common.report.figures import ACCOUNTING_VERSION
 
 NAME: Final = "path-publishing"
 VERSION: Final = "1"

@@ -13,7 +13,7 @@ from algorithms.path_publishing.parameters import PathPublishingParameters
 from algorithms.path_publishing.relations import fake_probability
 from algorithms.path_publishing.report_parts import Parts
 from common.models.report import Charge, Claim, NoiseStatement, VerifiedStatement
-from common.report import amount, epsilon_amount
+from common.report.figures import amount, epsilon_amount
 
 LN_2: Final = Fraction("0.693147180560")
 """Rounded up."""

@@ -17,7 +17,7 @@ from common.models.report import (
     Unit,
     VerifiedStatement,
 )
-from common.report import amount, epsilon_amount
+from common.report.figures import amount, epsilon_amount
 
 
 @dataclass(frozen=True)

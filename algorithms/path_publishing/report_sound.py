@@ -15,7 +15,7 @@ from algorithms.path_publishing.report_parts import (
     direction_noise,
 )
 from common.models.report import Charge, NoiseStatement, Unit, VerifiedStatement
-from common.report import amount, epsilon_amount
+from common.report.figures import amount, epsilon_amount
 
 RECOVERY: Final[dict[tuple[int, int], tuple[float, ...]]] = {
     (6, 10): (0.236, 0.567, 0.804, 0.929, 0.979, 0.990, 0.998),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_ngram.evaluation import evaluate
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.lengths import noisy_l_max
@@ -88,7 +89,11 @@ def run(
         },
         report=ngram_report(params, stance, release.transcript),
         files=(
-            *_synthetic_files(release, universe, context),
+            *multiset_files(
+                "synthetic",
+                "synthetic sequences with their multiplicities",
+                _synthetic(release, universe, context),
+            ),
             _grams_file(release.grams, universe, context),
             _patterns_file(named),
         ),
@@ -123,45 +128,17 @@ def _evaluated(
         params.metrics,
         partial(context.progress, 0.98, "evaluating"),
     )
-    return Outcome(
-        outcome.result,
-        outcome.report,
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-        compared,
-    )
+    return replace(outcome, evaluation=compared)
 
 
 # ----------------------------------------------------------------------------------------- files
 
 
-def _synthetic_files(
-    release: Release, universe: tuple[str, ...], context: Context
-) -> tuple[ResultFile, ResultFile]:
+def _synthetic(release: Release, universe: tuple[str, ...], context: Context) -> Iterable[Named]:
     grams, copies = release.grams, release.copies
-    table, lines = io.StringIO(), io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("count", "length", "items"))
     for first, last in _spans(grams.bounds, context):
         chosen = first + np.flatnonzero(copies[first:last])
-        for items, count in _named(grams, chosen, copies[chosen].tolist(), universe):
-            writer.writerow((count, len(items), " ".join(items)))
-            lines.write(json.dumps({"items": items, "count": count}, ensure_ascii=False) + "\n")
-    return (
-        ResultFile(
-            "synthetic.csv",
-            "text/csv",
-            table.getvalue().encode(),
-            "synthetic sequences with their multiplicities; ids separated by blanks",
-        ),
-        ResultFile(
-            "synthetic.ndjson",
-            "application/x-ndjson",
-            lines.getvalue().encode(),
-            "the same, a JSON object a line",
-        ),
-    )
+        yield from _named(grams, chosen, copies[chosen].tolist(), universe)
 
 
 def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> ResultFile:
@@ -191,7 +168,7 @@ def _spans(bounds: tuple[int, ...], context: Context) -> Iterable[tuple[int, int
 
 def _named(
     grams: Grams, chosen: np.ndarray[Any, Any], counts: list[int], universe: tuple[str, ...]
-) -> Iterable[tuple[list[str], int]]:
+) -> Iterable[Named]:
     if not chosen.size:
         return
     length = int(np.searchsorted(grams.bounds, chosen[0], side="right"))
@@ -199,7 +176,7 @@ def _named(
         yield [universe[item] for item in items], count
 
 
-def _patterns_file(patterns: list[tuple[list[str], int]]) -> ResultFile:
+def _patterns_file(patterns: list[Named]) -> ResultFile:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("rank", "count", "length", "items"))

@@ -6,12 +6,15 @@ Spec: sequential-ngram, section 2; jobs, "Parameters".
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from algorithms.contract import Stance
-from algorithms.sequential_ngram.problems import BadEpsilon, BadLength, BadUniverse
+from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
+from algorithms.parameters import asked_metrics, schema_range
+from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.sequential_ngram.problems import BadLength
 from algorithms.sequential_ngram.settings import (
     Budget,
     Fill,
@@ -20,9 +23,7 @@ from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
 )
-from common.datasets.sequences import MAX_UNIVERSE
 from common.models.base import Exact, WireModel
-from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
 from common.noise import SCALE_LIMIT
 
 MOST_EPSILON: Final = Fraction(100)
@@ -44,33 +45,21 @@ class Metrics(WireModel):
     )
 
 
-def _range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema; `check_parameters` holds them and names the problem."""
-    return limits
-
-
 class SequentialNgramParameters(WireModel):
     """Parameters of `sequential-ngram`."""
 
-    universe: (
-        Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
-        | Annotated[int, Field(description="a number n: the items are 1 to n")]
-        | DatasetReference
-    ) = Field(
-        description="the public list of items, 1 to 1,000,000, or how many there are; chosen "
-        "without looking at the data (10,000 inline, more as a dataset of kind universe)"
-    )
+    universe: ItemUniverse = Field(description=ABOUT)
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     l_max: int | Literal["auto"] = Field(
         20,
         description="only the first so many items of a sequence count; auto: from a noisy "
         "histogram of lengths, which costs epsilon_length",
-        json_schema_extra=_range(minimum=1, maximum=MOST_LENGTH),
+        json_schema_extra=schema_range(minimum=1, maximum=MOST_LENGTH),
     )
     n_max: int = Field(
         5,
         description="longest gram that is counted; at most l_max",
-        json_schema_extra=_range(minimum=1, maximum=MOST_GRAM),
+        json_schema_extra=schema_range(minimum=1, maximum=MOST_GRAM),
     )
     epsilon_length: Exact | None = Field(
         None, description="l_max auto: its part of epsilon; epsilon / 50 unless given"
@@ -78,7 +67,7 @@ class SequentialNgramParameters(WireModel):
     length_cap: int = Field(
         100,
         description="l_max auto: the greatest length that it may choose",
-        json_schema_extra=_range(minimum=1, maximum=MOST_LENGTH),
+        json_schema_extra=schema_range(minimum=1, maximum=MOST_LENGTH),
     )
     budget: Budget = Field(
         "adaptive", description="adaptive: by how deep a gram is expected to go; uniform: by level"
@@ -98,9 +87,7 @@ class SequentialNgramParameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return Metrics() if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, Metrics)
 
     @property
     def auto(self) -> bool:
@@ -139,15 +126,10 @@ def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
         )
     if max(noise_scales(params)) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of so long sequences", pointer="/params/epsilon")
-    size = universe_size(params)
-    if size is None:
-        return
-    if not 1 <= size <= MAX_UNIVERSE:
-        raise BadUniverse(f"has 1 to {MAX_UNIVERSE} items", pointer="/params/universe")
-    if stance == "paper" and size < PAPER_ITEMS:
+    check_universe(params.universe)
+    size = universe_size(params.universe)
+    if stance == "paper" and size is not None and size < PAPER_ITEMS:
         raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
-    if isinstance(params.universe, tuple) and len(set(params.universe)) != size:
-        raise BadUniverse("names every item once", pointer="/params/universe")
 
 
 def noise_scales(params: SequentialNgramParameters) -> tuple[Fraction, ...]:
@@ -157,24 +139,13 @@ def noise_scales(params: SequentialNgramParameters) -> tuple[Fraction, ...]:
     return (scale, 1 / params.length_budget) if params.auto else (scale,)
 
 
-def universe_size(params: SequentialNgramParameters) -> int | None:
-    """How many items there are; None while only a reference to the list is known."""
-    if isinstance(params.universe, tuple):
-        return len(params.universe)
-    return params.universe if isinstance(params.universe, int) else None
-
-
 def resolved_universe(params: SequentialNgramParameters, stance: Stance) -> tuple[str, ...]:
     """The items in order. A reference to a dataset has to be replaced by its list before.
 
     Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    if isinstance(params.universe, tuple):
-        return params.universe
-    if isinstance(params.universe, int):
-        return tuple(str(item) for item in range(1, params.universe + 1))
-    raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+    return item_names(params.universe)
 
 
 def settings_of(

@@ -7,7 +7,7 @@ for the truth, and for files that are already released.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,12 @@ class Text:
     def of_data(cls, dataset: Sequences, l_max: int | None = None) -> Text:
         """A dataset, whole or cut."""
         return cls(cut(Block.of(dataset), l_max), None, len(dataset.universe))
+
+    @classmethod
+    def of_counts(cls, sequences: Sequences, counts: Ints) -> Text:
+        """Sequences and how often each counts (n,)."""
+        weights = np.repeat(counts.astype(np.float64), np.diff(sequences.starts) + 1)
+        return replace(cls.of_data(sequences), weights=weights)
 
     @classmethod
     def of_copies(cls, grams: Grams, copies: Ints, items: int) -> Text:

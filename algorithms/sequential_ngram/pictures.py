@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from algorithms.contract import Plot
-from algorithms.drawing import can_draw, picture
+from algorithms.drawing import BLUE, COLOURS, can_draw, picture
 from algorithms.sequential_ngram.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_BLUE: Final = "#1b6ca8"
-_COLOURS: Final = (_BLUE, "#c8553d", "#3a7d44", "#8d6b1f", "#5c677d")
-_LINES: Final = len(_COLOURS)
+_LINES: Final = len(COLOURS)
 _POINTS: Final = 500
 
 
@@ -48,7 +46,7 @@ def _grams(axes: Axes, release: Release) -> None:
             shown,
             counts[shown - 1],
             ".-",
-            color=_COLOURS[length - 1],
+            color=COLOURS[length - 1],
             markersize=3,
             linewidth=0.8,
             label=label,
@@ -64,7 +62,7 @@ def _lengths(axes: Axes, release: Release) -> None:
     axes.set_title("Synthetic sequences by length")
     lengths = release.grams.lengths
     sequences = np.bincount(lengths, release.copies)[1:]
-    axes.bar(np.arange(1, sequences.size + 1), sequences, 0.7, color=_BLUE)
+    axes.bar(np.arange(1, sequences.size + 1), sequences, 0.7, color=BLUE)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("items in the sequence")

@@ -11,29 +11,26 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.item_universe import universe_size
+from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
 from algorithms.sequential_ngram.parameters import (
     SequentialNgramParameters,
     check_parameters,
     noise_scales,
-    universe_size,
 )
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import empty_threshold
 from common.models.base import format_exact
 from common.models.report import (
     AccountingStatement,
-    Charge,
     Claim,
     MechanismStatement,
-    Neighbouring,
-    NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     Subject,
-    VerifiedStatement,
 )
 from common.noise import sampler_delta
-from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
 
 NAME: Final = "sequential-ngram"
 VERSION: Final = "1"
@@ -41,10 +38,6 @@ THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.6"
 
 _PARTS: Final = ("counts of grams, at most", "lengths")
 """The second only where l_max is auto."""
-_FLOATING: Final = (
-    "floating-point Laplace: epsilon-DP holds in real arithmetic only, and the low bits of a "
-    "double can show what a count was not. No figure is stated."
-)
 
 DEFECTS: Final = (
     "The printed levels of a path are not rounded up. Without that no finite epsilon holds: as a "
@@ -95,19 +88,18 @@ def ngram_report(
             theorem=THEOREM,
             text="epsilon-DP",
         ),
-        verified=(
-            _line(params, paper, "a", "add-remove", "one sequence of any length more or less"),
-            _line(params, paper, "b", "replace", "one sequence replaced by another"),
+        verified=neighbour_lines(
+            stance,
+            "sequence",
+            params.epsilon,
+            "one sequence of any length more or less",
+            "one sequence replaced by another",
         ),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit="sequence",
-            epsilon=None if paper else epsilon_amount(params.epsilon),
-            delta=None if paper else "0",
-            reserved=None if paper else epsilon_amount(params.epsilon),
-            outside_budget=paper,
+        charged=charge(stance, "sequence", params.epsilon),
+        noise=tuple(
+            noise(stance, part, scale)
+            for part, scale in zip(_PARTS, noise_scales(params), strict=False)
         ),
-        noise=_noise(params, paper),
         sampler_delta=None if paper else amount(_sampler_delta(params)),
         sampler_epsilon=None if paper else "0",
         accounting=AccountingStatement(
@@ -153,7 +145,7 @@ def ngram_report(
             "Nobody who is not trusted sees how long the run takes.",
             "The noise comes from a secret random source.",
         ),
-        caveats=_caveats(params, paper),
+        caveats=caveats(stance, evaluated=params.metrics is not None),
         reproducible=False,
         evaluation_attached=params.metrics is not None,
         error=_error(params, stance),
@@ -173,68 +165,16 @@ def _sensitivity(
     return (found, SensitivityStatement(value="1", source="declared", part="lengths"))
 
 
-def _line(
-    params: SequentialNgramParameters,
-    paper: bool,
-    key: str,
-    relation: Neighbouring,
-    whole: str,
-) -> VerifiedStatement:
-    total = params.epsilon * (1 if relation == "add-remove" else 2)
-    held = None if relation == "add-remove" else "a removal and an addition"
-    return VerifiedStatement(
-        scenario="recipient",
-        key=key,
-        description=f"whoever reads the result; {whole}",
-        model="none" if paper else "pure-dp",
-        privacy_unit="sequence",
-        neighbouring=relation,
-        epsilon=None if paper else epsilon_amount(total),
-        delta=None if paper else "0",
-        reason=_FLOATING if paper else held,
-    )
-
-
-def _noise(params: SequentialNgramParameters, paper: bool) -> tuple[NoiseStatement, ...]:
-    return tuple(
-        NoiseStatement(
-            layer="coordinator",
-            distribution="Laplace" if paper else "discrete Laplace",
-            part=part,
-            scale=amount(scale),
-            weight="1",
-            draws=1,
-            sampler="float" if paper else "exact-integer",
-        )
-        for part, scale in zip(_PARTS, noise_scales(params), strict=False)
-    )
-
-
 def _sampler_delta(params: SequentialNgramParameters) -> Fraction:
     """By the most counts that a run can ask."""
-    size = universe_size(params) or params.max_nodes
+    size = universe_size(params.universe) or params.max_nodes
     draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
     return min(sampler_delta(draws, params.epsilon), Fraction(1))
 
 
-def _caveats(params: SequentialNgramParameters, paper: bool) -> tuple[str, ...]:
-    held = ["This is one release: other releases from the same data add up."]
-    if paper:
-        held.append("Stance paper: floating-point noise; nothing is verified.")
-        held.append("This release lies outside the budget of its data set.")
-    else:
-        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
-    if params.metrics is not None:
-        held.append(
-            "An evaluation against the true data is attached for the operator's eyes only; it is "
-            "not differentially private."
-        )
-    return tuple(held)
-
-
 def _error(params: SequentialNgramParameters, stance: Stance) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
-    size = universe_size(params)
+    size = universe_size(params.universe)
     if size is None:
         return None
     budget = (params.epsilon - params.length_budget) / params.n_max

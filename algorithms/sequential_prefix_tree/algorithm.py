@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
     SequentialPrefixTreeParameters,
@@ -108,40 +108,25 @@ def preview(params: SequentialPrefixTreeParameters, stance: Stance) -> PrivacyRe
 def _synthetic_files(
     release: Release, universe: tuple[str, ...], context: Context, *, expanded: bool
 ) -> tuple[ResultFile, ...]:
-    table, lines, text = io.StringIO(), io.StringIO(), io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("count", "length", "items"))
-    for depth, copies in enumerate(release.copies, start=1):
-        for chosen in _spans(np.flatnonzero(copies), context):
-            prefixes = release.tree.prefixes(depth, chosen).tolist()
-            for items, count in zip(prefixes, copies[chosen].tolist(), strict=True):
-                names = [universe[item] for item in items]
-                joined = " ".join(names)
-                writer.writerow((count, depth, joined))
-                held = json.dumps({"items": names, "count": count}, ensure_ascii=False)
-                lines.write(held + "\n")
-                if expanded:
-                    text.write((joined + "\n") * count)
-    files = (
-        ResultFile(
-            "synthetic.csv",
-            "text/csv",
-            table.getvalue().encode(),
-            "synthetic sequences with their multiplicities; ids separated by blanks",
-        ),
-        ResultFile(
-            "synthetic.ndjson",
-            "application/x-ndjson",
-            lines.getvalue().encode(),
-            "the same, a JSON object a line",
-        ),
-    )
+    about = "synthetic sequences with their multiplicities"
+    files = multiset_files("synthetic", about, _synthetic(release, universe, context))
     if not expanded:
         return files
+    text = io.StringIO()
+    for items, count in _synthetic(release, universe, context):
+        text.write((" ".join(items) + "\n") * count)
     whole = ResultFile(
         "synthetic.txt", "text/plain", text.getvalue().encode(), "a line for each sequence"
     )
     return (*files, whole)
+
+
+def _synthetic(release: Release, universe: tuple[str, ...], context: Context) -> Iterator[Named]:
+    for depth, copies in enumerate(release.copies, start=1):
+        for chosen in _spans(np.flatnonzero(copies), context):
+            prefixes = release.tree.prefixes(depth, chosen).tolist()
+            for items, count in zip(prefixes, copies[chosen].tolist(), strict=True):
+                yield [universe[item] for item in items], count
 
 
 def _tree_file(release: Release, universe: tuple[str, ...], context: Context) -> ResultFile:

@@ -6,24 +6,24 @@ Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from algorithms.contract import Stance
+from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
+from algorithms.parameters import asked_metrics, schema_range
+from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
 from algorithms.sequential_prefix_tree.layout import Layout
 from algorithms.sequential_prefix_tree.problems import (
-    BadEpsilon,
     BadHeight,
     BadSplit,
     BadTaxonomy,
     BadThreshold,
-    BadUniverse,
     DegenerateFanOut,
 )
 from algorithms.sequential_prefix_tree.settings import Settings
-from common.datasets.sequences import MAX_UNIVERSE
 from common.models.base import Exact, WireModel
 from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
 from common.noise import SCALE_LIMIT
@@ -47,22 +47,10 @@ class Metrics(WireModel):
     )
 
 
-def _range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema; `check_parameters` holds them and names the problem."""
-    return limits
-
-
 class SequentialPrefixTreeParameters(WireModel):
     """Parameters of `sequential-prefix-tree`."""
 
-    universe: (
-        Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
-        | Annotated[int, Field(description="a number n: the items are 1 to n")]
-        | DatasetReference
-    ) = Field(
-        description="the public list of items, 1 to 1,000,000, or how many there are; chosen "
-        "without looking at the data (10,000 inline, more as a dataset of kind universe)"
-    )
+    universe: ItemUniverse = Field(description=ABOUT)
     taxonomy: (
         DatasetReference
         | Annotated[dict[Item, Item], Field(max_length=INLINE_UNIVERSE)]
@@ -77,7 +65,7 @@ class SequentialPrefixTreeParameters(WireModel):
     fan_out: int | None = Field(
         None,
         description="in place of a taxonomy: consecutive items are cut into groups of this size",
-        json_schema_extra=_range(minimum=1),
+        json_schema_extra=schema_range(minimum=1),
     )
     form: Form | None = Field(
         None, description="hybrid: groups are asked for first (default where there are some)"
@@ -86,7 +74,7 @@ class SequentialPrefixTreeParameters(WireModel):
     height: int = Field(
         12,
         description="levels; longer sequences count and appear by their first so many items",
-        json_schema_extra=_range(minimum=HEIGHTS[0], maximum=HEIGHTS[-1]),
+        json_schema_extra=schema_range(minimum=HEIGHTS[0], maximum=HEIGHTS[-1]),
     )
     split: Exact | None = Field(
         None,
@@ -107,7 +95,7 @@ class SequentialPrefixTreeParameters(WireModel):
         1,
         description="an item is a place at a time: the universe lists all places of the first bin, "
         "then of the second, ..., and times never fall in a sequence",
-        json_schema_extra=_range(minimum=1),
+        json_schema_extra=schema_range(minimum=1),
     )
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
     expanded: bool = Field(False, description="release a file with a line for each sequence too")
@@ -116,9 +104,7 @@ class SequentialPrefixTreeParameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return Metrics() if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, Metrics)
 
     @property
     def hybrid(self) -> bool:
@@ -172,27 +158,15 @@ def _check_taxonomy(params: SequentialPrefixTreeParameters) -> None:
 # ------------------------------------------------------------------------------ universe, layout
 
 
-def universe_size(params: SequentialPrefixTreeParameters) -> int | None:
-    """How many items there are; None while only a reference to the list is known."""
-    if isinstance(params.universe, tuple):
-        return len(params.universe)
-    return params.universe if isinstance(params.universe, int) else None
-
-
 def known_universe(params: SequentialPrefixTreeParameters) -> tuple[str, ...] | None:
     """The items in order; None while only a reference is known. Raises BadUniverse."""
-    size = universe_size(params)
+    check_universe(params.universe)
+    size = universe_size(params.universe)
     if size is None:
         return None
-    if not 1 <= size <= MAX_UNIVERSE:
-        raise BadUniverse(f"has 1 to {MAX_UNIVERSE} items", pointer="/params/universe")
     if size % params.time_bins:
         raise BadUniverse("time bins have as many items each", pointer="/params/time_bins")
-    if not isinstance(params.universe, tuple):
-        return tuple(str(item) for item in range(1, size + 1))
-    if len(set(params.universe)) != size:
-        raise BadUniverse("names every item once", pointer="/params/universe")
-    return params.universe
+    return item_names(params.universe)
 
 
 def known_layout(params: SequentialPrefixTreeParameters) -> Layout | None:

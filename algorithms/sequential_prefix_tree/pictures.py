@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from algorithms.contract import Plot
-from algorithms.drawing import can_draw, picture
+from algorithms.drawing import BLUE, COLOURS, can_draw, picture
 from algorithms.sequential_prefix_tree.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_BLUE: Final = "#1b6ca8"
-_COLOURS: Final = (_BLUE, "#c8553d", "#3a7d44", "#8d6b1f", "#5c677d")
 _POINTS: Final = 400
 
 
@@ -45,8 +43,8 @@ def _levels(axes: Axes, release: Release) -> None:
     places = np.arange(1, len(release.tree.levels) + 1)
     sizes = [level.size for level in release.tree.levels]
     copies = [int(each.sum()) for each in release.copies]
-    axes.bar(places - 0.2, sizes, 0.4, color=_BLUE, label="nodes of the tree")
-    axes.bar(places + 0.2, copies, 0.4, color=_COLOURS[1], label="sequences of this length")
+    axes.bar(places - 0.2, sizes, 0.4, color=BLUE, label="nodes of the tree")
+    axes.bar(places + 0.2, copies, 0.4, color=COLOURS[1], label="sequences of this length")
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -58,7 +56,7 @@ def _levels(axes: Axes, release: Release) -> None:
 def _consistency(axes: Axes, release: Release) -> None:
     axes.set_title("Counts before and after consistency")
     highest = 1.0
-    for depth in range(min(len(_COLOURS), len(release.tree.levels))):
+    for depth in range(min(len(COLOURS), len(release.tree.levels))):
         noisy = release.tree.levels[depth].counts
         order = np.argsort(noisy, kind="stable")
         shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
@@ -67,7 +65,7 @@ def _consistency(axes: Axes, release: Release) -> None:
             noisy[shown],
             release.consistent[depth][shown],
             ".",
-            color=_COLOURS[depth],
+            color=COLOURS[depth],
             markersize=3,
             label=f"level {depth + 1}",
         )

@@ -5,25 +5,11 @@ from __future__ import annotations
 from common.errors import Invalid, TooLarge
 
 
-class BadUniverse(Invalid):
-    """No universe, an item twice, or a size that the time bins do not divide."""
-
-    name = "bad_universe"
-    title = "The universe of items is not valid"
-
-
 class BadTaxonomy(Invalid):
     """An item without a group, an empty group, or two taxonomies at once."""
 
     name = "bad_taxonomy"
     title = "The taxonomy is not valid"
-
-
-class BadEpsilon(Invalid):
-    """Outside its range, or too small for the noise of so many levels."""
-
-    name = "bad_epsilon"
-    title = "Epsilon is not valid"
 
 
 class BadHeight(Invalid):

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
 from algorithms.sequential_prefix_tree.parameters import (
     SequentialPrefixTreeParameters,
     check_parameters,
@@ -22,27 +23,18 @@ from common.datasets.sequences import MAX_TOTAL_ITEMS
 from common.models.base import format_exact
 from common.models.report import (
     AccountingStatement,
-    Charge,
     Claim,
     MechanismStatement,
-    Neighbouring,
-    NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     Subject,
-    VerifiedStatement,
 )
 from common.noise import sampler_delta
-from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
 
 NAME: Final = "sequential-prefix-tree"
 VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.4"
-
-_FLOATING: Final = (
-    "floating-point Laplace: epsilon-DP holds in real arithmetic only, and the low bits of a "
-    "double can show what a count was not. No figure is stated."
-)
 
 _SPLIT: Final = (
     "The printed split gives groups 2/f of a level's budget, all of it at f = 2, the source's own "
@@ -95,19 +87,16 @@ def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -
             theorem=THEOREM,
             text="epsilon-differential privacy (Theorem 6.4)",
         ),
-        verified=(
-            _line(params, paper, "a", "add-remove", "one sequence of any length more or less"),
-            _line(params, paper, "b", "replace", "one sequence replaced by another"),
+        verified=neighbour_lines(
+            stance,
+            "sequence",
+            params.epsilon,
+            "one sequence of any length more or less",
+            "one sequence replaced by another",
+            "a removal and an addition: two paths",
         ),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit="sequence",
-            epsilon=None if paper else epsilon_amount(params.epsilon),
-            delta=None if paper else "0",
-            reserved=None if paper else epsilon_amount(params.epsilon),
-            outside_budget=paper,
-        ),
-        noise=_noise(params, paper, settings),
+        charged=charge(stance, "sequence", params.epsilon),
+        noise=tuple(noise(stance, *each) for each in _scales(params, settings)),
         sampler_delta=None if paper else amount(_sampler_delta(params)),
         sampler_epsilon=None if paper else "0",
         accounting=AccountingStatement(
@@ -151,7 +140,7 @@ def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -
             "Nobody who is not trusted sees how long the run takes.",
             "The noise comes from a secret random source.",
         ),
-        caveats=_caveats(params, paper),
+        caveats=caveats(stance, evaluated=params.metrics is not None),
         reproducible=False,
         evaluation_attached=params.metrics is not None,
         error=None if settings is None else _error(params, settings),
@@ -164,50 +153,15 @@ def _parts(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
     return ("counts of the groups of a level", items) if params.hybrid else (items,)
 
 
-def _line(
-    params: SequentialPrefixTreeParameters,
-    paper: bool,
-    key: str,
-    relation: Neighbouring,
-    whole: str,
-) -> VerifiedStatement:
-    total = params.epsilon * (1 if relation == "add-remove" else 2)
-    held = None if relation == "add-remove" else "a removal and an addition: two paths"
-    return VerifiedStatement(
-        scenario="recipient",
-        key=key,
-        description=f"whoever reads the result; {whole}",
-        model="none" if paper else "pure-dp",
-        privacy_unit="sequence",
-        neighbouring=relation,
-        epsilon=None if paper else epsilon_amount(total),
-        delta=None if paper else "0",
-        reason=_FLOATING if paper else held,
-    )
-
-
-def _rates(settings: Settings) -> tuple[Fraction, ...]:
-    tests = (settings.group_test, settings.item_test)
-    return tuple(test.rate for test in tests if test is not None)
-
-
-def _noise(
-    params: SequentialPrefixTreeParameters, paper: bool, settings: Settings | None
-) -> tuple[NoiseStatement, ...]:
+def _scales(
+    params: SequentialPrefixTreeParameters, settings: Settings | None
+) -> tuple[tuple[str, Fraction | None], ...]:
+    """The parts that are counted, and the scale of their noise where it is known."""
     parts = _parts(params)
-    scales = (None,) * len(parts) if settings is None else [1 / rate for rate in _rates(settings)]
-    return tuple(
-        NoiseStatement(
-            layer="coordinator",
-            distribution="Laplace" if paper else "discrete Laplace",
-            part=part,
-            scale=None if scale is None else amount(scale),
-            weight="1",
-            draws=1,
-            sampler="float" if paper else "exact-integer",
-        )
-        for part, scale in zip(parts, scales, strict=True)
-    )
+    if settings is None:
+        return tuple((part, None) for part in parts)
+    tests = [test for test in (settings.group_test, settings.item_test) if test is not None]
+    return tuple((part, 1 / test.rate) for part, test in zip(parts, tests, strict=True))
 
 
 def _sampler_delta(params: SequentialPrefixTreeParameters) -> Fraction:
@@ -221,21 +175,6 @@ def _sampler_delta(params: SequentialPrefixTreeParameters) -> Fraction:
 def _defects(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
     form = _SPLIT if params.hybrid else _SUPERCRITICAL
     return (form, _CONSTRAINTS, _AVERAGE, _HEIGHT)
-
-
-def _caveats(params: SequentialPrefixTreeParameters, paper: bool) -> tuple[str, ...]:
-    held = ["This is one release: other releases from the same data add up."]
-    if paper:
-        held.append("Stance paper: floating-point noise; nothing is verified.")
-        held.append("This release lies outside the budget of its data set.")
-    else:
-        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
-    if params.metrics is not None:
-        held.append(
-            "An evaluation against the true data is attached for the operator's eyes only; it is "
-            "not differentially private."
-        )
-    return tuple(held)
 
 
 def _error(params: SequentialPrefixTreeParameters, settings: Settings) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.multiset_files import Named, multiset_files
 from algorithms.set_valued.evaluation import evaluate
 from algorithms.set_valued.histogram import clipped, exact_histogram, noisy_histogram, rows_of
 from algorithms.set_valued.parameters import (
@@ -172,14 +173,7 @@ def _evaluated(
         lambda: context.progress(0.98, "evaluating"),
         histogram,
     )
-    return Outcome(
-        outcome.result,
-        outcome.report,
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-        {**private, **compared},
-    )
+    return replace(outcome, evaluation={**private, **compared})
 
 
 # ----------------------------------------------------------------------------------------- files
@@ -188,29 +182,15 @@ def _evaluated(
 def _release_files(
     rows: Sequence[Row], universe: tuple[str, ...], context: Context
 ) -> tuple[ResultFile, ...]:
-    table, lines = io.StringIO(), io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("count", "length", "items"))
+    about = "synthetic records: how many hold exactly these items"
+    return multiset_files("release", about, _named(rows, universe, context))
+
+
+def _named(rows: Sequence[Row], universe: tuple[str, ...], context: Context) -> Iterator[Named]:
     for number, (items, count) in enumerate(rows):
         if number % _BEAT_ROWS == 0:
             context.progress(0.95, "writing")
-        names = [universe[item] for item in items]
-        writer.writerow((count, len(names), " ".join(names)))
-        lines.write(json.dumps({"items": names, "count": count}, ensure_ascii=False) + "\n")
-    return (
-        ResultFile(
-            "release.csv",
-            "text/csv",
-            table.getvalue().encode(),
-            "synthetic records: how many hold exactly these items; ids separated by blanks",
-        ),
-        ResultFile(
-            "release.ndjson",
-            "application/x-ndjson",
-            lines.getvalue().encode(),
-            "the same, a JSON object a line",
-        ),
-    )
+        yield [universe[item] for item in items], count
 
 
 def _splits_file(transcript: Transcript) -> ResultFile:

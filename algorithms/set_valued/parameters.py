@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from algorithms.contract import Stance
+from algorithms.parameters import asked_metrics, schema_range
+from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
-from algorithms.set_valued.problems import BadEpsilon, BadEta, BadFanout, BadUniverse
+from algorithms.set_valued.problems import BadEta, BadFanout
 from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
 from algorithms.set_valued.taxonomy import Taxonomy
 from common.datasets.transactions import Transactions
@@ -26,11 +28,6 @@ FANOUTS: Final = range(2, 17)
 MOST_ITEMS: Final = 100_000
 MOST_CELL_ITEMS: Final = 22
 """A histogram over all itemsets has 2^items cells."""
-
-
-def _range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema; `check_parameters` holds them and names the problem."""
-    return limits
 
 
 class Metrics(WireModel):
@@ -64,7 +61,7 @@ class SetValuedParameters(WireModel):
     fanout: int = Field(
         10,
         description="children of a taxonomy's node",
-        json_schema_extra=_range(minimum=FANOUTS[0], maximum=FANOUTS[-1]),
+        json_schema_extra=schema_range(minimum=FANOUTS[0], maximum=FANOUTS[-1]),
     )
     eta: Exact = Field(
         Fraction(1, 2),
@@ -86,9 +83,7 @@ class SetValuedParameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return Metrics() if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, Metrics)
 
 
 def check_parameters(params: SetValuedParameters, stance: Stance) -> None:

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from algorithms.contract import Plot
-from algorithms.drawing import can_draw, picture
+from algorithms.drawing import BLUE, RED, can_draw, picture
 from algorithms.set_valued.settings import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES: Final = (5.4, 4.0)
-_BLUE: Final = "#1b6ca8"
-_RED: Final = "#c8553d"
 _POINTS: Final = 2_000
 
 
@@ -38,7 +36,7 @@ def _counts(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_title("Released counts by rank")
     counts = np.sort([count for _, count in rows])[::-1]
     shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
-    axes.loglog(shown, counts[shown - 1], ".-", color=_BLUE, markersize=3, linewidth=0.8)
+    axes.loglog(shown, counts[shown - 1], ".-", color=BLUE, markersize=3, linewidth=0.8)
     axes.set_xlabel("rank of the itemset")
     axes.set_ylabel("noisy count (records)")
 
@@ -52,8 +50,8 @@ def _lengths(axes: Axes, rows: Sequence[Row]) -> None:
     places = np.arange(1, lengths.max() + 1)
     records = np.bincount(lengths, counts, minlength=places.size + 1)[1:]
     sets = np.bincount(lengths, minlength=places.size + 1)[1:]
-    axes.bar(places - 0.2, records, 0.4, color=_BLUE, label="records")
-    axes.bar(places + 0.2, sets, 0.4, color=_RED, label="distinct itemsets")
+    axes.bar(places - 0.2, records, 0.4, color=BLUE, label="records")
+    axes.bar(places + 0.2, sets, 0.4, color=RED, label="distinct itemsets")
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("items in the set")

@@ -5,20 +5,6 @@ from __future__ import annotations
 from common.errors import Invalid, TooLarge
 
 
-class BadUniverse(Invalid):
-    """No universe, too small a one, or an item twice."""
-
-    name = "bad_universe"
-    title = "The universe of items is not valid"
-
-
-class BadEpsilon(Invalid):
-    """Outside its range, or too small for the noise of so large a universe."""
-
-    name = "bad_epsilon"
-    title = "Epsilon is not valid"
-
-
 class BadFanout(Invalid):
     """Outside its range."""
 

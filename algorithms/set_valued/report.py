@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     SetValuedParameters,
@@ -22,26 +23,20 @@ from algorithms.set_valued.taxonomy import Taxonomy
 from common.models.base import format_exact
 from common.models.report import (
     AccountingStatement,
-    Charge,
     Claim,
     MechanismStatement,
-    NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     Subject,
     VerifiedStatement,
 )
 from common.noise import sampler_delta
-from common.report import ACCOUNTING_VERSION, amount, epsilon_amount
+from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
 
 NAME: Final = "set-valued"
 VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
 
-_FLOATING: Final = (
-    "Laplace noise in floating point: epsilon-DP holds in real arithmetic only, and the low "
-    "bits of a double can show what a count was not. No figure is stated."
-)
 _FROM_DATA: Final = (
     "the universe was taken from the records: an item of one person alone appears or disappears "
     "with that person"
@@ -102,16 +97,9 @@ def set_valued_report(
             delta="0",
             theorem=None if basic else THEOREM,
         ),
-        verified=_verified(params, paper, derived),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit="record",
-            epsilon=None if paper else epsilon_amount(params.epsilon),
-            delta=None if paper else "0",
-            reserved=None if paper else epsilon_amount(params.epsilon),
-            outside_budget=paper,
-        ),
-        noise=_noise(params, paper, items),
+        verified=_verified(params, stance, derived),
+        charged=charge(stance, "record", params.epsilon),
+        noise=tuple(noise(stance, *each) for each in _scales(params, items)),
         sampler_delta=None if paper else amount(_sampler_delta(params)),
         sampler_epsilon=None if paper else "0",
         accounting=AccountingStatement(
@@ -156,7 +144,11 @@ def set_valued_report(
             "data.",
             "The noise comes from a secret random source.",
         ),
-        caveats=_caveats(params, paper, derived),
+        caveats=caveats(
+            stance,
+            *((f"NO PRIVACY: {_FROM_DATA}.",) if derived else ()),
+            evaluated=params.metrics is not None,
+        ),
         reproducible=False,
         evaluation_attached=params.metrics is not None,
         error=_error(params, stance, items),
@@ -175,49 +167,30 @@ def _mechanism(params: SetValuedParameters, stance: Stance) -> dict[str, Any]:
 
 
 def _verified(
-    params: SetValuedParameters, paper: bool, derived: bool
+    params: SetValuedParameters, stance: Stance, derived: bool
 ) -> tuple[VerifiedStatement, ...]:
-    def line(key: str, relation: Any, total: Fraction, whole: str) -> VerifiedStatement:
-        return VerifiedStatement(
-            scenario="recipient",
-            key=key,
-            description=f"whoever reads the result; {whole}",
-            model="none" if paper else "pure-dp",
-            privacy_unit="record",
-            neighbouring=relation,
-            epsilon=None if paper else epsilon_amount(total),
-            delta=None if paper else "0",
-            reason=_FLOATING if paper else None if key == "a" else "a removal and an addition",
-        )
-
-    if derived:
-        return (
-            line("a", "add-remove", params.epsilon, "one record more or less").model_copy(
-                update={"epsilon": "inf", "delta": "1", "reason": _FROM_DATA}
-            ),
-        )
-    return (
-        line("a", "add-remove", params.epsilon, "one record more or less"),
-        line("b", "replace", 2 * params.epsilon, "one record replaced by another"),
+    lines = neighbour_lines(
+        stance,
+        "record",
+        params.epsilon,
+        "one record more or less",
+        "one record replaced by another",
     )
+    if derived:
+        nothing = {"epsilon": "inf", "delta": "1", "reason": _FROM_DATA}
+        return (lines[0].model_copy(update=nothing),)
+    return lines
 
 
-def _noise(params: SetValuedParameters, paper: bool, items: int | None) -> tuple[Any, ...]:
+def _scales(
+    params: SetValuedParameters, items: int | None
+) -> tuple[tuple[str, Fraction | None], ...]:
+    """The parts that are counted, and the scale of their noise where it is known."""
     basic = params.method == "basic"
     parts = ("cells",) if basic else ("partition tests, at most", "released counts, at most")
-    scales = (None,) * len(parts) if items is None else noise_scales(params, items)
-    return tuple(
-        NoiseStatement(
-            layer="coordinator",
-            distribution="Laplace" if paper else "discrete Laplace",
-            part=part,
-            scale=None if scale is None else amount(scale),
-            weight="1",
-            draws=1,
-            sampler="float" if paper else "exact-integer",
-        )
-        for part, scale in zip(parts, scales, strict=True)
-    )
+    if items is None:
+        return tuple((part, None) for part in parts)
+    return tuple(zip(parts, noise_scales(params, items), strict=True))
 
 
 def _sampler_delta(params: SetValuedParameters) -> Fraction:
@@ -230,23 +203,6 @@ def _sampler_delta(params: SetValuedParameters) -> Fraction:
     else:
         cells = params.max_partitions << params.fanout
     return min(sampler_delta(2 * cells, params.epsilon), Fraction(1))
-
-
-def _caveats(params: SetValuedParameters, paper: bool, derived: bool) -> tuple[str, ...]:
-    held = ["This is one release: other releases from the same data add up."]
-    if paper:
-        held.append("Stance paper: floating-point noise; nothing is verified.")
-        held.append("This release lies outside the budget of its data set.")
-    else:
-        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
-    if derived:
-        held.append(f"NO PRIVACY: {_FROM_DATA}.")
-    if params.metrics is not None:
-        held.append(
-            "An evaluation against the true data is attached for the operator's eyes only; it is "
-            "not differentially private."
-        )
-    return tuple(held)
 
 
 def _error(params: SetValuedParameters, stance: Stance, items: int | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from algorithms.parameters import asked_metrics
 from algorithms.trajectory_kcl.problems import BadC, BadGrid, BadK, BadL, KprimeRequired
 from common.datasets.trajectories import Ints
 from common.models.base import Exact, WireModel, require
@@ -153,6 +154,4 @@ class Parameters(WireModel):
     @property
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
-        if isinstance(self.evaluate, bool):
-            return self._EVERYTHING if self.evaluate else None
-        return self.evaluate
+        return asked_metrics(self.evaluate, lambda: self._EVERYTHING)

@@ -5,22 +5,23 @@ Spec: trajectory-kcl, section 2, "Output". The order of rows would link the tabl
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from algorithms.contract import Plot, ResultFile
+from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.table import PairTable
 from common.datasets.trajectories import ABSENT, Attribute, Ints
 from common.randomness import NoiseSource
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _BATCH: Final = 8192
 _INCHES: Final = (5.4, 3.6)
-_DOTS: Final = 120
 
 
 def shuffled(records: int, source: NoiseSource) -> Ints:
@@ -78,24 +79,15 @@ def _plain(time: float) -> int | float:
 
 def plots(table: PairTable, order: Ints) -> tuple[Plot, ...]:
     """Lengths of the published paths; none without matplotlib."""
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         return ()
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     counts = np.bincount(table.lengths[order])
-    svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": "trajectory-kcl lengths",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=_INCHES, layout="constrained")
-        axes = figure.subplots()
-        axes.bar(np.arange(len(counts)), counts, color="#1b6ca8")
+
+    def fill(axes: Axes) -> None:
+        axes.bar(np.arange(len(counts)), counts, color=BLUE)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=_DOTS)
-    return (Plot("lengths", svg.getvalue(), png.getvalue()),)
+
+    return (picture("trajectory-kcl", "lengths", fill, _INCHES),)

@@ -20,7 +20,7 @@ from common.models.report import (
     Subject,
     VerifiedStatement,
 )
-from common.report import amount
+from common.report.figures import amount
 
 NAME: Final = "trajectory-kcl"
 VERSION: Final = "1"

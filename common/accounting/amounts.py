@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from common.accounting.scenarios import Cost
+from common.accounting.costs import Cost
 from common.models.base import format_exact
 
 MICRO: Final = 10**6

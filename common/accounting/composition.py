@@ -43,7 +43,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.scenarios import UNVERIFIED, Cost, Scenario, honest_draws, honest_noise
+from common.accounting.costs import UNVERIFIED, Cost
+from common.accounting.guarantees import honest_noise
+from common.accounting.scenarios import Scenario, honest_draws
 from common.accounting.unit_costs import unit_cost
 from common.models.query import PrivacyUnit, Query
 

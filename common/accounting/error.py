@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from common.functions import Part, parts
 from common.mechanisms import aggregator_plan, curator_plan
 from common.models.query import MAX_CURATORS, Query

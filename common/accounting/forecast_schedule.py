@@ -18,7 +18,8 @@ from typing import Final
 import numpy as np
 
 from common.accounting.composition import basic, round_loss, tight, worst_instant
-from common.accounting.scenarios import Cost, Scenario
+from common.accounting.costs import Cost
+from common.accounting.scenarios import Scenario
 from common.models.query import PrivacyUnit, Query
 
 DAY_S: Final = 86_400

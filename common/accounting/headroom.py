@@ -16,7 +16,7 @@ import math
 from typing import Final
 
 from common.accounting.error import all_draws
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from common.fixedpoint import headroom
 from common.functions import parts
 from common.models.query import Query

@@ -21,18 +21,15 @@ from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 
-from common.accounting.scenarios import (
-    UNVERIFIED,
-    Cost,
+from common.accounting.costs import UNVERIFIED, Cost, debited_delta
+from common.accounting.guarantees import (
     HonestNoise,
-    Scenario,
     composed_delta,
-    debited_delta,
     declared_epsilon,
-    honest_draws,
     honest_noise,
     no_guarantee,
 )
+from common.accounting.scenarios import Scenario, honest_draws
 from common.models.query import PrivacyUnit, Query, Stance
 
 

@@ -6,6 +6,10 @@ reports cost from the mechanism itself, never from a figure that it is told:
 - unit `reading`: one reading's values differ by at most `steps` in each coordinate, so that noise
   of this scale gives k steps / scale; every reading is reported once.
 - units `level` and `user`: all T rounds add up. For `user` a delta may lower the total.
+- stance `paper`: no figure, whatever the mechanism is worth: the source's own noise is no better.
+
+For a classifier the last column of a row is its label, one of the public `classes`. It is sent as
+it is, by its place among them: nothing protects it, and no cost is stated for it.
 """
 
 from __future__ import annotations
@@ -19,31 +23,37 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from common.accounting.randomised_response import total_epsilon
-from common.encoders.crowd_tasking import Floats, Perturbation, perturb
+from common.encoders.crowd_tasking import Floats, Ints, Perturbation, perturb
 from common.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from common.models.base import format_exact, parse_exact
 from common.models.federation import Report
 from common.randomness import NoiseSource
 
 Unit = Literal["reading", "level", "user"]
+Stance = Literal["sound", "paper"]
 
 FARTHEST: Final = 60
 """Noise scales beyond the bounds; three parts pass that with probability below 1e-23."""
+MOST_LABEL: Final = 1 << 53
+"""A table's numbers are doubles, which hold every whole number up to here."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a task's readings become reports: `rounds` T; `unit`, `delta` of the protection."""
+    """How a task's readings become reports: `rounds` T; `unit`, `delta` of the protection;
+    `classes`: every label there is, public; none without labels."""
 
     perturbation: Perturbation
     rounds: int
     unit: Unit
     delta: Fraction
+    stance: Stance = "sound"
+    classes: tuple[int, ...] = ()
 
     @property
     def columns(self) -> int:
-        """One for each coordinate."""
-        return self.perturbation.dimension
+        """One for each coordinate, and one for the label."""
+        return self.perturbation.dimension + bool(self.classes)
 
     @property
     def most_rows(self) -> int:
@@ -72,13 +82,15 @@ class Encoding:
         return plan.dimension * plan.steps / plan.scale
 
     @property
-    def cost(self) -> Cost:
-        """Of a curator's records: of one reading, or of all rounds together.
+    def cost(self) -> Cost | None:
+        """Of a curator's records: of one reading, or of all rounds together; None in `paper`.
 
         Raises EncodingRefused where two rounds would reveal a difference of readings.
         """
         if not self.fresh:
             raise EncodingRefused("no part of the noise is new in every round")
+        if self.stance == "paper":
+            return None
         one = self.reading_epsilon
         if self.unit == "reading":
             return Cost(one, Fraction(0))
@@ -91,7 +103,7 @@ class Encoding:
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
         plan = self.perturbation
-        return {
+        found: dict[str, Any] = {
             "lower": [repr(value) for value in plan.lower],
             "upper": [repr(value) for value in plan.upper],
             "steps": plan.steps,
@@ -102,27 +114,48 @@ class Encoding:
             "privacy_unit": self.unit,
             "delta": format_exact(self.delta),
         }
+        if self.stance == "paper":
+            found["stance"] = self.stance
+        if self.classes:
+            found["classes"] = list(self.classes)
+        return found
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
-        """Every report of every curator: row i is that of round i."""
+        """Every report of every curator: row i is that of round i. A row whose label is none of the
+        classes has none."""
         names, plan = list(rows), self.perturbation
         lengths = [len(values) for values in rows.values()]
         users = np.repeat(np.arange(len(names)), lengths)
         rounds = np.concatenate([np.arange(1, length + 1) for length in lengths])
-        quantised = plan.quantise(np.concatenate(list(rows.values())))
-        noisy = perturb(plan, users, rounds, quantised, source)
+        values = np.concatenate(list(rows.values()))
+        labels: list[int | None] = [None] * len(values)
+        if self.classes:
+            places = self._places(values[:, -1])
+            taken = places >= 0
+            users, rounds, values = users[taken], rounds[taken], values[taken, :-1]
+            labels = places[taken].tolist()
+        noisy = perturb(plan, users, rounds, plan.quantise(values), source)
         return [
-            Report(curator=names[user], round=number, values=tuple(values))
-            for user, number, values in zip(
-                users.tolist(), rounds.tolist(), noisy.tolist(), strict=True
+            Report(curator=names[user], round=number, values=tuple(numbers), label=label)
+            for user, number, numbers, label in zip(
+                users.tolist(), rounds.tolist(), noisy.tolist(), labels, strict=True
             )
         ]
+
+    def _places(self, labels: Floats) -> Ints:
+        """(n,) the place of each label among the classes; -1 where it is none of them."""
+        order = np.argsort(self.classes)
+        known = np.array(self.classes, np.float64)[order]
+        found = np.clip(np.searchsorted(known, labels), 0, known.size - 1)
+        return np.asarray(np.where(known[found] == labels, order[found], -1), np.int64)
 
     def refusal(self, report: Report) -> str | None:
         """Noisy values beyond the bounds must occur; those that no honest device would send in a
         lifetime are refused."""
-        if report.label is not None:
+        if not self.classes and report.label is not None:
             return "the task takes no labels"
+        if self.classes and (report.label is None or report.label >= len(self.classes)):
+            return "a report has the place of its label among the classes"
         if not 1 <= report.round <= self.rounds:
             return f"the round lies outside 1..{self.rounds}"
         plan = self.perturbation
@@ -147,7 +180,17 @@ def read(document: Mapping[str, Any]) -> Encoding:
     )
     rounds, unit = given.pop("rounds"), given.pop("privacy_unit")
     delta = parse_exact(given.pop("delta"))
-    sound = isinstance(rounds, int) and rounds >= 1 and isinstance(plan.steps, int)
-    if given or not sound or unit not in ("reading", "level", "user") or not 0 <= delta < 1:
+    stance, classes = given.pop("stance", "sound"), tuple(given.pop("classes", ()))
+    known = (
+        isinstance(rounds, int)
+        and rounds >= 1
+        and isinstance(plan.steps, int)
+        and unit in ("reading", "level", "user")
+        and 0 <= delta < 1
+        and stance in ("sound", "paper")
+        and all(isinstance(label, int) and abs(label) <= MOST_LABEL for label in classes)
+        and len(set(classes)) == len(classes) != 1
+    )
+    if given or not known:
         raise EncodingRefused("the document is none of crowd tasking's")
-    return Encoding(plan, rounds, unit, delta)
+    return Encoding(plan, rounds, unit, delta, stance, classes)

@@ -71,7 +71,7 @@ class Encoding(Protocol):
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
         """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names.
 
-        In the order of curators and rows, one for each row.
+        In the order of curators and rows, one for each row that can be reported.
         """
         ...
 

@@ -8,7 +8,9 @@ that carries a sum, is derived here from the sum alone: a curator refuses a quer
 
 Of a curator with more records than `max_readings` some are left out. Another one may then come in
 where one leaves; the query's sensitivity for the unit `record` counts that (aggregation, section
-3), and so it holds for a record replaced by another one too.
+3), and so it holds for a record replaced by another one too. A query with `every_record` counts
+all `MOST_RECORDS` that a table can hold, so that nothing comes in and one vector is all that
+changes. It is for rows of tables: a statistic of a register is another one without one reading.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MOST_RECORDS: Final = 1 << 16
-"""Records of one curator that count, for the privacy unit `record`."""
+"""Records of one curator that count, for the privacy unit `record`; a table holds no more."""
 SWAP: Final = 2
 """How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
 MODULES: Final = {"kmeans": "kmeans_sums", "dpbv-clustering": "dpbv_clustering_sums"}
@@ -102,9 +104,11 @@ def length(asked: RecordSum) -> int:
     return sum(block.dimension for block in asked.blocks)
 
 
-def query_fields(asked: RecordSum, unit: str, records: int) -> dict[str, Any]:
-    """The fields of the query that follow from the sum, the privacy unit and how many records of a
-    curator count: JSON values."""
+def query_fields(
+    asked: RecordSum, unit: str, records: int, *, every_record: bool = False
+) -> dict[str, Any]:
+    """The fields of the query that follow from the sum, the privacy unit, how many records of a
+    curator count and whether those are all: JSON values."""
     blocks = asked.blocks
     largest = max(block.bound for block in blocks)
     return {
@@ -128,6 +132,7 @@ def query_fields(asked: RecordSum, unit: str, records: int) -> dict[str, Any]:
         "privacy_unit": unit,
         "mechanism": "distributed",
         "epsilon": format_exact(asked.epsilon),
+        "every_record": True if every_record else None,
     }
 
 
@@ -138,7 +143,10 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
     """
     said = query.model_dump(mode="json")
     counted = query.max_readings if records is None else records
-    expected = query_fields(asked, query.privacy_unit.value, counted)
+    every = query.every_record is not None
+    if every and counted < MOST_RECORDS:
+        raise SumRefused("the query leaves records out, and says that it does not")
+    expected = query_fields(asked, query.privacy_unit.value, counted, every_record=every)
     for name, value in expected.items():
         if said.get(name) != value:
             raise SumRefused(f"the query's {name} is not that of the sum")

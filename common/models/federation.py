@@ -8,15 +8,16 @@ binds it, and a curator that is shown another step refuses.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from common.models.base import Binary, Instant, WireModel
+from common.models.base import Binary, Instant, WireModel, require
 from common.models.query import (
     MAX_AGGREGATORS,
     MAX_CURATORS,
@@ -77,13 +78,16 @@ FederatedColumn = ColumnName | RegisterStatistic
 class Federation(WireModel):
     """Whom a job asks, and under which assumptions; names as in a query.
 
-    `columns`: names of the curator's own table, or statistics of its registers over `window`.
+    `columns`: names of the curator's own table, or statistics of its registers over `window`;
+    `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
+    over one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
     seconds that a round, or the collection of reports, stays open.
     """
 
     collect: Literal["rounds", "reports"]
     columns: Annotated[tuple[FederatedColumn, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
+    label: ColumnName | None = None
     window: Window | None = None
     schedule: Schedule | None = None
     collusion: Collusion | None = None
@@ -95,10 +99,24 @@ class Federation(WireModel):
     n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 10_000
     deadline: Annotated[int, Field(ge=1, le=31 * 86_400)] = 3600
 
+    @field_validator("label")
+    @classmethod
+    def _label(cls, label: str | None, info: ValidationInfo) -> str | None:
+        columns = info.data.get("columns", ())
+        good = label is None or (_of_table(columns) and label not in columns)
+        return require(good, label, "another column of the table that the columns are from")
+
+    @field_validator("schedule")
+    @classmethod
+    def _schedule(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        if schedule is not None:
+            columns = info.data.get("columns", ())
+            require(not _of_table(columns), None, "rows of a table have no time")
+            require(info.data.get("window") is None, None, "the schedule says the windows")
+        return schedule
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.schedule is not None:
-            raise PydanticCustomError("bad_parameter", "schedule: a job is asked once, by a window")
         tables = [isinstance(column, str) for column in self.columns]
         if any(tables) and not all(tables):
             raise PydanticCustomError(
@@ -106,7 +124,7 @@ class Federation(WireModel):
             )
         if all(tables) and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
-        if not any(tables) and self.window is None:
+        if not any(tables) and self.window is None and self.schedule is None:
             raise PydanticCustomError("bad_parameter", "window: statistics need one")
         if self.n_max < self.min_participants:
             raise PydanticCustomError("bad_parameter", "n_max: must reach min_participants")
@@ -122,6 +140,10 @@ class Federation(WireModel):
         """The window that ledgers see."""
         return ALWAYS if self.window is None else self.window
 
+    def over(self, window: Window) -> Self:
+        """The same over one window, once."""
+        return self.model_copy(update={"window": window, "schedule": None})
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns in words."""
@@ -131,6 +153,10 @@ class Federation(WireModel):
             else f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
             for item in self.columns
         )
+
+
+def _of_table(columns: Sequence[FederatedColumn]) -> bool:
+    return any(isinstance(column, str) for column in columns)
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -186,6 +212,7 @@ class Descriptor(WireModel):
     algorithm: Annotated[str, Field(max_length=40)]
     stance: Literal["sound", "paper"]
     columns: tuple[FederatedColumn, ...]
+    label: ColumnName | None = None
     window: Window
     min_participants: int
     n_max: int
@@ -194,10 +221,15 @@ class Descriptor(WireModel):
     encoding: dict[str, Any]
     parameters: str
 
+    @property
+    def taken(self) -> tuple[FederatedColumn, ...]:
+        """What a row holds: the columns, then the label where there is one."""
+        return self.columns if self.label is None else (*self.columns, self.label)
+
 
 class Report(WireModel):
     """One noisy report: whole numbers, or packed bits. `record`: which of the curator's (or its
-    user); `round`: of the task."""
+    user); `round`: of the task; `label`: its place among the public classes."""
 
     curator: Identifier
     record: Annotated[str, Field(min_length=1, max_length=64)] = "1"

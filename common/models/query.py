@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
@@ -126,7 +126,9 @@ class Query(WireModel):
     `group`: whom it sums, a declared set of curators (default: everyone). `family`,
     `family_minimum`, `job`: with whose released sets its rounds are compared, how many curators a
     difference has to concern (default: `min_participants`), and which rounds are exempt from it
-    among themselves (`common.differencing`).
+    among themselves (`common.differencing`). `every_record`: no record is left out, since none of
+    the curators' tables can hold more than `max_readings`; then one more or less changes one
+    record's vector, not two (`common.sensitivity`). Curators see to it, and refuse it otherwise.
     """
 
     # A missing field is checked like a null one.
@@ -170,6 +172,7 @@ class Query(WireModel):
     family_minimum: Annotated[int, Field(ge=1, le=MAX_CURATORS)] | None = None
     group: Identifier | None = None
     job: Identifier | None = None
+    every_record: Literal[True] | None = None
 
     @field_validator("unit")
     @classmethod
@@ -366,6 +369,17 @@ class Query(WireModel):
         colluders = collusion.curators if collusion is not None else 0
         # They subtract themselves from a difference.
         return require(value > colluders, value, "must exceed the curators assumed to collude")
+
+    @field_validator("every_record")
+    @classmethod
+    def _of_a_jobs_records(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        data = info.data
+        if value is None or not {"privacy_unit", "coordinates", "job"} <= data.keys():
+            return value
+        asked = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(asked, value, "only a job's sum of vectors counts records")
+        record = data["privacy_unit"] is PrivacyUnit.RECORD
+        return require(record, value, "has a meaning for the unit record alone")
 
     @model_validator(mode="after")
     def _arithmetic_fits(self) -> Query:

@@ -13,11 +13,12 @@ from pydantic import Field, field_validator, model_validator
 
 from common.accounting.amounts import shown_delta, shown_epsilon
 from common.accounting.composition import FIXED_SCHEDULE
+from common.accounting.costs import Cost
 from common.accounting.forecast_schedule import Forecast, forecast_schedule
-from common.accounting.scenarios import Cost, Scenario
+from common.accounting.scenarios import Scenario
 from common.models.base import Exact, Instant, WireModel, format_instant, require
 from common.models.query import Identifier, PrivacyUnit, Query, Window
-from common.report import delta_amount, epsilon_amount
+from common.report.figures import delta_amount, epsilon_amount
 from common.service.clock import epoch_microseconds
 from coordinator.budget.limits import Planned, shortages
 from coordinator.budget.spending import Price

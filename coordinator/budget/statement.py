@@ -32,7 +32,7 @@ from common.accounting.scenarios import Scenario
 from common.accounting.unit_costs import unit_cost
 from common.models.base import format_exact, format_instant
 from common.models.query import PrivacyUnit, Query
-from common.report import amount, delta_amount, epsilon_amount
+from common.report.figures import amount, delta_amount, epsilon_amount
 from common.service.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
 from coordinator.budget.spending import Figure, RoundCharge, Spending, worst_of_one

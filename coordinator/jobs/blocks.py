@@ -1,11 +1,11 @@
 """Blocks of a job on other workers, where that is worth the way.
 
-An attempt does its first blocks itself and sees how long one takes. If much is left and there are
-other workers, the rest is spread: function and blocks are pickled, sealed with the attempt's block
-key (the data in them is then in no task graph, log or spilled file), and opened by a worker that
-fetches the key under the attempt's lease. Results come back in order, sealed too. What cannot be
-pickled (a stream of noise, say) is done where it is; a block draws from streams of its own name, so
-where it is done changes nothing.
+An attempt does its first blocks itself and sees how long one takes. If much is left, there are
+other workers and a block takes longer than its way to them and back, the rest is spread: function
+and blocks are pickled, sealed with the attempt's block key (the data in them is then in no task
+graph, log or spilled file), and opened by a worker that fetches the key under the attempt's lease.
+Results come back in order, sealed too. What cannot be pickled (a stream of noise, say) is done
+where it is; a block draws from streams of its own name, so where it is done changes nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ Part = TypeVar("Part")
 WORTH_S: Final = 0.1
 """A block that takes less is not worth a task."""
 WORTH_LEFT_S: Final = 1.0
+WORTH_SEALS: Final = 10
+"""Nor one that takes less than so many times its sealing: the way takes about five of them (copies,
+two hops through the scheduler, opening it; 80 ms for 8 MB, `bench.jobs`)."""
 LOOKED_AT: Final = 2
 LOOK_S: Final = 0.1
 _NONCE: Final = 12
@@ -55,7 +58,7 @@ def map_spread(
             if each * len(left) < WORTH_LEFT_S:
                 rest = iter(left)
                 break
-            found = _spread(function, left, ticket, key, check)
+            found = _spread(function, left, each, ticket, key, check)
             if found is not None:
                 return done + found
             rest = iter(left)
@@ -69,11 +72,13 @@ def map_spread(
 def _spread(
     function: Callable[[Block], Part],
     blocks: list[Block],
+    each_s: float,
     ticket: Ticket,
     key: bytes,
     check: Callable[[], None],
 ) -> list[Part] | None:
-    """Their results; None where there is nobody to do them, or they cannot travel."""
+    """Their results; None where there is nobody to do them, where they cannot travel or where it is
+    not worth it for blocks that take `each_s`."""
     try:
         from distributed import get_worker, worker_client
 
@@ -83,13 +88,17 @@ def _spread(
     sealed = _Sealed(key)
     try:
         code = sealed.seal(function)
-        cargo = [sealed.seal(block) for block in blocks]
+        began = time.monotonic()
+        cargo = [sealed.seal(blocks[0])]
+        if each_s < WORTH_SEALS * (time.monotonic() - began):
+            return None
+        cargo += [sealed.seal(block) for block in blocks[1:]]
     except (TypeError, pickle.PicklingError, AttributeError):
         return None
     with worker_client() as client:
         if len(client.scheduler_info(n_workers=-1)["workers"]) < 2:
             return None
-        shared = client.scatter(code, hash=False)
+        shared = client.scatter(code, broadcast=True, hash=False)
         futures = [
             client.submit(
                 run_block,

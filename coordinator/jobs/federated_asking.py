@@ -20,7 +20,7 @@ from common.models.base import WireModel
 from common.models.federation import DESCRIPTOR_LABEL, Descriptor, Federation
 from common.models.job import JobRequest, JobState
 from common.models.report import PrivacyReport, Subject
-from common.report import query_report
+from common.report.building import query_report
 from common.service.clock import uuid7
 from common.service.database import reading
 from coordinator import queries
@@ -81,6 +81,8 @@ class FederatedAsking:
         assert rounds is not None
         if request.stance != "sound":
             raise StanceRefused("rounds are for the sound stance", pointer="/stance")
+        if plan.federation.label is not None:
+            raise FederationUnsupported("rounds take no labels", pointer="/federation/label")
         async with reading(self._conduct.engine) as connection:
             aggregators = await list_aggregators(connection)
 
@@ -90,7 +92,7 @@ class FederatedAsking:
             asked = rounds.next_sum(state)
             assert asked is not None
             _, query = step_of_sum(plan, 1, asked, scope)
-            state = rounds.first(params, names, noise_share(query))
+            state = rounds.first(params, names, noise_share(query, scope))
             asked = rounds.next_sum(state)
             assert asked is not None
             _, query = step_of_sum(plan, 1, asked, scope)
@@ -118,6 +120,11 @@ class FederatedAsking:
                 f"the algorithm takes {reports.columns(params)} columns",
                 pointer="/federation/columns",
             )
+        if reports.labelled(params) != (federation.label is not None):
+            reason = "the job takes no labels"
+            if federation.label is None:
+                reason = "the job learns from labels: name the column that has them"
+            raise FederationUnsupported(reason, pointer="/federation/label")
         now = self._conduct.clock.now()
         opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
         descriptor = Descriptor(
@@ -126,6 +133,7 @@ class FederatedAsking:
             algorithm=request.algorithm,
             stance=request.stance,
             columns=federation.columns,
+            label=federation.label,
             window=federation.covers,
             min_participants=federation.min_participants,
             n_max=federation.n_max,

@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.contract import PrivacyScope
-from common.encoders.sums import RecordSum, query_fields
+from common.encoders.sums import SWAP, RecordSum, query_fields
 from common.errors import FieldError, Invalid
 from common.mechanisms import noisy_aggregators
 from common.models.federation import FederatedStep, Federation
-from common.models.query import Layer, Query
+from common.models.query import Layer, PrivacyUnit, Query
 from common.service.problems import invalid_from
 
 
@@ -46,7 +46,12 @@ def step_of_sum(
         sum=asked.document(),
     )
     fields: dict[str, Any] = {
-        **query_fields(asked, scope.unit, scope.records),
+        **query_fields(
+            asked,
+            scope.unit,
+            scope.records,
+            every_record=scope.every_record and federation.of_table,
+        ),
         "name": step.name,
         "job": plan.job,
         "layer": federation.layer.value,
@@ -83,8 +88,9 @@ def collusion(federation: Federation) -> dict[str, int]:
     return {"curators": 0, "aggregators": openers - 1}
 
 
-def noise_share(query: Query) -> Fraction:
-    """The noise of a released sum in units of one full discrete Laplace, at most."""
+def noise_share(query: Query, scope: PrivacyScope) -> Fraction:
+    """The noise of a released sum, at most, in units of one full discrete Laplace that hides so
+    many vectors as the scope says."""
     share = Fraction(0)
     assumed = query.collusion
     if query.layer in (Layer.AGGREGATOR, Layer.BOTH):
@@ -92,4 +98,6 @@ def noise_share(query: Query) -> Fraction:
         share += Fraction(query.aggregators, honest)
     if query.layer in (Layer.CURATOR, Layer.BOTH):
         share += Fraction(query.n_max, query.min_participants - assumed.curators)
+    if query.privacy_unit is PrivacyUnit.RECORD:
+        share *= Fraction(1 if query.every_record else SWAP, scope.hidden) ** 2
     return share

@@ -238,7 +238,7 @@ def _first(matter: Matter) -> Any:
     asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
     assert asked is not None
     _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
-    return rounds.first(matter.params, names, noise_share(query))
+    return rounds.first(matter.params, names, noise_share(query, matter.scope))
 
 
 def _asked(row: StepRow) -> RecordSum:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from common.models.report import Charge, PrivacyReport, VerifiedStatement
-from common.report import delta_amount, epsilon_amount
+from common.report.figures import delta_amount, epsilon_amount
 
 TRUST: Final = (
     "The coordinator holds no raw data: it sees noisy sums only, and curators bound what they add "

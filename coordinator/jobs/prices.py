@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from common.accounting.amounts import Amount, scaled
-from common.accounting.scenarios import Cost
+from common.accounting.costs import Cost
 from common.models.base import WireModel
 from common.models.report import PrivacyReport, VerifiedStatement
 from coordinator.errors import UnitNotProtected

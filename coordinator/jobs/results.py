@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from common.models.job import RESULT_FORMAT
 from common.models.report import PrivacyReport
-from common.report import plain_words
+from common.report.words import plain_words
 from common.service.database import make_private_directory
 from coordinator.errors import UnknownPart
 from coordinator.jobs.packing import Packed, text, unpack

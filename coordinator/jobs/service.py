@@ -17,6 +17,7 @@ from coordinator.jobs.federated import Federated
 from coordinator.jobs.federated_asking import FederatedAsking
 from coordinator.jobs.federated_desk import Desk
 from coordinator.jobs.results import Results
+from coordinator.jobs.scheduled import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.rounds import Conduct
 from coordinator.settings import CoordinatorSettings
@@ -33,6 +34,7 @@ class Jobs:
     results: Results
     changes: Changes
     federated: Federated
+    scheduler: JobScheduler
 
 
 def open_jobs(
@@ -44,17 +46,20 @@ def open_jobs(
     conduct: Conduct,
     woken: Callable[[str | None], None],
 ) -> Jobs:
-    """All parts; dispatcher and federated jobs are not started yet. `woken` is told when a round
-    was opened, or is to end."""
+    """All parts; dispatcher, federated jobs and schedules are not started yet. `woken` is told when
+    a round was opened, or is to end."""
     changes = Changes(engine)
     attempts = Attempts(engine, datasets, key, settings, clock, changes.notify)
     results = Results(settings.data_dir / "jobs", key)
     asking = FederatedAsking(conduct, settings)
+    submission = Submission(engine, datasets, key, settings, clock, asking)
+    federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
     return Jobs(
-        Submission(engine, datasets, key, settings, clock, asking),
+        submission,
         attempts,
         Dispatcher(attempts, Cluster(settings), settings, changes.notify),
         results,
         changes,
-        Federated(Desk(conduct, attempts, results, changes.notify, woken)),
+        federated,
+        JobScheduler(engine, submission, clock, federated.wake),
     )

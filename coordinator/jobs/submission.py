@@ -46,8 +46,9 @@ from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import JobRow
 
 CHECKED_BYTES: Final = 256 * 1024 * 1024
-"""A larger dataset is checked against the parameters by the worker, before any noise is drawn: a
-job that does not fit fails there, and costs nothing."""
+"""Of a larger dataset only the sizes are checked before a job is queued; the rest is checked by the
+worker, before any noise is drawn: a job that does not fit fails there with the same problem, and
+its reservation is given back."""
 
 
 def seed_purpose(job_id: str) -> str:
@@ -98,6 +99,9 @@ class Submission:
         if request.dataset is None:
             if self._federated is None:
                 raise FederationUnsupported(pointer="/federation")
+            if request.federation is not None and request.federation.schedule is not None:
+                reason = "a job is asked once, by a window; POST /v1/job-schedules asks repeatedly"
+                raise Invalid(reason, pointer="/federation/schedule")
             params = validated(algorithm, request.params)
             return await self._federated.prepare(algorithm, params, request)
         if request.seed is not None and not self._seed_allowed(request):
@@ -134,6 +138,8 @@ class Submission:
         if dataset.bytes <= CHECKED_BYTES:
             async with self._one_look:
                 await asyncio.to_thread(self._look, algorithm, full, request, dataset, declaration)
+        else:
+            algorithm.check_outline(dataset.outline, full, request.stance)
         return Prepared(job_id, request, algorithm, params, dataset, report, price)
 
     def _seed_allowed(self, request: JobRequest) -> bool:

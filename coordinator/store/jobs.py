@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.job import JobState
-from coordinator.store.tables import job_attempts, jobs
+from coordinator.store.tables import job_attempts, job_schedule_runs, jobs
 
 OFFERED: Final = "offered"
 HELD: Final = "held"
@@ -71,6 +71,7 @@ class Filter:
     states: tuple[JobState, ...] = ()
     algorithm: str | None = None
     dataset_id: str | None = None
+    schedule_id: str | None = None
 
 
 _ROW = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
@@ -107,6 +108,11 @@ async def page(
         query = query.where(jobs.c.algorithm == which.algorithm)
     if which.dataset_id is not None:
         query = query.where(jobs.c.dataset_id == which.dataset_id)
+    if which.schedule_id is not None:
+        runs = select(job_schedule_runs.c.job_id)
+        query = query.where(
+            jobs.c.id.in_(runs.where(job_schedule_runs.c.schedule_id == which.schedule_id))
+        )
     if before is not None:
         query = query.where(jobs.c.id < before)
     found = await connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import and_, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.query import Query
@@ -21,13 +21,15 @@ def _parsed(body: str) -> Query:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query as stored: its canonical form, and the JSON of its privacy preview."""
+    """A query as stored: its canonical form, and the JSON of its privacy preview; `stopped`: since
+    when its schedule opens no more rounds."""
 
     id: str
     hash: bytes
     body: str
     preview: str
     created: datetime
+    stopped: datetime | None = None
 
     @property
     def query(self) -> Query:
@@ -49,7 +51,7 @@ async def add(connection: AsyncConnection, row: QueryRow, *, scheduled: bool) ->
 
 
 def _row(row: Any) -> QueryRow:
-    return QueryRow(row.id, row.hash, row.body, row.preview, row.created)
+    return QueryRow(row.id, row.hash, row.body, row.preview, row.created, row.stopped)
 
 
 async def find(connection: AsyncConnection, query_id: str) -> QueryRow | None:
@@ -70,5 +72,13 @@ async def page(connection: AsyncConnection, after: str | None, limit: int) -> li
 
 
 async def scheduled(connection: AsyncConnection) -> list[QueryRow]:
-    chosen = select(queries).where(queries.c.scheduled.is_(True)).order_by(queries.c.id)
+    """Those whose schedule goes on."""
+    going = and_(queries.c.scheduled.is_(True), queries.c.stopped.is_(None))
+    chosen = select(queries).where(going).order_by(queries.c.id)
     return [_row(row) for row in await connection.execute(chosen)]
+
+
+async def stop(connection: AsyncConnection, query_id: str, now: datetime) -> None:
+    """End a schedule; one that has ended stays as it is."""
+    going = and_(queries.c.id == query_id, queries.c.stopped.is_(None))
+    await connection.execute(update(queries).where(going).values(stopped=now))

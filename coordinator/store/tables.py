@@ -153,6 +153,7 @@ queries = Table(
     Column("preview", Text, nullable=False),
     Column("scheduled", Boolean, nullable=False),
     Column("created", Instant, nullable=False),
+    Column("stopped", Instant, nullable=True),
 )
 rounds = Table(
     "round",
@@ -244,6 +245,24 @@ job_reports = Table(
     Column("round", Integer, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
     Column("received", Instant, nullable=False),
+)
+job_schedules = Table(
+    "job_schedule",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("request", Text, nullable=False),
+    Column("preview", Text, nullable=False),
+    Column("next_period", BigInteger, nullable=False),
+    Column("problem", Text, nullable=True),
+    Column("created", Instant, nullable=False),
+    Column("stopped", Instant, nullable=True),
+)
+job_schedule_runs = Table(
+    "job_schedule_run",
+    metadata,
+    Column("schedule_id", String(36), ForeignKey("job_schedule.id"), primary_key=True),
+    Column("period", BigInteger, primary_key=True, autoincrement=False),
+    Column("job_id", String(36), ForeignKey("job.id"), nullable=False, unique=True),
 )
 dataset_ledgers = Table(
     "dataset_ledger",

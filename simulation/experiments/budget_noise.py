@@ -34,7 +34,7 @@ from common.accounting.bounds import (
     local_figures,
     source_bounds,
 )
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from simulation.baselines import (
     Floats,
     Layers,

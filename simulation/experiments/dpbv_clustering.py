@@ -107,7 +107,7 @@ def figure_5(run: Run) -> Outcome:
     """Mean absolute error over s, with and without closure; 200 points of [0, 25], t = 3."""
     rows: list[Row] = []
     lines = []
-    done = 0
+    told = run.counted(len(_EPSILONS) * len(_POINTS))
     for name, epsilon in _EPSILONS.items():
         errors = {"raw": [], "hop-mean": [], "matched": []}  # type: dict[str, list[float]]
         for bits, raw, matched in zip(_POINTS, RAW[name], MATCHED[name], strict=True):
@@ -122,8 +122,7 @@ def figure_5(run: Run) -> Outcome:
             )
             if math.isfinite(means["hop-mean"]):
                 rows.append(Row(f"hop-mean error, {at}", None, "trend", means["hop-mean"]))
-            done += 1
-            run.progress(done / 12)
+            told()
         drawn = {kind: each for kind, each in errors.items() if np.isfinite(each).all()}
         lines += [
             Line(f"{kind}, {name}", tuple(map(float, _POINTS)), tuple(each))

@@ -50,6 +50,17 @@ class Run:
     seed: int = DEFAULT_SEED
     progress: Callable[[float], None] = _quiet
 
+    def counted(self, steps: int) -> Callable[[], None]:
+        """To be called after each of so many steps."""
+        done = 0
+
+        def told() -> None:
+            nonlocal done
+            done += 1
+            self.progress(done / steps)
+
+        return told
+
     def source(self, *names: object) -> SeededRandom:
         """The random source of one measurement, independent of every other's."""
         text = "/".join(str(name) for name in (self.seed, *names))

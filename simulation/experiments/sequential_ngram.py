@@ -109,18 +109,6 @@ def best_prefix(study: Study, epsilon: str, runs: int) -> Measured:
     return min(found, key=lambda each: float(each.errors[0]))
 
 
-def counter(run: Run, steps: int) -> Callable[[], None]:
-    """To be called after each step."""
-    done = 0
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        run.progress(done / steps)
-
-    return told
-
-
 def saved(errors: Floats, others: Floats) -> Floats:
     """By how much errors are below others, in % of these; 0 where there are none."""
     less = np.zeros(others.size)
@@ -137,7 +125,7 @@ def _by_size(run: Run, which: str, number: str) -> Outcome:
     """Figures 6.7 and 6.8: errors by size of queries and epsilon."""
     study = study_of(which, run)
     runs = run.effort.repetitions(RUNS)
-    told = counter(run, 1 + len(EPSILONS) * (len(METHODS) + 1))
+    told = run.counted(1 + len(EPSILONS) * (len(METHODS) + 1))
     base = 100 * study.ngrams("1", BASELINE).errors if which == "MSNBC" else None
     told()
     rows, panels = [], []
@@ -222,7 +210,7 @@ def swept(
     """One figure of both populations over places of an axis, at epsilon 1."""
     runs = run.effort.repetitions(RUNS)
     studies = [study_of(name, run) for name in ("MSNBC", "STM")]
-    told = counter(run, len(studies) * len(places))
+    told = run.counted(len(studies) * len(places))
     rows, panels = [], []
     for study in studies:
         found = []
@@ -283,7 +271,7 @@ def figure_6_10(run: Run) -> Outcome:
 def figure_6_11(run: Run) -> Outcome:
     """What estimating the counts that did not pass is worth."""
     runs = run.effort.repetitions(RUNS)
-    told = counter(run, 2 * len(EPSILONS) * 3)
+    told = run.counted(2 * len(EPSILONS) * 3)
     rows, panels, data = [], [], []
     for which in ("MSNBC", "STM"):
         study = study_of(which, run)

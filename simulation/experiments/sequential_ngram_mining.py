@@ -23,7 +23,6 @@ from simulation.experiments.sequential_ngram import (
     by_l_max,
     by_n_max,
     compared,
-    counter,
     figure,
     line,
     repeated,
@@ -70,7 +69,7 @@ NOTES: Final = (
 def _table(run: Run, which: str, number: str) -> Outcome:
     """Tables 6.10 and 6.11: true positives."""
     study, effort = study_of(which, run), run.effort
-    told = counter(run, len(EPSILONS) * 3)
+    told = run.counted(len(EPSILONS) * 3)
     rows, panels = [], []
     for epsilon in EPSILONS:
         lines: list[Line] = []
@@ -137,7 +136,7 @@ def table_6_11(run: Run) -> Outcome:
 def _losses(run: Run, which: str, number: str) -> Outcome:
     """Figures 6.12 and 6.13: relative error of supports."""
     study, effort = study_of(which, run), run.effort
-    told = counter(run, len(EPSILONS) * 3)
+    told = run.counted(len(EPSILONS) * 3)
     rows, panels = [], []
     for epsilon in EPSILONS:
         found = {}

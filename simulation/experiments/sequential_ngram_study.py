@@ -33,7 +33,6 @@ from algorithms.sequential_ngram.patterns import (
 )
 from algorithms.sequential_ngram.publication import publish
 from algorithms.sequential_ngram.settings import Budget, Fill, Settings, empty_threshold
-from common.randomness import SeededRandom
 from simulation.experiments.sequential_ngram_data import Population
 from simulation.experiments.sequential_ngram_prefix import prefix_text
 
@@ -128,8 +127,8 @@ class Study:
 
     def prefix(self, epsilon: str, height: int, seed: int = 1) -> Measured:
         """One release by a prefix tree; its patterns are mined from the synthetic file."""
-        source = SeededRandom(seed)
-        text = prefix_text(self.population.dataset, float(Fraction(epsilon)), height, source)
+        context = SequentialContext(test_seed=seed)
+        text = prefix_text(self.population.dataset, Fraction(epsilon), height, context)
         found = frequent(text, max(TOPS), GRAM)
         wanted = np.full((len(self.patterns), GRAM), -1, np.int32)
         for place, (pattern, _) in enumerate(self.patterns):

@@ -64,7 +64,8 @@ def figure_6_3(run: Run) -> Outcome:
     """Error by epsilon, at height 12, for queries of up to 3, 6, 9, 12 items."""
     runs, each = run.effort.repetitions(RUNS), queries(run)
     epsilons = EPSILONS if run.effort.divisor == 1 else EPSILONS[::2]
-    rows, panels, done = [], [], 0
+    rows, panels = [], []
+    told = run.counted(len(studies()) * len(FORMS) * len(epsilons))
     for study in studies():
         name = study.stand_in.name
         found: dict[tuple[Form, str], np.ndarray] = {}
@@ -75,8 +76,7 @@ def figure_6_3(run: Run) -> Outcome:
                     for seed in range(runs)
                 ]
                 found[form, epsilon] = np.mean(errors, axis=0)
-                done += 1
-                run.progress(done / (2 * len(FORMS) * len(epsilons)))
+                told()
         rows += _rows_6_3(name, found)
         panels.append(_panel_6_3(name, found))
     plot = Plot("chen-fig-6.3", f"Relative error by epsilon, height {HEIGHT}", tuple(panels))
@@ -142,7 +142,8 @@ def _panel_6_3(name: str, found: dict[tuple[Form, str], np.ndarray]) -> Panel:
 def figure_6_4(run: Run) -> Outcome:
     """Error by height, at epsilon 1, for queries of up to 6 items."""
     runs, each = run.effort.repetitions(RUNS), queries(run)
-    rows, panels, done = [], [], 0
+    rows, panels = [], []
+    told = run.counted(len(studies()) * len(FORMS) * len(HEIGHTS))
     for study in studies():
         groups = study.workload(each)[1:2]
         lines = []
@@ -154,8 +155,7 @@ def figure_6_4(run: Run) -> Outcome:
                     for seed in range(runs)
                 ]
                 errors.append(float(np.mean(measured)))
-                done += 1
-                run.progress(done / (2 * len(FORMS) * len(HEIGHTS)))
+                told()
             kind: Kind = "ours" if form == "hybrid" else "source"
             lines.append(Line(form, tuple(map(float, HEIGHTS)), tuple(errors), kind=kind))
         name = study.stand_in.name

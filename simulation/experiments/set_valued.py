@@ -88,7 +88,7 @@ def figure_4_3(run: Run) -> Outcome:
     study = msnbc_study(run.effort)
     runs = run.effort.repetitions(RUNS)
     steps = len(EPSILONS) * (len(BASELINES) + 1) + 2
-    told = _counter(run, steps)
+    told = run.counted(steps)
     found: dict[tuple[str, Method], np.ndarray] = {}
     for epsilon in EPSILONS:
         for method in BASELINES:
@@ -227,7 +227,7 @@ def _swept(
 ) -> Outcome:
     """Both stand-ins over places of an axis, a line for each epsilon."""
     studies = {"MSNBC-like": msnbc_study(run.effort), "STM-like": stm_study(run.effort)}
-    told = _counter(run, len(studies) * len(places))
+    told = run.counted(len(studies) * len(places))
     rows, panels = [], []
     for which, study in studies.items():
         runs = run.effort.repetitions(RUNS if which == "MSNBC-like" else STM_RUNS)
@@ -294,17 +294,6 @@ def figure_4_6(run: Run) -> Outcome:
 
 
 # ---------------------------------------------------------------------------------------- helpers
-
-
-def _counter(run: Run, steps: int) -> Callable[[], None]:
-    done = 0
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        run.progress(done / steps)
-
-    return told
 
 
 def _said(text: str, holds: object) -> Row:

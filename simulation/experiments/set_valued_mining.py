@@ -91,15 +91,15 @@ def figure_4_7(run: Run) -> Outcome:
     real = msnbc(run.data)
     if real is not None:
         studies["MSNBC (the file)"] = Study(real, 1)
-    rows, panels, done = [], [], 0
+    rows, panels = [], []
+    told = run.counted(len(studies) * len(EPSILONS))
     for which, study in studies.items():
         runs = effort.repetitions(STM_RUNS if which == "STM-like" else RUNS)
         found: dict[str, np.ndarray] = {}
         for epsilon in EPSILONS:
             each = [study.utilities(study.release(epsilon, seed), TOPS) for seed in range(runs)]
             found[epsilon] = np.mean(each, 0)
-            done += 1
-            run.progress(done / len(studies) / len(EPSILONS))
+            told()
         rows += _utility_rows(which, found, whole=which != "STM-like" or effort.divisor == 1)
         lines = tuple(
             Line(f"epsilon {epsilon}", tuple(map(float, TOPS)), tuple(values), kind="ours")

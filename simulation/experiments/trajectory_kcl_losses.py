@@ -109,7 +109,8 @@ def _sweep(
     """Losses by (set, scheme, metric) over the places; violating sequences in all; a plot a set."""
     sets = _sets(run)
     found: dict[tuple[str, str, str], list[float]] = {}
-    left = done = 0
+    left = 0
+    told = run.counted(len(sets) * len(SCHEMES) * len(places))
     for each in sets:
         for scheme in SCHEMES:
             for place in places:
@@ -118,8 +119,7 @@ def _sweep(
                 found.setdefault((each.name, scheme, "instances"), []).append(instances)
                 found.setdefault((each.name, scheme, "mfs"), []).append(frequent)
                 left += bad
-                done += 1
-                run.progress(done / (len(sets) * len(SCHEMES) * len(places)))
+                told()
     plots = tuple(
         Plot(
             f"{figure}-{each.name.partition('-')[0].lower()}",
@@ -259,7 +259,7 @@ def figure_54(run: Run) -> Outcome:
     sets = _sets(run)
     rows: list[Row] = []
     panels = []
-    done = 0
+    told = run.counted(len(sets) * len(SCHEMES) * len(places))
     for each in sets:
         model = replace(FULL_MODEL, least=each.least(30))
         lines = []
@@ -272,8 +272,7 @@ def figure_54(run: Run) -> Outcome:
                 run_at = suppressed(each.table, chosen, method, "mfs", least)
                 assert run_at.frequent is not None
                 losses.append(lost_frequent(run_at.frequent, run_at.table))
-                done += 1
-                run.progress(done / (len(sets) * len(SCHEMES) * len(places)))
+                told()
             lines.append(Line(scheme, places, tuple(losses)))
             spread[scheme] = max(losses) - min(losses)
             rows.append(

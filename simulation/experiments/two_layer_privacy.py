@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.loss import Draws, delta_at
+from common.accounting.loss.draws import Draws
+from common.accounting.loss.profile import delta_at
 from simulation.baselines import literal_noise
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run
 from simulation.plots import Line, Mark, Panel, Plot

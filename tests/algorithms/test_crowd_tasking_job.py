@@ -24,7 +24,7 @@ from common.encoders.crowd_tasking_reports import FARTHEST, Encoding
 from common.models.federation import Report
 from common.models.report import PrivacyReport
 from common.randomness import SecureRandom, SeededRandom
-from common.report import plain_words
+from common.report.words import plain_words
 from tests.algorithms.crowd_tasking_tasks import params, sensor, series, task
 
 SECRET = bytes(range(32))
@@ -42,7 +42,7 @@ STANCES = ("sound", "paper")
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without matplotlib: drawing takes most of the time of a small job."""
-    monkeypatch.setattr(plots, "find_spec", lambda _name: None)
+    monkeypatch.setattr(plots, "can_draw", lambda: False)
 
 
 def context(seed: bytes | None = SECRET) -> SequentialContext:
@@ -469,11 +469,7 @@ def test_what_the_source_prints_as_risk(epsilon: float, printed: float) -> None:
 
 
 def test_the_entry_of_the_catalogue() -> None:
-    assert (ALGORITHM.name, ALGORITHM.dataset_kind, ALGORITHM.federated) == (
-        "crowd-tasking",
-        "user-series",
-        "reports",
-    )
+    assert (ALGORITHM.name, ALGORITHM.dataset_kind) == ("crowd-tasking", "user-series")
     schema = ALGORITHM.params.model_json_schema()
     assert {"sensor", "n"} <= set(schema["required"])
     assert "T" in schema["properties"]
@@ -492,7 +488,7 @@ def refusal(found: Task, number: int, values: Sequence[int]) -> str | None:
 @pytest.mark.usefixtures("plain")
 def test_reports_of_devices_are_aggregated_as_those_of_a_simulation() -> None:
     """Estimates lie within 5 standard errors of the truth; the report names the scenario."""
-    found = task(epsilon="5", T=4, components=["Y", "G", "L"], n=50)
+    found = replace(task(epsilon="5", T=4, components=["Y", "G", "L"], n=50), on_devices=True)
     truth = rates(50, 4)
     users, rounds, numbers = [], [], []
     source = SecureRandom()

@@ -10,7 +10,7 @@ import pytest
 
 from algorithms.contract import Cancelled
 from algorithms.dpbv_clustering import kcluster as module
-from algorithms.dpbv_clustering.distances import Combination, distances
+from algorithms.dpbv_clustering.distances import Combination, Decoder, distances
 from algorithms.dpbv_clustering.kcluster import BitDistances, Distances, MatrixDistances, kcluster
 from common.encoders.dpbv_clustering import Flip, encode, make_codes
 from common.randomness import SeededRandom
@@ -70,9 +70,34 @@ def test_it_stops_in_the_middle_of_the_first_round(
 
 
 def test_blocks_stay_small_however_many_records_and_clusters_there_are() -> None:
-    """What lies between two beats is bounded by constants: some 10^9 multiplications."""
+    """What lies between two beats is bounded by constants: some 10^8 multiplications."""
     for rows in (100_000, 1_000_000):
         words = np.zeros((rows, 1, 16), np.uint64)
         (first, *_) = BitDistances(words, CODES, FLIP)._blocks(1000, 256)
         assert 1 <= first.stop * 1000 <= module._BITS
         assert first.stop * 1000 * 256 <= module._PRODUCTS
+    for clusters in (2, 256):
+        (first, *_) = MatrixDistances(np.empty((20_000, 20_000), np.float32))._blocks(clusters)
+        assert 1 <= first.stop * 20_000 <= module._ENTRIES
+        assert first.stop * 20_000 * clusters <= module._PRODUCTS
+
+
+def test_wide_values_are_taken_a_run_of_bits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs hold all bits once, and the sums over a run stay small for 256 clusters."""
+    codes = make_codes(((0.0, 50.0), (0.0, 50.0)), (25.0, 25.0), 65_500, "grid", 1)
+    words = encode(SeededRandom(1).generator.uniform(0, 50, (20, 2)), codes, FLIP, SeededRandom(2))
+    held = BitDistances(words, codes, FLIP)
+    runs = list(held._runs(256))
+    assert max(run.bits for run in runs) * 256 <= module._BITS
+    for place in (0, 1):
+        own = [run for run in runs if run.place == place]
+        assert sum(run.bits for run in own) == 65_500
+        assert sum(run.floor for run in own) == pytest.approx(Decoder.of(codes[place], FLIP).floor)
+    labels = np.arange(20) % 3
+    narrow = held.to_clusters(labels, 3)
+    monkeypatch.setattr(module, "_BITS", 1 << 40)
+    assert len(list(held._runs(3))) == 2
+    assert held.to_clusters(labels, 3) == pytest.approx(narrow, rel=1e-6, abs=1e-6)
+    assert held.to_records(labels[:3]) == pytest.approx(
+        distances(words, codes, FLIP, Combination("manhattan"))[:, labels[:3]], rel=1e-4, abs=1e-3
+    )

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Collected, Outcome, SequentialContext, Stance
 from algorithms.dpbv_clustering.collected import aggregate, encoding, preview
-from algorithms.dpbv_clustering.parameters import Parameters
+from algorithms.dpbv_clustering.entry import ALGORITHM
+from algorithms.dpbv_clustering.federated import start
+from algorithms.dpbv_clustering.parameters import Method, Parameters
 from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.run import run
 from common.datasets.tables import NumericTable
@@ -337,3 +339,32 @@ def test_rows_beyond_the_bound_are_for_the_curator_to_leave_out() -> None:
     sent = own.perturbed({"a": np.zeros((10, 2))}, SecureRandom())
     assert [report.record for report in sent] == [f"{number:05d}" for number in range(1, 11)]
     assert all(own.refusal(changed(sent[0], record=f"{n:05d}")) is None for n in names.tolist())
+
+
+# --- which way -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+@pytest.mark.parametrize("method", ["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"])
+def test_the_catalogue_says_which_way_a_method_goes(stance: Stance, method: Method) -> None:
+    """What the entry says of a way is what that way accepts."""
+    assert ALGORITHM.federated is not None
+    asked = Parameters(k=2, bounds=((0, 1), (0, 1)), epsilon=Fraction(4), method=method)
+    rounds, reports = True, True
+    try:
+        start(asked, ["a", "b"], Fraction(1))
+    except BadParameter:
+        rounds = False
+    try:
+        encoding(asked, stance)
+    except BadParameter:
+        reports = False
+    said = {
+        way: method in when.partition("; stance paper")[0]
+        for way, when in ALGORITHM.federated.items()
+    }
+    if stance == "paper":
+        assert ALGORITHM.federated["reports"].endswith("; stance paper")
+        assert reports
+    else:
+        assert (rounds, reports) == (said["rounds"], said["reports"])

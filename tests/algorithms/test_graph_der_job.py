@@ -44,6 +44,7 @@ from common.datasets.edge_list_files import read_snap
 from common.errors import Invalid
 from common.models.report import PrivacyReport
 from tests.algorithms.graph_der_examples import G8, random_graph_of
+from tests.algorithms.outcomes import published
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 GRAPH = random_graph_of(150, 0.08, 4)
@@ -62,16 +63,6 @@ def params(**changes: Any) -> GraphDerParameters:
 
 def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
-
-
-def published(outcome: Any) -> tuple[Any, ...]:
-    return (
-        json.dumps(outcome.result),
-        outcome.report.model_dump_json(),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-    )
 
 
 def table(content: bytes) -> list[dict[str, str]]:

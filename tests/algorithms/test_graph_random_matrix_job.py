@@ -46,6 +46,7 @@ from common.models.report import PrivacyReport
 from common.noise.discrete_gaussian import DiscreteGaussian
 from common.randomness import NoiseSource, SeededRandom
 from simulation.graph_stand_in import blocks, power_law
+from tests.algorithms.outcomes import published
 
 GRAPH = blocks((40,) * 4, 0.5, 0.02, 1)
 STANCES: tuple[Stance, ...] = ("sound", "paper")
@@ -72,16 +73,6 @@ def done(stance: Stance = "sound", secret: int = 1, **changes: Any) -> Outcome:
 def matrix(outcome: Outcome) -> np.ndarray:
     found: np.ndarray = np.load(io.BytesIO(outcome.files[0].content))
     return found
-
-
-def published(outcome: Outcome) -> tuple[Any, ...]:
-    return (
-        json.dumps(outcome.result),
-        outcome.report.model_dump_json(),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-    )
 
 
 # ------------------------------------------------------------------------------------- parameters

@@ -40,7 +40,7 @@ from algorithms.kmeans.zones import _zone_value as zone_value
 from common.datasets.tables import NumericTable
 from common.encoders.kmeans import Floats, nearest
 from common.randomness import SeededRandom
-from common.report import plain_words
+from common.report.words import plain_words
 from simulation.experiments.kmeans_data import dataset, s1_like
 
 COUNTEREXAMPLE = np.array(

@@ -37,7 +37,7 @@ from common.encoders.kmeans import GRID, Floats, Grid, Ints, Query, Zone, neares
 from common.models.report import PrivacyReport
 from common.noise import DiscreteLaplace
 from common.randomness import SeededRandom
-from common.report import plain_words
+from common.report.words import plain_words
 from common.sharing import Additive
 from simulation.experiments.kmeans_data import dataset, image_like, lifesci_like, s1_like
 
@@ -366,7 +366,7 @@ def test_published_parts_hold_nothing_forbidden() -> None:
         assert secret not in published
     assert all(b"4987" not in plot.svg for plot in outcome.plots)
     assert outcome.evaluation is not None
-    assert set(outcome.evaluation) == {"inertia", "inertia_ratio", "labels"}
+    assert set(outcome.evaluation) == {"inertia", "inertia_ratio", "clusters", "labels"}
     assert len(outcome.evaluation["labels"]) == 4987
 
 

@@ -25,7 +25,7 @@ from algorithms.privacy_check.problems import (
     ValueUnknown,
 )
 from common.datasets.table import Table
-from common.report import plain_words
+from common.report.words import plain_words
 from simulation.experiments.privacy_check_data import (
     FAMILIES,
     TABLE_21,

@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
+from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_ngram import (
     ALGORITHM,
     SequentialNgramParameters,
@@ -36,18 +37,14 @@ from algorithms.sequential_ngram.evaluation import (
 from algorithms.sequential_ngram.noise import adder
 from algorithms.sequential_ngram.parameters import settings_of
 from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
-from algorithms.sequential_ngram.problems import (
-    BadEpsilon,
-    BadLength,
-    BadUniverse,
-    TreeTooLarge,
-)
+from algorithms.sequential_ngram.problems import BadLength, TreeTooLarge
 from algorithms.sequential_ngram.publication import publish
 from common.datasets.reading import UnknownItem
 from common.datasets.sequences import Sequences
 from common.datasets.sequences_files import read_msnbc
 from common.errors import Invalid
 from common.models.report import PrivacyReport
+from tests.algorithms.outcomes import published
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 MSNBC = Path(__file__).parents[3] / "shared" / "data" / "msnbc990928.seq.gz"
@@ -77,16 +74,6 @@ def params(**changes: Any) -> SequentialNgramParameters:
 
 def context(stance: Stance = "sound") -> SequentialContext:
     return SequentialContext(bytes(range(32)))
-
-
-def published(outcome: Any) -> tuple[Any, ...]:
-    return (
-        json.dumps(outcome.result),
-        outcome.report.model_dump_json(),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-    )
 
 
 # ------------------------------------------------------------------------------------- parameters

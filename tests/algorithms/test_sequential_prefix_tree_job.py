@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
+from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
     ALGORITHM,
     SequentialPrefixTreeParameters,
@@ -35,12 +36,10 @@ from algorithms.sequential_prefix_tree.evaluation import (
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.patterns import frequent
 from algorithms.sequential_prefix_tree.problems import (
-    BadEpsilon,
     BadHeight,
     BadSplit,
     BadTaxonomy,
     BadThreshold,
-    BadUniverse,
     DegenerateFanOut,
     TreeTooLarge,
 )
@@ -52,6 +51,7 @@ from common.errors import Invalid
 from common.models.report import PrivacyReport
 from simulation.populations import shared_data
 from simulation.sequential_stand_in import StandIn, bus, metro
+from tests.algorithms.outcomes import published
 from tests.algorithms.sequential_prefix_tree_examples import TABLE_6_1
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -76,16 +76,6 @@ def params(**changes: Any) -> SequentialPrefixTreeParameters:
 
 def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
-
-
-def published(outcome: Any) -> tuple[Any, ...]:
-    return (
-        json.dumps(outcome.result),
-        outcome.report.model_dump_json(),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-    )
 
 
 # ------------------------------------------------------------------------------------- parameters

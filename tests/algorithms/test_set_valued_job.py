@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
+from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.set_valued import (
     ALGORITHM,
     SetValuedParameters,
@@ -26,19 +27,13 @@ from algorithms.set_valued import (
     run,
 )
 from algorithms.set_valued.algorithm import RESULT
-from algorithms.set_valued.problems import (
-    BadEpsilon,
-    BadEta,
-    BadFanout,
-    BadUniverse,
-    PartitionCap,
-    RowCap,
-)
+from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
 from common.datasets.reading import UnknownItem
 from common.datasets.transactions import Transactions
 from common.errors import Invalid
 from common.models.report import PrivacyReport
 from simulation.set_valued_data import msnbc_like
+from tests.algorithms.outcomes import published
 from tests.algorithms.set_valued_examples import ITEMS, TABLE_4_1
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -58,16 +53,6 @@ def params(**changes: Any) -> SetValuedParameters:
 
 def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
-
-
-def published(outcome: Any) -> tuple[Any, ...]:
-    return (
-        json.dumps(outcome.result),
-        outcome.report.model_dump_json(),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-    )
 
 
 # ------------------------------------------------------------------------------------- parameters

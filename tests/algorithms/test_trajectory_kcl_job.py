@@ -20,7 +20,7 @@ from algorithms.trajectory_kcl.table import code
 from common.datasets.trajectories import Trajectories
 from common.datasets.trajectories_files import read_ndjson
 from common.errors import Invalid
-from common.report import plain_words
+from common.report.words import plain_words
 from simulation.experiments.trajectory_kcl import SENSITIVE
 from tests.algorithms.trajectory_kcl_tables import (
     B3,

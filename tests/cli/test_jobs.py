@@ -49,7 +49,12 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     report = json.loads((out / "report.json").read_text("utf-8"))
     assert report["charged"]["epsilon"] == "1"
     assert json.loads((out / "private" / "evaluation.json").read_text("utf-8"))["private"]
-    assert json.loads((out / "private" / "job.json").read_text("utf-8"))["id"] == result["job"]
+    job = json.loads((out / "private" / "job.json").read_text("utf-8"))
+    assert (job["id"], job["state"], job["error"]) == (result["job"], "succeeded", None)
+    assert job["created"] <= job["started"] <= job["finished"]
+    drawn = {path.name for path in (out / "private" / "plots").iterdir()}
+    assert drawn == {"sizes.svg", "sizes.png", "shifts.svg", "shifts.png"}
+    assert (out / "private").stat().st_mode & 0o077 == 0
 
     # The budget was what the job costs: the same file again has nothing left.
     text = tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), code=2)
@@ -116,4 +121,7 @@ def test_the_catalogue_at_a_terminal() -> None:
     for name in catalogue.NAMES:
         assert name in tacit("algorithms")
         assert "Parameters" in tacit("algorithms", name)
+    both = " ".join(tacit("algorithms", "dpbv-clustering").split())
+    assert "Over curators by rounds: stance sound, method grid-core" in both
+    assert "Over curators by reports: stance sound, method grid-ldp" in both
     assert "see `tacit algorithms`" in tacit("algorithms", "nothing", code=2)

@@ -13,15 +13,10 @@ from common.models.query import Query
 from common.models.report import PrivacyReport, Subject
 from common.noise import SelfTest, self_test
 from common.randomness import SeededRandom
-from common.report import (
-    PARTICIPATION,
-    VALIDITY,
-    amount,
-    delta_amount,
-    epsilon_amount,
-    plain_words,
-    query_report,
-)
+from common.report.building import query_report
+from common.report.figures import amount, delta_amount, epsilon_amount
+from common.report.statements import PARTICIPATION, VALIDITY
+from common.report.words import plain_words
 from tests.common.examples import VARIANTS, query
 
 SUBJECT = Subject(kind="query", id="feeder-7")

@@ -266,6 +266,7 @@ ROUTES = [
     ("POST", "/v1/queries/preview", {"operator", "analyst"}),
     ("GET", "/v1/queries", {"operator", "analyst", "curator"}),
     ("GET", "/v1/queries/a", {"operator", "analyst", "curator"}),
+    ("DELETE", "/v1/queries/a/schedule", {"operator"}),
     ("POST", "/v1/rounds", {"operator"}),
     ("GET", "/v1/rounds", {"operator", "analyst", "curator"}),
     ("GET", ROUND, {"operator", "analyst", "curator"}),
@@ -304,6 +305,11 @@ ROUTES = [
     ("GET", "/v1/jobs/a/evaluation", {"operator"}),
     ("GET", "/v1/jobs/a/steps/a", {"operator", "analyst", "curator"}),
     ("POST", "/v1/jobs/a/reports", {"curator"}),
+    ("POST", "/v1/job-schedules", {"operator"}),
+    ("POST", "/v1/job-schedules/preview", {"operator"}),
+    ("GET", "/v1/job-schedules", {"operator"}),
+    ("GET", "/v1/job-schedules/a", {"operator"}),
+    ("DELETE", "/v1/job-schedules/a", {"operator"}),
 ]
 OPEN_TO_ALL = {("GET", "/.well-known/tacit-coordinator"), ("POST", "/v1/enrolments")}
 

@@ -11,7 +11,7 @@ import pytest
 from common.service.clock import ManualClock
 from coordinator import scheduling
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, query
+from tests.coordinator.double import House, problem, query
 
 SCHEDULED = query(schedule={"period_s": 3600, "first_start": "2026-01-01T00:00:00Z"})
 HOUR = timedelta(hours=1)
@@ -84,3 +84,38 @@ async def test_an_aggregator_that_is_away_delays_a_schedule_and_nothing_else(
         await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
         it.wires[2].down = False
         assert len(await starts(it, 2)) == 2
+
+
+async def test_a_schedule_is_ended_and_what_is_open_goes_on(
+    house: Houses, database_url: str
+) -> None:
+    clock = ManualClock()
+    clock.advance(HOUR)
+    async with house(3, database_url, clock=clock) as it:
+        await it.host("gateway", 3)
+        created = (await it.ask("POST", "/v1/queries", SCHEDULED)).json()
+        assert created["stopped"] is None
+        path = f"/v1/queries/{created['id']}/schedule"
+        assert await starts(it, 1) == ["00:00"]
+        clock.advance(HOUR / 2)
+        stopped = await it.ask("DELETE", path)
+        assert (stopped.status_code, stopped.json()["stopped"]) == (200, "2026-01-01T01:30:00Z")
+        clock.advance(3 * HOUR)
+        again = await it.ask("DELETE", path)
+        assert (again.status_code, again.json()) == (200, stopped.json())
+        await asyncio.sleep(0.1)
+        assert await starts(it, 1) == ["00:00"]
+        await it.restart()
+        await asyncio.sleep(0.2)
+        assert await starts(it, 1) == ["00:00"]
+        # The same content is the same query: asking again does not begin again.
+        known = await it.ask("POST", "/v1/queries", SCHEDULED)
+        assert (known.status_code, known.json()["stopped"]) == (200, stopped.json()["stopped"])
+        window = {"start": "2026-01-01T03:00:00Z", "end": "2026-01-01T04:00:00Z"}
+        body = {"query_id": created["id"], "window": window}
+        assert (await it.ask("POST", "/v1/rounds", body)).status_code == 201
+        once = (await it.ask("POST", "/v1/queries", query(name="once"))).json()["id"]
+        answer = await it.ask("DELETE", f"/v1/queries/{once}/schedule")
+        assert problem(answer) == (404, "unknown_schedule")
+        answer = await it.ask("DELETE", "/v1/queries/nobody/schedule")
+        assert problem(answer) == (404, "unknown_query")

@@ -86,6 +86,8 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             "/v1/budget/forecast": {**examples.FORECAST, "query_id": created.json()["id"]},
             "/v1/datasets": examples.DATASET,
             "/v1/budget/events": {**examples.UPDATE, "curators": ["gateway.0"]},
+            "/v1/job-schedules/preview": examples.JOB_SCHEDULE,
+            "/v1/job-schedules": examples.JOB_SCHEDULE,
         }
         for path, body in sent.items():
             answer = await it.ask("POST", path, body)

@@ -17,11 +17,12 @@ from starlette.routing import Route
 from common.encoders import sums
 from common.encoders.kmeans import Grid, Histogram, Zone
 from common.encoders.kmeans_sums import KmeansSum
+from common.functions import parts
 from common.models.federation import ALWAYS, FederatedStep, RegisterStatistic
 from common.models.query import Query, Window
 from common.service.database import reading
 from curator.errors import BadRecords, MalformedRow
-from curator.records import Question, RecordWindow, load_rows, read_csv
+from curator.records import MOST_ROWS, Question, RecordWindow, load_rows, read_csv
 from tests.curator.conftest import HOUR, START, OpenSite, Site
 from tests.curator.double import FakeWorld
 
@@ -118,6 +119,40 @@ FORGED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("another unit", {"max_readings": 3, "privacy_unit": "curator", "epsilon": "3"}),
 ]
+
+
+async def test_a_query_that_counts_every_record(it: Site) -> None:
+    """Half the noise of one that leaves some out, where a table holds no more than count."""
+    every = {"every_record": True}
+    step, query = step_and_query(**every)
+    assert [part.sensitivity for part in parts(query)] == [1]
+    assert [part.sensitivity for part in parts(step_and_query()[1])] == [2]
+    found = await ask(it, step, query)
+    assert (found["contributed"], found["declared"]["epsilon"]) == (True, "1")
+    few = step_and_query(number=2, max_readings=sums.MOST_RECORDS - 1, **every)
+    assert refused(await ask(it, *few)) == "step_refused"
+    _, query = step_and_query(number=3, **every)
+    renamed = query.model_copy(update={"name": "no-step"})
+    assert refused(await ask(it, step, renamed)) == "step_refused"
+
+
+async def test_a_statistic_of_a_register_is_not_one_record_alone(it: Site) -> None:
+    columns = [{"register": "energy_import", "statistic": name} for name in ("min", "max")]
+    step, _ = step_and_query()
+    step = FederatedStep.model_validate_json(
+        json.dumps({**json.loads(step.model_dump_json(exclude_none=True)), "columns": columns})
+    )
+    for every, outcome in ((True, "step_refused"), (None, None)):
+        query = step_and_query(every_record=every)[1].model_copy(update={"name": step.name})
+        assert refused(await ask(it, step, query)) == outcome
+
+
+def test_a_table_holds_no_more_rows_than_a_round_can_count() -> None:
+    assert MOST_ROWS == sums.MOST_RECORDS
+    with pytest.raises(BadRecords, match=str(MOST_ROWS)):
+        read_csv("a\n" + "1\n" * (MOST_ROWS + 1))
+    _, rows = read_csv("a\n" + "1\n" * MOST_ROWS)
+    assert len(rows) == MOST_ROWS
 
 
 async def test_a_query_that_is_not_that_of_its_step(it: Site) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from common.randomness import SeededRandom
 from simulation.baselines import (
     Layers,

@@ -20,8 +20,9 @@ from simulation.experiments.crowd_tasking_populations import (
     user_limits,
     waypoints,
 )
-from simulation.experiments.experiment import QUICK, Outcome, Run
+from simulation.experiments.experiment import QUICK, Run
 from simulation.experiments.registry import experiment
+from tests.simulation.runs import wrong_rows
 
 QUICK_IDS = (
     "book-fig-12.3",
@@ -30,10 +31,6 @@ QUICK_IDS = (
     "book-fig-12.7",
     "book-fig-12.11",
 )
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 def comes_out(name: str) -> None:

@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 
 from simulation.experiments.dpbv_clustering_tables import digits, shapes
-from simulation.experiments.experiment import FULL, QUICK, Outcome, Run
+from simulation.experiments.experiment import FULL, QUICK, Run
 from simulation.experiments.registry import experiment, experiments
+from tests.simulation.runs import wrong_rows
 
 IDS = (
     *("dpbv-fig-3", "dpbv-fig-5", "dpbv-fig-6", "dpbv-fig-7"),
     *("dpbv-fig-8", "dpbv-fig-10", "dpbv-fig-11", "dpbv-table-3"),
 )
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 def test_every_id_is_there() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from simulation import baselines
 from simulation.experiments import (
     budget_bounds,
@@ -37,15 +37,12 @@ from simulation.experiments.registry import experiment, experiments, ordered
 from simulation.experiments.results import result_document, write
 from simulation.plots import Line, Panel, Plot
 from simulation.populations import MOVIELENS_FILE, shared_data
+from tests.simulation.runs import wrong_rows
 
 IDS = (
     *("prop-4.1", "fig-4.2", "fig-4.3", "fig-4.4", "fig-4.5"),
     *("table-5.1", "fig-5.2", "fig-5.3", "table-5.3", "fig-5.4", "table-5.4"),
 )
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 # -------------------------------------------------------------------------------------- the rows

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from simulation.experiments import graph_der, graph_der_degrees
-from simulation.experiments.experiment import Effort, Outcome, Run
+from simulation.experiments.experiment import Effort, Run
 from simulation.experiments.graph_der_printed import RECOMPUTED, SHARES, TABLE_7_2
 from simulation.experiments.graph_der_study import Study, induced, stations, studies
 from simulation.experiments.registry import experiment
 from simulation.populations import shared_data
+from tests.simulation.runs import wrong_rows
 
 CUTS = ("chen-table-7.2", "chen-fig-7.3", "chen-fig-7.4", "chen-fig-7.5")
 DEGREES = ("chen-fig-7.6", "chen-fig-7.7", "chen-fig-7.8")
@@ -32,10 +33,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (graph_der, graph_der_degrees):
         monkeypatch.setattr(module, "studies", small)
     monkeypatch.setattr(graph_der, "QUERIES", 400)
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 @pytest.mark.usefixtures("few")

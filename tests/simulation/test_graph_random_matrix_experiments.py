@@ -10,11 +10,12 @@ import pytest
 
 from simulation.experiments import graph_random_matrix as tables
 from simulation.experiments import graph_random_matrix_figures as figures
-from simulation.experiments.experiment import Effort, Outcome, Run
+from simulation.experiments.experiment import Effort, Run
 from simulation.experiments.graph_random_matrix_data import Network, facebook
 from simulation.experiments.registry import experiment
 from simulation.graph_stand_in import INSIDE, blocks, power_law
 from simulation.populations import shared_data
+from tests.simulation.runs import ran, wrong_rows
 
 IDS = (
     *(f"book-table-11.{number}" for number in (2, 3, 6, 7, 11)),
@@ -40,24 +41,13 @@ def few_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "CLUSTERS", (2, 4, 8))
 
 
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
-
-
 @pytest.mark.usefixtures("few_vertices")
 @pytest.mark.parametrize(
     "name", [each for each in IDS if each not in ("book-table-11.3", "book-table-11.7")]
 )
 def test_an_experiment_runs(name: str) -> None:
     """On a small graph; its figures are of facebook_combined."""
-    told: list[float] = []
-    outcome = experiment(name).run(Run(SMALL, None, progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
-    assert [plot.name for plot in outcome.plots] == [name]
-    assert outcome.rows
-    assert outcome.data
-    assert outcome.notes
+    ran(name, SMALL)
 
 
 @needs_facebook

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from simulation.experiments import kmeans_convergence, kmeans_data, kmeans_quality
-from simulation.experiments.experiment import QUICK, Effort, Outcome, Run
+from simulation.experiments.experiment import QUICK, Effort, Run
 from simulation.experiments.kmeans_data import NAMES, dataset, datasets
 from simulation.experiments.registry import experiment
 from simulation.populations import shared_data
+from tests.simulation.runs import wrong_rows
 
 IDS = ("fig-7.7", "fig-7.8", "fig-7.9", "fig-7.10")
 SMALL = Effort("small", 20)
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 def small_sets(folder: Path | None, names: tuple[str, ...] = NAMES) -> Any:

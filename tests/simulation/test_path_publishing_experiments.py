@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulation.experiments import path_publishing
-from simulation.experiments.experiment import QUICK, Effort, Outcome, Run
+from simulation.experiments.experiment import QUICK, Effort, Run
 from simulation.experiments.path_publishing_networks import SIZES, random_network
 from simulation.experiments.path_publishing_study import (
     Setting,
@@ -17,25 +17,15 @@ from simulation.experiments.path_publishing_study import (
     usable_share,
 )
 from simulation.experiments.registry import experiment
+from tests.simulation.runs import ran, wrong_rows
 
 IDS = ("fig-6.7", "fig-6.8", "fig-6.9", "fig-6.10")
 SMALL = Effort("small", 40)
 
 
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
-
-
 @pytest.mark.parametrize("name", IDS)
 def test_an_experiment_runs(name: str) -> None:
-    told: list[float] = []
-    outcome = experiment(name).run(Run(SMALL, None, progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
-    assert [plot.name for plot in outcome.plots] == [name]
-    assert outcome.rows
-    assert outcome.data
-    assert outcome.notes
+    ran(name, SMALL)
 
 
 @pytest.mark.slow

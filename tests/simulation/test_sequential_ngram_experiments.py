@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from simulation.experiments import sequential_ngram, sequential_ngram_mining
-from simulation.experiments.experiment import FULL, Effort, Outcome, Run
+from simulation.experiments.experiment import FULL, Effort, Run
 from simulation.experiments.registry import experiment
 from simulation.experiments.sequential_ngram_data import clicks_like, msnbc, stm_like
 from simulation.experiments.sequential_ngram_study import TOPS, Measured, Study
 from simulation.populations import shared_data
+from tests.simulation.runs import ran, wrong_rows
 
 IDS = (
     *(f"chen-fig-6.{number}" for number in range(7, 16)),
@@ -21,10 +22,6 @@ IDS = (
     "chen-table-6.11",
 )
 SMALL = Effort("small", 100)
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -36,14 +33,8 @@ def test_an_experiment_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sequential_ngram, "study_of", small)
     monkeypatch.setattr(sequential_ngram_mining, "study_of", small)
-    told: list[float] = []
-    outcome = experiment(name).run(Run(SMALL, None, progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
-    assert [plot.name for plot in outcome.plots] == [name]
+    outcome = ran(name, SMALL)
     assert {row.basis for row in outcome.rows} <= {"trend", "quoted"}
-    assert outcome.data
-    assert outcome.notes
 
 
 def test_rows_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from simulation.experiments import (
 from simulation.experiments import (
     sequential_prefix_tree_printed as printed,
 )
-from simulation.experiments.experiment import QUICK, Effort, Outcome, Run
-from simulation.experiments.registry import experiment
+from simulation.experiments.experiment import QUICK, Effort, Run
 from simulation.experiments.sequential_prefix_tree_study import Study
 from simulation.sequential_stand_in import bus, metro, network
+from tests.simulation.runs import ran, wrong_rows
 
 IDS = (
     *(f"chen-fig-6.{number}" for number in (3, 4, 5)),
@@ -38,22 +38,11 @@ def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequential_prefix_tree, "QUERIES", 400)
 
 
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
-
-
 @pytest.mark.usefixtures("few_sequences")
 @pytest.mark.parametrize("name", IDS)
 def test_an_experiment_runs(name: str) -> None:
     """On few sequences; its figures are of all of them."""
-    told: list[float] = []
-    outcome = experiment(name).run(Run(SMALL, None, progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
-    assert [plot.name for plot in outcome.plots] == [name]
-    assert outcome.rows
-    assert outcome.data
-    assert outcome.notes
+    ran(name, SMALL)
 
 
 @pytest.mark.slow

@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 
 from simulation.experiments import set_valued, set_valued_mining
-from simulation.experiments.experiment import QUICK, Effort, Outcome, Run
+from simulation.experiments.experiment import QUICK, Effort, Run
 from simulation.experiments.registry import experiment
 from simulation.populations import shared_data
 from simulation.set_valued_data import msnbc_like
 from simulation.set_valued_study import Study
+from tests.simulation.runs import ran, wrong_rows
 
 IDS = tuple(f"chen-fig-4.{number}" for number in range(3, 9))
 SMALL = Effort("small", 100)
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 def small(_effort: Effort, **_: Any) -> Study:
@@ -33,14 +30,7 @@ def test_an_experiment_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_valued, "stm_study", small)
     monkeypatch.setattr(set_valued_mining, "msnbc_study", small)
     monkeypatch.setattr(set_valued_mining, "stm_study", small)
-    told: list[float] = []
-    outcome = experiment(name).run(Run(SMALL, None, progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
-    assert [plot.name for plot in outcome.plots] == [name]
-    assert outcome.rows
-    assert outcome.data
-    assert outcome.notes
+    ran(name, SMALL)
 
 
 @pytest.mark.slow

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.experiments.experiment import FULL, QUICK, Outcome, Run
+from simulation.experiments.experiment import FULL, QUICK, Run
 from simulation.experiments.registry import experiment, experiments
+from tests.simulation.runs import wrong_rows
 
 SMALL = ("chen-table-2.1", "table-2.2", "chen-table-5.2")
 FIGURES = ("chen-fig-5.2", "chen-fig-5.3", "chen-fig-5.4", "chen-fig-5.5")
-
-
-def wrong_rows(outcome: Outcome) -> list[str]:
-    return [row.name for row in outcome.rows if not row.ok]
 
 
 def test_every_id_is_there() -> None:

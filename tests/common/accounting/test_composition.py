@@ -23,7 +23,8 @@ from common.accounting.composition import (
     worst_instant,
     worst_move,
 )
-from common.accounting.scenarios import UNVERIFIED, Cost, Scenario
+from common.accounting.costs import UNVERIFIED, Cost
+from common.accounting.scenarios import Scenario
 from common.accounting.unit_costs import unit_cost
 from common.models.query import PrivacyUnit
 from tests.common.examples import query

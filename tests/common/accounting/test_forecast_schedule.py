@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from common.accounting.composition import laplace_round, tight
+from common.accounting.costs import UNVERIFIED, Cost
 from common.accounting.forecast_schedule import Forecast, ForecastRow, forecast_schedule
-from common.accounting.scenarios import UNVERIFIED, Cost, Scenario
+from common.accounting.scenarios import Scenario
 from common.models.query import PrivacyUnit, Query
 from tests.common.examples import query
 

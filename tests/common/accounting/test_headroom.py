@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.accounting.headroom import headroom_problem, noise_tail
-from common.accounting.loss import Draws
+from common.accounting.loss.draws import Draws
 from tests.common.examples import query
 
 

@@ -9,24 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.accounting import loss
-from common.accounting.loss import (
-    Draws,
+from common.accounting.loss.coins import (
     binomial_masses,
-    both_deltas,
-    continuous_laplace_delta,
-    delta_at,
     exact_mixture_delta,
-    laplace_delta,
-    log_concave_delta,
     mixture_delta,
-    polya_law,
-    pure_epsilon,
     revealed_delta,
-    share_delta,
-    share_pure_epsilon,
-    whole_delta,
 )
+from common.accounting.loss.draws import Draws
+from common.accounting.loss.fractional import log_concave_delta, polya_law
+from common.accounting.loss.laplace import continuous_laplace_delta, laplace_delta
+from common.accounting.loss.laws import AddedLaws, Law, half_line_delta, tail_bound
+from common.accounting.loss.profile import delta_at, pure_epsilon
+from common.accounting.loss.rounding import both_deltas
+from common.accounting.loss.share import Share, share_delta, share_pure_epsilon
+from common.accounting.loss.whole import whole_delta, whole_law, whole_masses
 
 ONE_SHARE = {
     "0.9": (1.185, (0.0403, 0, 0)),
@@ -149,15 +145,15 @@ def test_trap_a_truncated_law_handed_on_loses_its_tail() -> None:
 
 
 def test_trap_the_window_without_its_tail_is_below_the_truth() -> None:
-    full = loss._whole_law(1, Fraction(100))
+    full = whole_law(1, Fraction(100))
     reach = 30
     mass = full.mass[full.reach - reach : full.reach + reach + 1]
     tail = 1 - float(mass.sum())
-    cut = loss._Law(mass, np.cumsum(mass), reach, tail, full.error)
-    bare = loss._Law(mass, np.cumsum(mass), reach, 0.0, full.error)
+    cut = Law(mass, np.cumsum(mass), reach, tail, full.error)
+    bare = Law(mass, np.cumsum(mass), reach, 0.0, full.error)
     exact = float(laplace_delta(Fraction(0), 100, Fraction(100)))
-    assert loss._half_line_delta(loss._Sum(None, bare), Fraction(0), 100) < exact - 0.01
-    assert loss._half_line_delta(loss._Sum(None, cut), Fraction(0), 100) >= exact
+    assert half_line_delta(AddedLaws(None, bare), Fraction(0), 100) < exact - 0.01
+    assert half_line_delta(AddedLaws(None, cut), Fraction(0), 100) >= exact
 
 
 def test_trap_an_fft_has_a_floor() -> None:
@@ -222,14 +218,14 @@ def test_a_finer_resolution_falls_to_the_continuous_limit() -> None:
 
 @pytest.mark.parametrize("draws", [1, 2, 3, 8, 32])
 def test_whole_laws_equal_the_decimal_recurrence(draws: int) -> None:
-    half = loss._whole_masses(draws, Fraction(7), 300)
+    half = whole_masses(draws, Fraction(7), 300)
     exact = np.array([float(mass) for mass in polya_law(Fraction(draws), Fraction(7), 600)[:301]])
     assert np.max(np.abs(half / exact - 1)) < 1e-12
 
 
 @pytest.mark.parametrize("weight", ["0.05", "0.5", "0.95"])
 def test_share_brackets_hold_the_decimal_recurrence(weight: str) -> None:
-    share = loss._Share(Fraction(weight), Fraction(20))
+    share = Share(Fraction(weight), Fraction(20))
     exact = polya_law(Fraction(weight), Fraction(20), 1000)
     tails = np.cumsum([float(mass) for mass in reversed(exact)])[::-1]
     for w in (0, 1, 5, 20, 100, 300):
@@ -256,7 +252,7 @@ def test_chernoff_bounds_the_tail() -> None:
     law = symmetric("3", 10, 900)
     for reach in (20, 100, 300):
         beyond = float(law[: 900 - reach].sum() * 2)
-        assert beyond <= loss.tail_bound(3, 10.0, reach)
+        assert beyond <= tail_bound(3, 10.0, reach)
 
 
 # -------------------------------------------------------------------------------------- properties
@@ -316,8 +312,8 @@ def test_the_coarse_grid_bounds_the_fine_one(
     sensitivity: int, epsilon: Fraction, draws: int
 ) -> None:
     scale = Fraction(sensitivity, 2)
-    fine = loss._Sum(None, loss._whole_law(draws, scale))
-    exact = loss._half_line_delta(fine, epsilon, sensitivity)
+    fine = AddedLaws(None, whole_law(draws, scale))
+    exact = half_line_delta(fine, epsilon, sensitivity)
     found = float(whole_delta(epsilon, sensitivity, ((draws, scale),)))
     assert exact - 1e-9 <= found <= exact + 0.01
 

@@ -8,20 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.accounting.scenarios import (
-    UNVERIFIED,
-    Honest,
-    Scenario,
+from common.accounting.costs import UNVERIFIED, shown_delta
+from common.accounting.debits import debit, sound_refusal
+from common.accounting.guarantees import (
     VerifiedLine,
-    debit,
     declared_epsilon,
-    honest_draws,
-    shown_delta,
-    sound_refusal,
     verified_line,
     verified_lines,
     what_if,
 )
+from common.accounting.scenarios import Honest, Scenario, honest_draws
 from common.models.query import Query
 from tests.common.examples import query
 

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from common.accounting.loss import continuous_laplace_delta
-from common.accounting.scenarios import (
-    UNVERIFIED,
-    Cost,
-    Scenario,
-    debit,
-    debited_delta,
-    verified_line,
-)
+from common.accounting.costs import UNVERIFIED, Cost, debited_delta
+from common.accounting.debits import debit
+from common.accounting.guarantees import verified_line
+from common.accounting.loss.laplace import continuous_laplace_delta
+from common.accounting.scenarios import Scenario
 from common.accounting.unit_costs import unit_cost, unit_costs
 from common.functions import parts
 from common.models.query import PrivacyUnit, Query

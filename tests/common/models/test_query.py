@@ -292,6 +292,7 @@ def test_equal_amounts_in_other_words_and_order_give_the_same_hash():
     assert query(**NOISY, layer="aggregator").digest() == query(**NOISY).digest()
 
 
+COUNTED = {**VECTOR, "coordinates": "values", "job": "f", "privacy_unit": "record"}
 CHANGES = [
     {"name": "feeder-8"},
     {"function": "mean"},
@@ -338,6 +339,8 @@ CHANGES = [
     {**VECTOR, "l1_bound": "1"},
     {**VECTOR, "coordinates": "values"},
     {**VECTOR, "coordinates": "slots"},
+    {**COUNTED, "every_record": True},
+    COUNTED,
     BLOCKS,
     {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "2"}]},
 ]

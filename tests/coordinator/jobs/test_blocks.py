@@ -22,11 +22,11 @@ PARAMS: dict[str, Any] = {
 }
 
 
-def worth_it(worth_s: float, left_s: float) -> None:
+def worth_it(worth_s: float, left_s: float, seals: int) -> None:
     """What a worker finds worth the way."""
     from coordinator.jobs import blocks as here
 
-    here.WORTH_S, here.WORTH_LEFT_S = worth_s, left_s  # type: ignore[misc]
+    here.WORTH_S, here.WORTH_LEFT_S, here.WORTH_SEALS = worth_s, left_s, seals  # type: ignore[misc]
 
 
 def block_keys(dask_scheduler: Any) -> list[str]:
@@ -39,15 +39,33 @@ def test_spread_blocks_draw_the_same_noise(it: Office, monkeypatch: pytest.Monke
     it.succeeded(it.submit(it.rows()))  # the workers are there
     client = it.app.state.service.jobs.dispatcher._cluster._client
     before = client.run_on_scheduler(block_keys)
-    client.run(worth_it, 0.0, 0.0)
+    client.run(worth_it, 0.0, 0.0, 0)
     try:
         monkeypatch.setattr(submission, "os", SimpleNamespace(urandom=lambda _: seed))
         job = it.submit(it.rows(rows=rows), "dpbv-clustering", params=PARAMS)
         result = it.succeeded(job)
     finally:
-        client.run(worth_it, blocks.WORTH_S, blocks.WORTH_LEFT_S)
+        client.run(worth_it, blocks.WORTH_S, blocks.WORTH_LEFT_S, blocks.WORTH_SEALS)
     assert result["summary"] == expected(seed, "dpbv-clustering", PARAMS, rows)
     assert len(client.run_on_scheduler(block_keys)) > len(before)
+
+
+def test_blocks_that_take_less_than_their_way_stay(
+    it: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it.succeeded(it.submit(it.rows()))
+    client = it.app.state.service.jobs.dispatcher._cluster._client
+    before = client.run_on_scheduler(block_keys)
+    client.run(worth_it, 0.0, 0.0, 1_000_000_000)
+    try:
+        monkeypatch.setattr(submission, "os", SimpleNamespace(urandom=lambda _: bytes(32)))
+        rows = blobs(2000, 98)
+        job = it.submit(it.rows(rows=rows), "dpbv-clustering", params=PARAMS)
+        result = it.succeeded(job)
+    finally:
+        client.run(worth_it, blocks.WORTH_S, blocks.WORTH_LEFT_S, blocks.WORTH_SEALS)
+    assert result["summary"] == expected(bytes(32), "dpbv-clustering", PARAMS, rows)
+    assert client.run_on_scheduler(block_keys) == before
 
 
 def test_outside_a_worker_blocks_are_done_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,10 +146,33 @@ def test_the_example_is_one() -> None:
     assert found.reports[0].record == "1"
 
 
+CLASSIFIER: dict[str, Any] = {
+    **TASK["params"],
+    "aggregate": "CLS",
+    "classes": [0, 1],
+    "labels_are_public": True,
+}
+DAILY = {"period_s": 86400, "first_start": "2026-01-01T00:00:00Z"}
+DAY = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
+STATISTIC: dict[str, Any] = {
+    **TASK["federation"],
+    "columns": [{"register": "energy_import", "statistic": "sum"}],
+}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"params": {**TASK["params"], "components": ["G"]}}, "/params/components"),
     ({"federation": {**TASK["federation"], "columns": ["a", "b"]}}, "/federation/columns"),
-    ({"stance": "paper"}, "/params/stance"),
+    ({"federation": {**TASK["federation"], "label": "group"}}, "/federation/label"),
+    ({"federation": {**TASK["federation"], "label": "rate"}}, "/federation/label"),
+    ({"params": CLASSIFIER}, "/federation/label"),
+    ({"params": {**CLASSIFIER, "labels_are_public": False}}, "/params/labels_are_public"),
+    (
+        {"params": {**CLASSIFIER, "labels_are_public": False, "label_epsilon": "1"}},
+        "/params/label_epsilon",
+    ),
+    ({"federation": {**TASK["federation"], "schedule": DAILY}}, "/federation/schedule"),
+    ({"federation": {**STATISTIC, "schedule": DAILY}}, "/federation/schedule"),
+    ({"federation": {**STATISTIC, "schedule": DAILY, "window": DAY}}, "/federation/schedule"),
+    ({"federation": {**STATISTIC, "label": "group", "window": DAY}}, "/federation/label"),
     ({"federation": {**TASK["federation"], "collect": "rounds"}}, "/federation/collect"),
 ]
 

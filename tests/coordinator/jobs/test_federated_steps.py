@@ -18,16 +18,18 @@ from algorithms.kmeans import federated
 from algorithms.kmeans.parameters import KmeansParameters
 from algorithms.kmeans.steps import absorb, first, next_query, release
 from common.encoders import reports, sums
-from common.models.federation import Federation, step_of
+from common.functions import parts
+from common.models.federation import ALWAYS, Federation, RegisterStatistic, step_of
 from common.models.query import Layer, Query
 from common.models.report import Subject
-from common.report import query_report
+from common.report.building import query_report
 from coordinator.jobs.federated_queries import JobPlan, noise_share, step_of_sum
 from coordinator.jobs.federated_statements import added, foreseen
 
 CURATORS = 500
 PLAN = JobPlan("job-1", "kmeans", bytes(32), Federation(collect="rounds", columns=("a", "b")))
 LOW = KmeansParameters(k=3, epsilon=Fraction(1), bounds=((0, 10), (0, 10)), n_hint=2000)
+BOXED = Parameters(k=3, bounds=((0.0, 10.0),) * 2, epsilon=Fraction(2), cells_per_axis=4)
 HIGH = KmeansParameters(
     k=3,
     epsilon=Fraction(2),
@@ -114,11 +116,40 @@ def test_the_grid_is_counted_as_it_is() -> None:
 
 def test_the_noise_of_a_released_sum() -> None:
     asked = federated.next_sum(federated.start(LOW, ["a", "b"], Fraction(1)))
-    assert noise_share(query_of(asked, LOW)) == 3
+    scope = federated.scope(LOW)
+    assert noise_share(query_of(asked, LOW), scope) == 3
     shamir = {"sharing": "shamir", "threshold": 2}
-    assert noise_share(query_of(asked, LOW, **shamir)) == 3
+    assert noise_share(query_of(asked, LOW, **shamir), scope) == 3
     curators = {"layer": Layer.CURATOR, "min_participants": 50, "n_max": 100}
-    assert noise_share(query_of(asked, LOW, **curators)) == 2
+    assert noise_share(query_of(asked, LOW, **curators), scope) == 2
+
+
+def test_rows_of_a_table_take_half_the_noise_of_statistics_of_registers() -> None:
+    """One reading of a register replaces a record: two vectors, four times the variance."""
+    asked = federated.next_sum(federated.start(LOW, ["a", "b"], Fraction(1)))
+    scope, rows = federated.scope(LOW), query_of(asked, LOW)
+    registers = tuple(
+        RegisterStatistic.model_validate_json(
+            json.dumps({"register": "energy_import", "statistic": name})
+        )
+        for name in ("min", "max")
+    )
+    statistics = query_of(asked, LOW, columns=registers, window=ALWAYS)
+    assert rows.every_record is True
+    assert statistics.every_record is None
+    assert [part.sensitivity for part in parts(rows)] == [1]
+    assert [part.sensitivity for part in parts(statistics)] == [2]
+    assert noise_share(rows, scope) == 3
+    assert noise_share(statistics, scope) == 12
+    report = query_report(rows, subject=Subject(kind="query", id="x"))
+    assert report.neighbouring == "add-remove"
+    assert [item.value for item in report.sensitivity] == ["1"]
+    cells = grid.next_sum(grid.start(BOXED, ["a", "b"], Fraction(1)))
+    assert cells is not None
+    plan = JobPlan("job-1", "dpbv-clustering", bytes(32), PLAN.federation)
+    replaced = step_of_sum(plan, 1, cells, grid.scope(BOXED))[1]
+    assert [part.sensitivity for part in parts(replaced)] == [2]
+    assert noise_share(replaced, grid.scope(BOXED)) == 3
 
 
 def test_the_name_of_a_query_binds_the_whole_step() -> None:
@@ -150,8 +181,10 @@ def test_rounds_add_up_scenario_by_scenario() -> None:
 def test_the_catalogue_says_what_an_algorithm_can(name: str) -> None:
     found = catalogue.find(name)
     ways = {"rounds": found.rounds, "reports": found.reports}
-    can = {way for way, steps in ways.items() if steps is not None} or {None}
-    assert found.federated in can
+    can = {way: steps.when for way, steps in ways.items() if steps is not None}
+    assert found.federated == (can or None)
+    assert catalogue.shown(name)["federated"] == (can or None)
+    assert all(can.values())
 
 
 BAD_DOCUMENTS: list[dict[str, Any]] = [

@@ -1,0 +1,19 @@
+"""What several algorithms refuse."""
+
+from __future__ import annotations
+
+from common.errors import Invalid
+
+
+class BadUniverse(Invalid):
+    """No universe, one of a size that does not fit, or an item twice."""
+
+    name = "bad_universe"
+    title = "The universe of items is not valid"
+
+
+class BadEpsilon(Invalid):
+    """Outside its range, or too small for the noise that the data need."""
+
+    name = "bad_epsilon"
+    title = "Epsilon is not valid"

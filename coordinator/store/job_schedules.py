@@ -1,0 +1,119 @@
+"""Schedules of federated jobs, and the job of each period: one, whoever submits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.job import FINISHED
+from coordinator.store.tables import job_schedule_runs, job_schedules, jobs
+
+
+@dataclass(frozen=True)
+class JobScheduleRow:
+    """`request`: JSON of the job that is asked for, with its schedule; `preview`: of a run's
+    privacy report; `next_period`: the first that was not asked for; `problem`: why that waits."""
+
+    id: str
+    request: str
+    preview: str
+    next_period: int
+    problem: str | None
+    created: datetime
+    stopped: datetime | None
+
+
+_ROW = tuple(job_schedules.c[name] for name in JobScheduleRow.__dataclass_fields__)
+
+
+async def add(connection: AsyncConnection, row: JobScheduleRow) -> None:
+    """Store a new schedule."""
+    values = {name: getattr(row, name) for name in JobScheduleRow.__dataclass_fields__}
+    await connection.execute(insert(job_schedules).values(values))
+
+
+async def find(connection: AsyncConnection, schedule_id: str) -> JobScheduleRow | None:
+    """One schedule."""
+    query = select(*_ROW).where(job_schedules.c.id == schedule_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _row(row)
+
+
+async def page(connection: AsyncConnection, before: str | None, limit: int) -> list[JobScheduleRow]:
+    """Schedules, the newest first, older than `before`."""
+    query = select(*_ROW).order_by(job_schedules.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(job_schedules.c.id < before)
+    return [_row(row) for row in await connection.execute(query)]
+
+
+async def going(connection: AsyncConnection) -> list[JobScheduleRow]:
+    """Those that nobody has stopped."""
+    query = select(*_ROW).where(job_schedules.c.stopped.is_(None)).order_by(job_schedules.c.id)
+    return [_row(row) for row in await connection.execute(query)]
+
+
+async def advance(connection: AsyncConnection, schedule_id: str, period: int) -> bool:
+    """Go on after a period, if that is the next one and nobody has stopped the schedule; whether
+    it was. The caller writes nothing else if not."""
+    done = await connection.execute(
+        update(job_schedules)
+        .where(
+            job_schedules.c.id == schedule_id,
+            job_schedules.c.next_period == period,
+            job_schedules.c.stopped.is_(None),
+        )
+        .values(next_period=period + 1, problem=None)
+    )
+    return bool(done.rowcount)
+
+
+async def skip(connection: AsyncConnection, schedule_id: str, period: int) -> None:
+    """Leave out the periods before this one that were not asked for."""
+    await connection.execute(
+        update(job_schedules)
+        .where(job_schedules.c.id == schedule_id, job_schedules.c.next_period < period)
+        .values(next_period=period)
+    )
+
+
+async def note(connection: AsyncConnection, schedule_id: str, problem: str | None) -> None:
+    """Why the next period waits."""
+    await connection.execute(
+        update(job_schedules).where(job_schedules.c.id == schedule_id).values(problem=problem)
+    )
+
+
+async def stop(connection: AsyncConnection, schedule_id: str, now: datetime) -> None:
+    """Ask for no more periods; a schedule that has stopped stays as it is."""
+    await connection.execute(
+        update(job_schedules)
+        .where(job_schedules.c.id == schedule_id, job_schedules.c.stopped.is_(None))
+        .values(stopped=now, problem=None)
+    )
+
+
+async def add_run(connection: AsyncConnection, schedule_id: str, period: int, job_id: str) -> None:
+    """The job of a period. Raises IntegrityError where it has one."""
+    values = {"schedule_id": schedule_id, "period": period, "job_id": job_id}
+    await connection.execute(insert(job_schedule_runs).values(values))
+
+
+async def count_runs(connection: AsyncConnection, schedule_id: str) -> tuple[int, int]:
+    """How many jobs a schedule has submitted, and how many of them have not finished."""
+    unfinished = jobs.c.state.not_in([state.value for state in FINISHED])
+    query = (
+        select(func.count(), func.count().filter(unfinished))
+        .select_from(job_schedule_runs.join(jobs, jobs.c.id == job_schedule_runs.c.job_id))
+        .where(job_schedule_runs.c.schedule_id == schedule_id)
+    )
+    total, active = (await connection.execute(query)).one()
+    return int(total), int(active)
+
+
+def _row(row: Any) -> JobScheduleRow:
+    return JobScheduleRow(**row._mapping)

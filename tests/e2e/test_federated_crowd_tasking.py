@@ -1,0 +1,135 @@
+"""Crowd tasking by reports through real services: classifiers with public labels, and `paper`.
+
+One site for all: a host of 30 curators, each with its own table. No aggregator takes part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import select
+
+from common.service.database import reading
+from curator.store.tables import noisy_reports
+from tests.e2e.federation import Site, site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOSTED = [f"phone-{number}" for number in range(30)]
+CLASSES = [10, 20, 30]
+CENTRES = {10: [1, 1], 20: [9, 1], 30: [5, 9]}
+FEDERATION: dict[str, Any] = {
+    "collect": "reports",
+    "columns": ["x", "y"],
+    "min_participants": 20,
+    "n_max": 100,
+    "deadline": 3,
+}
+TASK: dict[str, Any] = {
+    "algorithm": "crowd-tasking",
+    "params": {
+        "aggregate": "CLS",
+        "classes": CLASSES,
+        "labels_are_public": True,
+        "sensor": {
+            "name": "motion",
+            "coordinates": [{"name": name, "lower": 0, "upper": 10} for name in "xy"],
+        },
+        "n": 30,
+        "epsilon": "40",
+        "T": 6,
+    },
+    "federation": {**FEDERATION, "label": "activity"},
+}
+AVERAGE: dict[str, Any] = {
+    **TASK,
+    "params": {"sensor": TASK["params"]["sensor"], "n": 30, "epsilon": "2", "T": 6, "p": "1/4"},
+    "federation": FEDERATION,
+}
+AGREED: dict[str, Any] = {"record": {"period": {"epsilon": "100"}}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Everybody, with rows. The last curator's rows have no class that is asked for."""
+    async with site(tmp_path_factory.mktemp("tasks"), aggregators=1) as running:
+        await running.enrol("host", HOSTED)
+        for number, name in enumerate(HOSTED):
+            label = 99 if name == HOSTED[-1] else CLASSES[number % 3]
+            centre = CENTRES.get(label, [0, 0])
+            rows = [[label, *centre]] * 5 + [[40, *centre]]  # the last row has no class either
+            await running.give(name, ["activity", "x", "y"], rows)
+        await running.agree("crowd-tasking", **AGREED)
+        yield running
+
+
+async def spent(it: Site, name: str = HOSTED[0]) -> list[dict[str, Any]]:
+    """A curator's debits for single readings."""
+    found: list[dict[str, Any]] = (await it.ledger(name)).get("record", {"debits": []})["debits"]
+    return found
+
+
+async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> None:
+    job = await it.ask(TASK)
+    found = await it.result(job["id"])
+    assert found["summary"]["users"] == {"offered": 30, "joined": 29}
+    assert found["summary"]["reports"] == 29 * 5
+    assert found["summary"]["classifier"]["classes"] == CLASSES
+    assert found["summary"]["classifier"]["accuracy_on_noisy_reports"] > 0.9
+    report = await it.report(job["id"])
+    assert "Class labels are sent as they are." in report["not_protected"]
+    assert report["charged"]["epsilon"] == "40"
+    words = await it.house.ask(
+        "GET", f"/v1/jobs/{job['id']}/report", headers={"Accept": "text/plain"}
+    )
+    assert "Class labels are sent as they are" in words.text
+    assert job["preview"]["verified"] == report["verified"]
+    # Who has no row of a class sent nothing, and paid nothing.
+    assert [debit["epsilon"] for debit in await spent(it)] == ["40"]
+    assert await spent(it, HOSTED[-1]) == []
+    async with reading(it.service.engine) as connection:
+        query = select(noisy_reports.c.body).where(noisy_reports.c.job == job["id"])
+        bodies = [json.loads(body) for body in (await connection.execute(query)).scalars()]
+    assert len(bodies) == 29 * 5
+    assert {body["label"] for body in bodies} == {0, 1, 2}
+
+
+async def test_a_table_without_the_column_stays_out(it: Site) -> None:
+    asked = {**TASK, "federation": {**FEDERATION, "label": "mood", "deadline": 1}}
+    ended = await it.finished((await it.ask(asked))["id"])
+    assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
+
+
+async def test_paper_needs_a_policy_that_allows_it_and_ends_every_finite_total(it: Site) -> None:
+    paper = {**AVERAGE, "stance": "paper"}
+    before = await spent(it)
+    for refusing in ({}, {"allow_unverified": True, "stances": ["sound"]}):
+        await it.agree("crowd-tasking", **AGREED, **refusing)
+        job = await it.ask({**paper, "federation": {**FEDERATION, "deadline": 1}})
+        ended = await it.finished(job["id"])
+        assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
+    assert await spent(it) == before
+    await it.agree("crowd-tasking", **AGREED, allow_unverified=True)
+    job = await it.ask(paper)
+    found = await it.result(job["id"])
+    assert found["summary"]["users"] == {"offered": 30, "joined": 30}
+    assert found["summary"]["task"]["components"] == ["Y", "G", "L"]
+    report = await it.report(job["id"])
+    assert report["charged"] == job["preview"]["charged"]
+    assert report["charged"]["outside_budget"]
+    assert report["charged"]["epsilon"] is None
+    assert report["claimed"]["theorem"] == "12.1"
+    unit = (await it.ledger(HOSTED[0]))["record"]
+    assert unit["debits"][-1]["epsilon"] == "infinite"
+    # A lifetime limit refuses from then on; a period's goes on counting what is verified.
+    limited = {"record": {"period": {"epsilon": "100"}, "lifetime": {"epsilon": "1000"}}}
+    await it.agree("crowd-tasking", **limited)
+    job = await it.ask({**AVERAGE, "federation": {**FEDERATION, "deadline": 1}})
+    assert (await it.finished(job["id"]))["state"] == "failed"
+    await it.agree("crowd-tasking", **AGREED)
+    found = await it.result((await it.ask(AVERAGE))["id"])
+    assert found["summary"]["users"]["joined"] == 30
