@@ -58,11 +58,12 @@ async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest
     async with aggregator.lock(round_id):
         async with reading(aggregator.engine) as connection:
             row = await stored_round(connection, round_id)
+            accepted = await store.document(connection, row.key, "accepted")
         if row.state is RoundState.ABORTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-        if row.accepted is None:
+        if accepted is None:
             raise RoundNotFrozen
-        manifest = await asyncio.to_thread(_checked_manifest, context, row.accepted, request)
+        manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
         if row.commitment is not None:
             return _committed_before(row, manifest)
         listener = Listener(audited(context.descriptor.query))
@@ -158,21 +159,21 @@ async def reveal(aggregator: Aggregator, round_id: str, request: RevealRequest) 
     async with aggregator.lock(round_id):
         async with reading(aggregator.engine) as connection:
             row = await stored_round(connection, round_id)
+            manifest = await store.document(connection, row.key, "manifest")
         if row.state is RoundState.ABORTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-        if row.manifest is None or row.manifest_hash is None:
+        if manifest is None:
             raise RoundNotCommitted
-        digest = _checked_commitments(context, row, request)
-        if row.reveal is not None:
-            return _revealed_before(row, digest)
+        digest = _checked_commitments(context, row, manifest, request)
         return await _reveal(aggregator, context, digest)
 
 
-def _checked_commitments(context: RoundContext, row: RoundRow, request: RevealRequest) -> bytes:
+def _checked_commitments(
+    context: RoundContext, row: RoundRow, manifest: str, request: RevealRequest
+) -> bytes:
     """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
-    assert row.manifest is not None
     assert row.manifest_hash is not None
-    quorum = Manifest.model_validate_json(row.manifest).quorum
+    quorum = Manifest.model_validate_json(manifest).quorum
     check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
     own = Signed[Commitment].model_validate_json(row.commitment or "")
     if own not in request.commitments:
@@ -181,24 +182,21 @@ def _checked_commitments(context: RoundContext, row: RoundRow, request: RevealRe
     return hashlib.sha256(together).digest()
 
 
-def _revealed_before(row: RoundRow, digest: bytes) -> str:
-    if row.reveal_request != digest:
-        raise CommitmentRefused("the partial sum was revealed to other commitments")
-    assert row.reveal is not None
-    return row.reveal
-
-
 async def _reveal(aggregator: Aggregator, context: RoundContext, digest: bytes) -> str:
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, ROUNDS_LOCK)
         row = await store.round_by_key(connection, context.key)
-        if row.reveal is not None:
-            return _revealed_before(row, digest)
+        revealed = await store.document(connection, context.key, "reveal")
+        if revealed is not None:
+            if row.reveal_request != digest:
+                raise CommitmentRefused("the partial sum was revealed to other commitments")
+            return revealed
         if row.state is not RoundState.COMMITTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        partial = await store.partial_sum(connection, context.key)
         assert row.nonce is not None
-        assert row.partial is not None
-        answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=row.partial))
+        assert partial is not None
+        answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=partial))
         await store.advance(
             connection,
             context.key,

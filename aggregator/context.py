@@ -93,14 +93,13 @@ class Aggregator:
             self._rounds.move_to_end(round_id)
             return known
         async with reading(self.engine) as connection:
-            row = await store.round_row(connection, round_id)
-        if row is None:
-            raise UnknownRound
-        return await self.remember(row)
+            row = await stored_round(connection, round_id)
+            signed = await store.document(connection, row.key, "descriptor")
+        return await self._remember(row, signed or "")
 
-    async def remember(self, row: store.RoundRow) -> RoundContext:
+    async def _remember(self, row: store.RoundRow, signed: str) -> RoundContext:
         """Make and keep the context of a stored round."""
-        descriptor = _SignedDescriptor.model_validate_json(row.descriptor).statement
+        descriptor = _SignedDescriptor.model_validate_json(signed).statement
         try:
             own_key = await self.keyring.of(row.own_epoch)
         except EpochKeyGone:

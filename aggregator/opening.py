@@ -76,7 +76,8 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
     descriptor = check_descriptor(signed, coordinator.identity_key)
     digest = descriptor.digest()
     if known is not None:
-        return _opened_before(known, digest), False
+        async with reading(aggregator.engine) as connection:
+            return await _opened_before(connection, known, digest), False
     if descriptor.deployment != coordinator.deployment:
         raise DescriptorRefused("the round belongs to another deployment")
     own = await _own_entry(aggregator, descriptor)
@@ -86,20 +87,19 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
         return await _open(aggregator, signed, digest, own)
 
 
-def _opened_before(row: RoundRow, digest: bytes) -> str:
+async def _opened_before(connection: AsyncConnection, row: RoundRow, digest: bytes) -> str:
     if row.descriptor_hash != digest:
         raise RoundConflict
-    return _opening(row)
+    shares = await round_store.document(connection, row.key, "noise_shares")
+    contribution = None if shares is None else Contribution.model_validate_json(shares)
+    return _opening(row.id, digest, contribution)
 
 
-def _opening(row: RoundRow) -> str:
-    shares = row.noise_shares
-    answer = Opening(
-        round=row.id,
-        descriptor_hash=encode_binary(row.descriptor_hash),
-        contribution=None if shares is None else Contribution.model_validate_json(shares),
+def _opening(round_id: str, digest: bytes, contribution: Contribution | None) -> str:
+    digest_text = encode_binary(digest)
+    return wire_json(
+        Opening(round=round_id, descriptor_hash=digest_text, contribution=contribution)
     )
-    return wire_json(answer)
 
 
 async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> EpochSecret:
@@ -175,7 +175,7 @@ async def _open(
         await exclusive(connection, ROUNDS_LOCK)
         known = await round_store.round_row(connection, descriptor.round)
         if known is not None:
-            return _opened_before(known, digest), False
+            return await _opened_before(connection, known, digest), False
         key = await round_store.add_round(
             connection,
             descriptor.round,
@@ -189,7 +189,7 @@ async def _open(
             index = descriptor.index_of(aggregator.id)
             row = _contribution_row(index, shares.pieces[index])
             await round_store.add_contribution(connection, key, row)
-        return _opening(await round_store.round_by_key(connection, key)), True
+    return _opening(descriptor.round, digest, shares), True
 
 
 def _share_noise(

@@ -14,7 +14,7 @@ and after an abort never anything. Its noise is drawn once: under Shamir when th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -54,16 +54,11 @@ async def freeze(aggregator: Aggregator, intake: Intake, round_id: str) -> str:
     """open -> frozen: close the round to pieces, then sign whose pieces are in."""
     context = await aggregator.round(round_id)
 
-    async def close(connection: AsyncConnection) -> RoundRow:
+    async def close(connection: AsyncConnection) -> None:
         await round_store.advance(connection, context.key, RoundState.OPEN, RoundState.FROZEN)
-        return await round_store.round_by_key(connection, context.key)
 
     async with aggregator.lock(round_id):
-        row: RoundRow = await intake.submit(TransitionItem(context, close))
-        if row.accepted is not None:
-            return row.accepted
-        if row.state is RoundState.ABORTED:
-            raise RoundClosed(extra={"included": False, "state": row.state.value})
+        await intake.submit(TransitionItem(context, close))
         return await _sign_accepted(aggregator, context)
 
 
@@ -72,17 +67,17 @@ async def _sign_accepted(aggregator: Aggregator, context: RoundContext) -> str:
     async with aggregator.engine.begin() as connection:
         await exclusive(connection, ROUNDS_LOCK)
         row = await round_store.round_by_key(connection, context.key)
-        if row.accepted is not None:
-            return row.accepted
+        accepted = await round_store.document(connection, context.key, "accepted")
+        if accepted is not None:
+            return accepted
         if row.state is not RoundState.FROZEN:
             raise RoundClosed(extra={"included": False, "state": row.state.value})
-        held = await round_store.held_contributions(connection, context.key)
         statement = AcceptedSet(
             round=context.id,
             descriptor_hash=context.digest,
             aggregator=aggregator.id,
             members=await _members(connection, context),
-            contributions=tuple(sorted(held)),
+            contributions=await round_store.held_places(connection, context.key),
         )
         signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
         await round_store.advance(
@@ -185,7 +180,7 @@ async def describe(
         ticket = intake.changed.ticket()
         async with reading(aggregator.engine) as connection:
             row = await stored_round(connection, round_id)
-            held = await round_store.held_contributions(connection, row.key)
+            held = await round_store.held_places(connection, row.key)
         left = end - loop.time()
         if row.received >= awaited.accepted or row.state is not RoundState.OPEN or left <= 0:
             return _described(row, held)
@@ -193,12 +188,12 @@ async def describe(
         await intake.changed.wait(ticket, min(LOOK_S, max(0.0, left - GATHER_S)))
 
 
-def _described(row: RoundRow, held: Iterable[int]) -> dict[str, object]:
+def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
     return {
         "round": row.id,
         "state": row.state.value,
         "accepted": row.received,
-        "contributions": sorted(held),
+        "contributions": held,
         "descriptor_hash": encode_binary(row.descriptor_hash),
         "deadline": format_instant(row.deadline),
         "reason": row.reason,

@@ -154,9 +154,11 @@ async def read_manifests(
             async with reading(engine) as connection:
                 for name, manifests in found.items():
                     row = await aggregator_rounds.round_row(connection, name)
-                    if row is not None and row.manifest is not None:
-                        manifest = Manifest.model_validate_json(row.manifest)
-                        manifests[aggregator] = members_of(manifest)
+                    if row is None:
+                        continue
+                    text = await aggregator_rounds.document(connection, row.key, "manifest")
+                    if text is not None:
+                        manifests[aggregator] = members_of(Manifest.model_validate_json(text))
         finally:
             await engine.dispose()
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,40 +19,29 @@ from common.models.round import RoundState
 
 LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
 
-# Asked several times in every round: made once, and so compiled once.
-_BY_ID = select(rounds).where(rounds.c.id == bindparam("round_id"))
-_BY_KEY = select(rounds).where(rounds.c.key == bindparam("round_key"))
-_HELD = (
-    select(contributions)
-    .where(contributions.c.round == bindparam("round_key"))
-    .order_by(contributions.c.position)
-)
-
 
 @dataclass(frozen=True)
 class RoundRow:
-    """A round as stored; texts are JSON of the models of `common.models.round`."""
+    """A round as stored, without its documents; texts are JSON of `common.models.round`."""
 
     key: int
     id: str
     state: RoundState
     descriptor_hash: bytes
-    descriptor: str
     own_epoch: int
     deadline: datetime
     received: int
-    noise_shares: str | None
-    accepted: str | None
-    manifest: str | None
     manifest_hash: bytes | None
     nonce: bytes | None
-    partial: bytes | None
     commitment: str | None
     reveal_request: bytes | None
-    reveal: str | None
     abort_statement: str | None
     reason: str | None
     finished: datetime | None
+
+
+Document: TypeAlias = Literal["descriptor", "noise_shares", "accepted", "manifest", "reveal"]
+"""What grows with the roster or the vector, and is read where it is needed: JSON texts."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,17 @@ class ContributionRow:
     key_epoch: int
     nonce: bytes
     sealed: bytes
+
+
+# Asked several times in every round: made once, and so compiled once.
+_ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
+_BY_ID = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
+_BY_KEY = select(*_ROW).where(rounds.c.key == bindparam("round_key"))
+_PLACES = (
+    select(contributions.c.position)
+    .where(contributions.c.round == bindparam("round_key"))
+    .order_by(contributions.c.position)
+)
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -102,6 +102,20 @@ async def round_row(connection: AsyncConnection, round_id: str) -> RoundRow | No
 async def round_by_key(connection: AsyncConnection, key: int) -> RoundRow:
     """A round by its key in the store."""
     return _round((await connection.execute(_BY_KEY, {"round_key": key})).one())
+
+
+async def document(connection: AsyncConnection, key: int, name: Document) -> str | None:
+    """One of a round's documents."""
+    found = await connection.execute(select(rounds.c[name]).where(rounds.c.key == key))
+    text: str | None = found.scalar_one()
+    return text
+
+
+async def partial_sum(connection: AsyncConnection, key: int) -> bytes | None:
+    """The sum of a committed round, its noise inside; nothing after an abort."""
+    found = await connection.execute(select(rounds.c.partial).where(rounds.c.key == key))
+    content: bytes | None = found.scalar_one()
+    return content
 
 
 async def states(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, RoundState]:
@@ -190,9 +204,16 @@ async def add_contribution(connection: AsyncConnection, key: int, row: Contribut
     )
 
 
+async def held_places(connection: AsyncConnection, key: int) -> tuple[int, ...]:
+    """Whose shares of noise a round holds: places in the descriptor, ascending."""
+    return tuple((await connection.execute(_PLACES, {"round_key": key})).scalars())
+
+
 async def held_contributions(connection: AsyncConnection, key: int) -> dict[int, ContributionRow]:
     """The shares of noise that a round holds, by the sender's place in the descriptor."""
-    found = await connection.execute(_HELD, {"round_key": key})
+    found = await connection.execute(
+        select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
+    )
     return {
         row.position: ContributionRow(row.position, row.key_epoch, row.nonce, row.sealed)
         for row in found
