@@ -5,7 +5,8 @@
 Real processes with durable storage on loopback, all curators hosted by one gateway process in hosts
 of at most a million, one reading each; mechanism `two-layer` with both probabilities 1, no TLS.
 Wall is from the request that opens the round to its release, CPU that of all processes in the same
-time, memory the peak of a process in the rounds (after enrolment and import). Three charts: n from
+time, memory the peak of a process in the rounds, all processes started again after enrolment and
+import (which leave up to 70 MB of a gateway's heap in pieces). Three charts: n from
 1,000 to `--largest` at c = 5, c from 2 to 8 at n = 100,000, and other shapes of the same load:
 10^4 curators with 96 values each, 100 hosts of 10^4, and lone curators beside a host.
 
@@ -167,6 +168,8 @@ def measure(load: Load, rounds: int) -> Figures:
             running.start()
             pair(deployment)
             prepare(deployment, load)
+            running.stop()
+            running.start()
             with deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
                 query = client.create_query(query_of(load))["id"]
                 walls, spent = [], []

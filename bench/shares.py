@@ -70,6 +70,7 @@ VECTORS: dict[str, Any] = {
     "n_max": 5,
     "min_participants": 5,
 }
+FORMS = ("arrays", "lists")
 SHARINGS: dict[str, dict[str, Any]] = {
     "additive": {"sharing": "additive"},
     "shamir 3 of 5": {"sharing": "shamir", "threshold": 3},
@@ -198,10 +199,10 @@ def print_rounds(
     )
 
 
-def mpyc(job: str, count: int) -> dict[str, Any] | None:
+def mpyc(job: str, count: int, form: str) -> dict[str, Any] | None:
     """The same job with MPyC, in processes of its own; None where it is not installed."""
     party = Path(__file__).with_name("mpyc_party.py")
-    environment = {**os.environ, "MPYC_JOB": job, "MPYC_COUNT": str(count)}
+    environment = {**os.environ, "MPYC_JOB": job, "MPYC_COUNT": str(count), "MPYC_FORM": form}
     done = subprocess.run(
         [sys.executable, str(party), f"-M{AGGREGATORS}"],
         env=environment,
@@ -214,6 +215,23 @@ def mpyc(job: str, count: int) -> dict[str, Any] | None:
             found: dict[str, Any] = json.loads(line.removeprefix("RESULT"))
             return found
     return None
+
+
+def print_mpyc(job: str, size: int, form: str) -> None:
+    """MPyC's figures for a job, and the ratios."""
+    found = mpyc(job, size, form)
+    if found is None:
+        print("MPyC is not installed: pip install mpyc")
+        return
+    assert found["correct"], found
+    print(
+        f"mpyc   {job:8} {form:14} {size:>8,}: wall {found['wall_s']:5.2f} s, "
+        f"CPU {found['cpu_s']:5.2f} s of five parties",
+        flush=True,
+    )
+    for name in SHARINGS:
+        ratio = found["cpu_s"] / RESULTS[job, name, size]
+        print(f"       equal job: MPyC / Tacit {name} = {ratio:.1f} in CPU")
 
 
 def main() -> None:
@@ -232,17 +250,8 @@ def main() -> None:
             measure(job, size, VECTORS, 5, arguments.rounds)
         if arguments.no_mpyc:
             continue
-        found = mpyc(job, size)
-        if found is None:
-            print("MPyC is not installed: pip install mpyc")
-            continue
-        print(
-            f"mpyc   {job:8} {'':14} {size:>8,}: wall {found['wall_s']:5.2f} s, "
-            f"CPU {found['cpu_s']:5.2f} s of five parties"
-        )
-        for name in SHARINGS:
-            ratio = found["cpu_s"] / RESULTS[job, name, size]
-            print(f"       equal job: MPyC / Tacit {name} = {ratio:.1f} in CPU")
+        for form in FORMS:
+            print_mpyc(job, size, form)
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):
