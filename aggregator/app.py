@@ -23,6 +23,7 @@ from aggregator.senders import KeyWarmer, SenderDirectory
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from aggregator.web import Meters, Service
+from common.errors import Invalid
 from common.noise import self_test
 from common.randomness import SecureRandom
 from common.service.app import add_readiness, build_app
@@ -30,6 +31,8 @@ from common.service.auth import Authenticator, ensure_operator_token, install_au
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_store
 from common.service.logs import describe, get_logger
+from common.service.token_routes import NewToken, add_tokens
+from common.service.tokens import Scope
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -75,7 +78,29 @@ def create_app(
     add_enrolment(app)
     add_rounds(app)
     add_audit(app)
+    add_tokens(
+        app,
+        tokens,
+        time,
+        lambda: _service(app).aggregator.engine,
+        check=_operators_only,
+        revoked=lambda: _service(app).directory.forget(),
+        example={"scope": "operator", "label": "night shift"},
+    )
     return app
+
+
+def _service(app: FastAPI) -> Service:
+    service: Service = app.state.service
+    return service
+
+
+async def _operators_only(asked: NewToken) -> None:
+    if asked.scope is not Scope.OPERATOR:
+        detail = "is operator: parties have theirs by enrolment, the coordinator by pairing"
+        raise Invalid(detail, pointer="/scope")
+    if asked.subject is not None:
+        raise Invalid("an operator's token belongs to no party", pointer="/subject")
 
 
 async def _start(

@@ -21,12 +21,14 @@ from cli import (
     jobs,
     keys,
     pairing,
+    policy,
     queries,
     readings,
     recover,
     reproduce,
     rounds,
     simulate,
+    tokens,
     up,
     whatif,
 )
@@ -59,6 +61,8 @@ app.add_typer(groups.app, name="group")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
+app.add_typer(policy.app, name="policy")
+app.add_typer(tokens.app, name="token")
 app.add_typer(keys.app, name="keys")
 app.add_typer(pairing.app, name="pair")
 app.add_typer(config.app, name="config")

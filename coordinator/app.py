@@ -139,7 +139,7 @@ def create_app(
             ATTEMPTS: settings.job_outcome_bytes,
         },
     )
-    add_registry(app, settings)
+    add_registry(app, settings, time)
     add_groups(app)
     add_queries(app, settings)
     add_rounds(app)

@@ -23,11 +23,6 @@ class UnknownParty(NotFound):
     title = "There is no such curator or host"
 
 
-class UnknownToken(NotFound):
-    name = "unknown_token"
-    title = "There is no such token"
-
-
 class NotReleased(Conflict):
     name = "not_released"
     title = "The round has no result"

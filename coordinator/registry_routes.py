@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from pydantic import Field
 
-from common.models.base import WireModel, encode_binary
+from common.errors import Invalid
+from common.models.base import encode_binary
 from common.models.enrolment import GRANT_HEADER, Enrolment, GrantRequest
 from common.service.bodies import takes
 from common.service.bounded_body import read_within
+from common.service.clock import Clock
 from common.service.database import reading
 from common.service.memory import give_back
 from common.service.paging import BadCursor, Page, PageQuery
-from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
+from common.service.token_routes import NewToken, add_tokens
 from common.service.wire import read_body
 from common.signing import Signed, fingerprint
 from coordinator import examples, registry
-from coordinator.errors import UnknownAggregator, UnknownToken
+from coordinator.errors import UnknownAggregator
 from coordinator.registry import AggregatorRequest
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
@@ -40,19 +40,24 @@ LARGE_BYTES = 1 << 20
 """Enrolments that may be longer than this are read one at a time."""
 
 
-class TokenRequest(WireModel):
-    """A new API token."""
-
-    scope: Scope
-    label: Annotated[str, Field(max_length=200)] = ""
-    valid_s: Annotated[int, Field(ge=60, le=10 * 366 * 86_400)] | None = None
-
-
-def add_registry(app: FastAPI, settings: CoordinatorSettings) -> None:
+def add_registry(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
     """Add them to the app."""
     _add_aggregators(app, settings)
     _add_parties(app, settings)
-    _add_tokens(app)
+    add_tokens(
+        app,
+        tables.tokens,
+        clock,
+        lambda: service_of(app).engine,
+        check=_no_subject,
+        revoked=lambda: None,
+        example=examples.TOKEN,
+    )
+
+
+async def _no_subject(asked: NewToken) -> None:
+    if asked.subject is not None:
+        raise Invalid("a token made here belongs to no party", pointer="/subject")
 
 
 def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
@@ -165,51 +170,6 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         service = service_of(app)
         token = await registry.come_back(service.engine, service.registry, party)
         return {"party": party, "token": token}
-
-
-def _add_tokens(app: FastAPI) -> None:
-    @app.post(
-        "/v1/tokens",
-        tags=["registry"],
-        status_code=201,
-        summary="A new API token, shown once",
-        openapi_extra=takes(TokenRequest, examples.TOKEN),
-    )
-    async def new_token(request: Request, _: Operator) -> dict[str, Any]:
-        service, body = service_of(app), await read_body(request, TokenRequest)
-        lifetime = None if body.valid_s is None else timedelta(seconds=body.valid_s)
-        token, record = mint((body.scope,), service.clock, label=body.label, lifetime=lifetime)
-        async with service.engine.begin() as connection:
-            await insert_token(connection, tables.tokens, record)
-        return {"id": record.id, "token": token, "scopes": list(record.scopes)}
-
-    @app.get("/v1/tokens", tags=["registry"], summary="Tokens, without their secrets")
-    async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:
-        async with reading(service_of(app).engine) as connection:
-            found = await list_tokens(
-                connection, tables.tokens, after=page.after_text(), limit=page.limit
-            )
-        items = [
-            {
-                "id": item.id,
-                "scopes": list(item.scopes),
-                "subject": item.subject,
-                "label": item.label,
-                "created": time_text(item.created),
-                "expires": time_text(item.expires),
-                "revoked": time_text(item.revoked),
-            }
-            for item in found
-        ]
-        return page_response(request, "tokens", items, page.limit, "id")
-
-    @app.delete("/v1/tokens/{token_id}", tags=["registry"], status_code=204, summary="Revoke one")
-    async def revoke(token_id: str, _: Operator) -> None:
-        service = service_of(app)
-        async with service.engine.begin() as connection:
-            if not await revoke_token(connection, tables.tokens, token_id, service.clock.now()):
-                raise UnknownToken
-        service.authenticator.forget()
 
 
 def _after_number(page: Page) -> int | None:

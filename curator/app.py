@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,11 +32,12 @@ from common.service.database import check, migrate, open_store, reading
 from common.service.leader import Leader
 from common.service.memory import give_back
 from common.service.paging import PageQuery, next_link
-from common.service.tokens import Scope, insert_token, list_tokens, mint, revoke_token
+from common.service.token_routes import NewToken, add_tokens
+from common.service.tokens import Scope
 from common.service.wire import read_body
 from curator import examples, owner
 from curator.active import Active, connected
-from curator.errors import BadItem, BadMapping, UnknownCurator, UnknownToken
+from curator.errors import BadItem, BadMapping, UnknownCurator
 from curator.intake_routes import add_intake
 from curator.policy import Policy
 from curator.record_routes import add_records
@@ -63,15 +63,6 @@ class EnrolmentRequest(WireModel):
 
     token: Annotated[str, Field(min_length=16, max_length=100_000)]
     curators: tuple[Identifier, ...] | None = None
-
-
-class TokenRequest(WireModel):
-    """A new API token; `device` and `curator` tokens belong to one curator (`subject`)."""
-
-    scope: Scope
-    subject: Identifier | None = None
-    label: Annotated[str, Field(max_length=200)] = ""
-    valid_s: Annotated[int, Field(ge=60)] | None = None
 
 
 def create_app(
@@ -121,6 +112,15 @@ def create_app(
         },
     )
     _add_parties(app)
+    add_tokens(
+        app,
+        token_table,
+        time,
+        lambda: _service(app).engine,
+        check=partial(_check_token, app),
+        revoked=lambda: None,
+        example=examples.TOKEN,
+    )
     _add_policy(app)
     _add_owner(app)
     add_intake(app, settings)
@@ -172,67 +172,18 @@ def _add_parties(app: FastAPI) -> None:
             found = await party_store.list_parties(connection)
         return {"parties": [_party(row) for row in found]}
 
-    @app.post(
-        "/v1/tokens",
-        tags=["tokens"],
-        status_code=201,
-        summary="A new API token, shown once",
-        openapi_extra=takes(TokenRequest, examples.TOKEN),
-    )
-    async def new_token(request: Request, _: Operator) -> dict[str, Any]:
-        body = await read_body(request, TokenRequest)
-        service = _service(app)
-        if body.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
-            raise BadItem("is operator, device or curator", pointer="/scope")
-        if body.scope is Scope.OPERATOR and body.subject is not None:
+
+async def _check_token(app: FastAPI, asked: NewToken) -> None:
+    if asked.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
+        raise BadItem("is operator, device or curator", pointer="/scope")
+    if asked.scope is Scope.OPERATOR:
+        if asked.subject is not None:
             raise BadItem("an operator's token belongs to no curator", pointer="/subject")
-        await service.intake.look()
-        if body.scope is not Scope.OPERATOR and (
-            body.subject is None or service.intake.hosted.curator(body.subject) is None
-        ):
-            raise UnknownCurator(pointer="/subject")
-        lifetime = None if body.valid_s is None else timedelta(seconds=body.valid_s)
-        token, record = mint(
-            (body.scope,), service.clock, subject=body.subject, label=body.label, lifetime=lifetime
-        )
-        async with service.engine.begin() as connection:
-            await insert_token(connection, token_table, record)
-        return {
-            "id": record.id,
-            "token": token,
-            "scopes": list(record.scopes),
-            "subject": record.subject,
-        }
-
-    @app.get("/v1/tokens", tags=["tokens"], summary="Tokens, without their secrets")
-    async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:
-        async with reading(_service(app).engine) as connection:
-            found = await list_tokens(
-                connection, token_table, after=page.after_text(), limit=page.limit
-            )
-        items = [
-            {
-                "id": item.id,
-                "scopes": list(item.scopes),
-                "subject": item.subject,
-                "label": item.label,
-                "created": format_instant(item.created),
-                "expires": item.expires and format_instant(item.expires),
-                "revoked": item.revoked and format_instant(item.revoked),
-            }
-            for item in found
-        ]
-        headers = next_link(request, found[-1].id) if len(found) == page.limit else None
-        return JSONResponse({"tokens": items}, headers=headers)
-
-    @app.delete("/v1/tokens/{token_id}", tags=["tokens"], status_code=204, summary="Revoke one")
-    async def revoke(token_id: str, _: Operator) -> None:
-        service = _service(app)
-        async with service.engine.begin() as connection:
-            done = await revoke_token(connection, token_table, token_id, service.clock.now())
-        if not done:
-            raise UnknownToken
-        app.state.authenticator.forget()
+        return
+    intake = _service(app).intake
+    await intake.look()
+    if asked.subject is None or intake.hosted.curator(asked.subject) is None:
+        raise UnknownCurator(pointer="/subject")
 
 
 def _add_policy(app: FastAPI) -> None:

@@ -22,11 +22,6 @@ class UnknownParty(NotFound):
     title = "There is no such party here"
 
 
-class UnknownToken(NotFound):
-    name = "unknown_token"
-    title = "There is no such token"
-
-
 class UnknownImport(NotFound):
     name = "unknown_import"
     title = "There is no such import"

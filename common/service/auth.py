@@ -199,9 +199,11 @@ async def ensure_operator_token(
         if await _operator_exists(connection, table, clock.now()):
             return path if path.exists() else None
         token = _read_or_write(path)
-        if await find_token(connection, table, hash_token(token)) is None:
-            record = record_token(token, (Scope.OPERATOR,), clock, label=FROM_FILE)
-            await insert_token(connection, table, record)
+        if await find_token(connection, table, hash_token(token)) is not None:
+            path.unlink(missing_ok=True)  # it was revoked, or has expired
+            token = _read_or_write(path)
+        record = record_token(token, (Scope.OPERATOR,), clock, label=FROM_FILE)
+        await insert_token(connection, table, record)
         return path
 
 

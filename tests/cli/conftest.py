@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own, for commands that need no other service."""
+"""A coordinator in a process of its own, and a whole deployment, for commands to speak to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import free_ports
+from cli.deployment import Deployment, Running, free_ports, join_token, pair
+from cli.up import service_settings
+from common.models.enrolment import PartyKind
 from tacit import Client
 
 ROOT = Path(__file__).parents[2]
@@ -37,3 +39,20 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield url
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="session")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Services with one aggregator, in processes of their own; house-1 and house-2 are enrolled."""
+    plan = Deployment.plan(tmp_path_factory.mktemp("deployment"), 1)
+    plan.save()
+    running = Running(plan, service_settings())
+    try:
+        running.start()
+        pair(plan)
+        token = join_token(plan, "gateway", PartyKind.HOST, 2, 3600).to_text()
+        with plan.curator.client() as client:
+            client.enrol(token, ["house-1", "house-2"])
+        yield plan
+    finally:
+        running.stop()

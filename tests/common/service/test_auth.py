@@ -237,6 +237,25 @@ async def test_the_operator_gets_a_token_once(
         assert len(await list_tokens(connection, table)) == 1
 
 
+async def test_a_start_after_the_only_token_was_revoked_makes_another(
+    store: AsyncEngine, clock: ManualClock, tmp_path: Path
+) -> None:
+    settings = ServiceSettings(data_dir=tmp_path / "home")
+    path = await ensure_operator_token(store, table, settings, clock)
+    assert path is not None
+    leaked = path.read_text().strip()
+    async with store.begin() as connection:
+        (record,) = await list_tokens(connection, table)
+        assert await revoke_token(connection, table, record.id, clock.now())
+    assert await ensure_operator_token(store, table, settings, clock) == path
+    token = path.read_text().strip()
+    assert token != leaked
+    authenticator = Authenticator(store, table, clock)
+    assert Scope.OPERATOR in (await authenticator.principal(token)).scopes
+    with pytest.raises(TokenUnknown):
+        await authenticator.principal(leaked)
+
+
 async def test_the_operators_own_token_and_its_rotation(
     store: AsyncEngine, clock: ManualClock, tmp_path: Path
 ) -> None:

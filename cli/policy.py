@@ -1,0 +1,105 @@
+"""`tacit policy`: what the curators of a curator service agree to, for all and for single ones."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.context import (
+    DEFAULT_HOME,
+    AsJson,
+    Home,
+    Target,
+    Token,
+    Url,
+    console,
+    plain_errors,
+    show,
+    table,
+)
+from cli.policy_changes import changed, differences, flat, policy_of
+
+app = typer.Typer(
+    no_args_is_help=True, help="What curators agree to: limits, mechanisms, algorithms."
+)
+
+Curator = Annotated[
+    str | None, typer.Option("--curator", help="Of one curator, instead of the default policy.")
+]
+
+
+@app.command("show")
+def show_policy(
+    curator: Curator = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """The default policy of a curator service, or the one that holds for a curator."""
+    with plain_errors():
+        with Target(home, url, token).curator() as client:
+            found = client.policy(curator)
+        rows = [[name, escape(value)] for name, value in flat(policy_of(found)).items()]
+    show(found, as_json, lambda: console.print(table(_title(curator), ["field", "value"], rows)))
+
+
+@app.command("set")
+def set_policy(
+    changes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHANGE",
+            help="name=value (lists with commas, `none` for no limit), a JSON file, or JSON; "
+            "what is not named stays.",
+        ),
+    ],
+    curator: Curator = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and send nothing.")
+    ] = False,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a policy; it holds from the next contribution on. What changes is shown first.
+
+    Example: `tacit policy set record.period.epsilon=2.5 algorithms=kmeans,crowd-tasking`
+    """
+    with plain_errors(), Target(home, url, token).curator() as client:
+        old = policy_of(client.policy(curator))
+        new = changed(old, changes)
+        found = differences(old, new)
+        if not as_json:
+            for item in found:
+                typer.echo(f"{item.name}: {item.old} -> {item.new}")
+        sent = bool(found) and not dry_run
+        policy = new.model_dump(mode="json", exclude_none=True)
+        if sent:
+            policy = client.set_policy(policy, curator=curator)
+    said = "nothing changes" if not found else "it is set" if sent else "nothing was sent"
+    if sent and curator is not None:
+        said += f"; `tacit policy drop {curator}` lets the default hold again"
+    document = {"changes": [asdict(item) for item in found], "sent": sent, "policy": policy}
+    show(document, as_json, lambda: typer.echo(said))
+
+
+@app.command("drop")
+def drop(
+    curator: Annotated[str, typer.Argument(help="Id of the curator.")],
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+) -> None:
+    """Let the default policy hold for a curator again."""
+    with plain_errors(), Target(home, url, token).curator() as client:
+        client.drop_policy(curator)
+    typer.echo(f"the default policy holds for {curator}")
+
+
+def _title(curator: str | None) -> str:
+    return "The default policy" if curator is None else f"The policy of {curator}"

@@ -1,0 +1,112 @@
+"""`tacit policy` against a curator service: the default, one curator's own, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.deployment import Deployment
+from cli.main import app
+
+
+@pytest.fixture
+def home(deployment: Deployment) -> Iterator[str]:
+    """A deployment's directory; its default policy is put back afterwards."""
+    with deployment.curator.client() as client:
+        before = client.policy()
+        yield str(deployment.directory)
+        client.set_policy(before)
+        client.drop_policy("house-1")
+
+
+def tacit(home: str, *arguments: str, code: int = 0) -> str:
+    """What `tacit policy` prints when it ends so; a refusal prints one line, on standard error."""
+    done = CliRunner().invoke(app, ["policy", *arguments, "--home", home])
+    assert done.exit_code == code, done.output
+    if code:
+        assert done.stdout == ""
+        assert done.stderr.startswith("tacit: ")
+        assert done.stderr.count("\n") == 1
+    return done.output
+
+
+def shown(home: str, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(tacit(home, "show", *arguments, "--json"))
+    return found
+
+
+def test_what_changes_is_shown_and_then_holds(home: str, tmp_path: Path) -> None:
+    changes = ("record.period.epsilon=2.50", "algorithms=kmeans,crowd-tasking")
+    printed = "record.period.epsilon: 10 -> 2.5\nalgorithms: none -> kmeans,crowd-tasking\n"
+    before = shown(home)
+    assert tacit(home, "set", *changes, "--dry-run") == f"{printed}nothing was sent\n"
+    assert shown(home) == before
+    assert tacit(home, "set", *changes) == f"{printed}it is set\n"
+    after = shown(home)
+    assert after["record"]["period"] == {"epsilon": "2.5", "delta": "0.0001"}
+    assert {**after, "record": 0, "algorithms": 0} == {**before, "record": 0, "algorithms": 0}
+    assert tacit(home, "set", *changes) == "nothing changes\n"
+    table = [line.split("│")[1:3] for line in tacit(home, "show").splitlines() if "│" in line]
+    assert ["algorithms", "kmeans,crowd-tasking"] in [[cell.strip() for cell in r] for r in table]
+    kept = tmp_path / "policy.json"
+    kept.write_text(json.dumps(before))
+    found = json.loads(tacit(home, "set", str(kept), "--json"))
+    assert [item["name"] for item in found["changes"]] == ["record.period.epsilon", "algorithms"]
+    assert found["sent"]
+    assert found["policy"] == shown(home) == before
+
+
+def test_a_curators_own_policy_comes_and_goes(home: str) -> None:
+    own = ("--curator", "house-1")
+    text = tacit(home, "set", "min_participants=7", "record.period.epsilon=none", *own)
+    assert text == (
+        "record.period.epsilon: 10 -> none\nmin_participants: 2 -> 7\n"
+        "it is set; `tacit policy drop house-1` lets the default hold again\n"
+    )
+    assert shown(home, *own)["record"]["period"] == {"delta": "0.0001"}
+    for other in ((), ("--curator", "house-2")):
+        assert shown(home, *other)["min_participants"] == 2
+    tacit(home, "set", "min_participants=3")
+    assert shown(home, *own)["min_participants"] == 7
+    assert "house-1" in tacit(home, "drop", "house-1")
+    assert shown(home, *own)["min_participants"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("set", "min_participants=0"), "min_participants: "),
+        (("set", "min_participant=3"), "min_participant: "),
+        (("set", "min_participants=3", "epsilon=1"), "epsilon: "),
+        (("set", "nothing.json"), "nothing.json: "),
+        (("set", '{"stances": "sound"}'), "stances: "),
+        (("set", "min_participants=3", "--curator", "nobody"), "unknown_curator: "),
+        (("show", "--curator", "nobody"), "unknown_curator: "),
+        (("drop", "nobody"), "unknown_curator: "),
+    ],
+)
+def test_a_refusal_names_the_field_and_changes_nothing(
+    home: str, arguments: tuple[str, ...], said: str
+) -> None:
+    before = shown(home)
+    assert tacit(home, *arguments, code=2).startswith(f"tacit: {said}")
+    assert shown(home) == before
+
+
+def test_owners_see_their_policy_and_set_none(home: str, deployment: Deployment) -> None:
+    with deployment.curator.client() as client:
+        owner = client.create_token("curator", subject="house-1")
+    place = ("--url", deployment.curator.url, "--token", owner["token"])
+    assert shown(home, "--curator", "house-1", *place)["min_participants"] == 2
+    for arguments, name in (
+        (("show",), "scope_missing"),
+        (("show", "--curator", "house-2"), "foreign_curator"),
+        (("set", "min_participants=3", "--curator", "house-1"), "scope_missing"),
+    ):
+        done = CliRunner().invoke(app, ["policy", *arguments, *place])
+        assert (done.exit_code, name in done.stderr) == (2, True), done.output

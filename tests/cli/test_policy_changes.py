@@ -1,0 +1,149 @@
+"""Changes of a policy: flat names and JSON merge patches, as pure functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.policy_changes import (
+    BadChange,
+    Change,
+    _merged,
+    changed,
+    differences,
+    flat,
+    policy_of,
+)
+from common.models.query import Mechanism, Stance
+from curator.policy import Limit, Limits, Policy
+
+AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)
+LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS)
+LIMITS = st.builds(Limits, period=LIMIT, lifetime=LIMIT, all_aggregators=LIMIT)
+POLICIES = st.builds(
+    Policy,
+    period_s=st.integers(60, 366 * 86_400),
+    record=LIMITS,
+    curator=LIMITS,
+    min_participants=st.integers(1, 10**9),
+    mechanisms=st.lists(st.sampled_from(Mechanism), unique=True).map(tuple),
+    stances=st.lists(st.sampled_from(Stance), unique=True).map(tuple),
+    allow_unverified=st.booleans(),
+    accept_any=st.booleans(),
+    queries=st.lists(st.binary(min_size=32, max_size=32), max_size=3).map(tuple),
+    allow_repeats=st.booleans(),
+    algorithms=st.lists(st.sampled_from(["kmeans", "crowd-tasking"]), unique=True).map(tuple),
+)
+TIGHT = Policy(
+    record=Limits(period=Limit(epsilon=Fraction(10), delta=Fraction(1, 10_000))),
+    algorithms=("kmeans",),
+)
+
+
+@given(POLICIES, POLICIES)
+def test_what_is_shown_is_what_set_takes(old: Policy, new: Policy) -> None:
+    pairs = [f"{name}={value}" for name, value in flat(new).items()]
+    assert changed(old, pairs) == new
+
+
+@given(POLICIES, POLICIES)
+def test_the_differences_make_one_policy_of_the_other(old: Policy, new: Policy) -> None:
+    found = differences(old, new)
+    assert changed(old, [f"{item.name}={item.new}" for item in found]) == new
+    assert changed(new, [f"{item.name}={item.old}" for item in found]) == old
+    assert all(item.old != item.new for item in found)
+
+
+@given(POLICIES, POLICIES)
+def test_a_whole_policy_as_the_service_answers_it(old: Policy, new: Policy) -> None:
+    """Figures without a limit are left out of the answer, so they stay as they are."""
+    answer = new.model_dump_json(exclude_none=True)
+    after = flat(changed(old, [answer]))
+    for name, value in flat(new).items():
+        assert after[name] == (flat(old)[name] if value == "none" and "." in name else value)
+
+
+# RFC 7396, appendix A
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_merge_patch(target: Any, patch: Any, result: Any) -> None:
+    assert _merged(target, patch) == result
+
+
+def test_changes_are_laid_over_one_another(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"record": {"period": {"epsilon": "4"}}, "min_participants": 5}))
+    new = changed(TIGHT, [str(file), '{"algorithms": []}', "min_participants=9"])
+    assert differences(TIGHT, new) == [
+        Change("record.period.epsilon", "10", "4"),
+        Change("min_participants", "2", "9"),
+        Change("algorithms", "kmeans", "none"),
+    ]
+    assert new.record.period.delta == Fraction(1, 10_000)
+
+
+def test_null_lifts_a_limit() -> None:
+    for change in ("record.period.epsilon=none", '{"record": {"period": {"epsilon": null}}}'):
+        assert changed(TIGHT, [change]).record.period == Limit(delta=Fraction(1, 10_000))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("min_participants", "min_participants: neither name=value nor a file"),
+        ("min_participant=3", "min_participant: no such field"),
+        ("record.period=3", "record.period: not one value but epsilon, delta"),
+        ("record.period.epsilon.x=3", "record.period.epsilon.x: no such field"),
+        ("=3", ": no such field"),
+        ("min_participants=0", "min_participants: Input should be greater"),
+        ("min_participants=two", "min_participants: Input should be a valid integer"),
+        ("min_participants=2.5", "min_participants: "),
+        ("min_participants=NaN", "min_participants: "),
+        ("allow_unverified=yes", "allow_unverified: Input should be a valid boolean"),
+        ("record.period.epsilon=-1", "record.period.epsilon: must lie in"),
+        ("record.period.epsilon=much", "record.period.epsilon: must be a decimal"),
+        ("mechanisms=local,magic", "mechanisms.1: "),
+        ("queries=AAAA", "queries.0: "),
+        ('{"record": {"period": {"epsilon": 3}}}', "record.period.epsilon: must be a decimal"),
+        ('{"record": 3}', "record: "),
+        ('{"algorithm": ["kmeans"]}', "algorithm: "),
+        ('{"record"', '{"record": not JSON'),
+    ],
+)
+def test_a_bad_change_names_its_field(change: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+        changed(TIGHT, [change])
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_holds_no_object(tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    file.write_text("[1]")
+    with pytest.raises(BadChange, match="a policy is a JSON object"):
+        changed(TIGHT, [str(file)])
+
+
+def test_a_document_of_another_version() -> None:
+    with pytest.raises(BadChange, match="moon: "):
+        policy_of({"moon": "full"})
