@@ -108,10 +108,11 @@ class Contributor:
         if lone:
             async for sealed in self._lone(work, lone):
                 yield sealed
-        for task in willing:
-            if task.party.kind is PartyKind.HOST:
-                async for sealed in self._host(work, task):
-                    yield sealed
+        hosts = [task for task in willing if task.party.kind is PartyKind.HOST]
+        window = await self._whole_window(work, hosts)
+        for task in hosts:
+            async for sealed in self._host(work, task, window):
+                yield sealed
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]
@@ -206,20 +207,35 @@ class Contributor:
 
     # --- hosts -----------------------------------------------------------------------------------
 
-    async def _host(self, work: Work, task: Task) -> AsyncIterator[list[Sealed]]:
+    async def _whole_window(
+        self, work: Work, tasks: Sequence[Task]
+    ) -> WindowReadings | RecordWindow | None:
+        """The window's readings of all hosts, in one scan; nothing if they are too many."""
+        if not tasks or work.question is not None:
+            return None
+        keys = (
+            min(task.party.first_key for task in tasks),
+            max(task.party.first_key + task.party.curators for task in tasks),
+        )
+        async with reading(self._store) as connection:
+            if not await fits_together(connection, work.descriptor):
+                return None
+            return await self._window(connection, work, keys)
+
+    async def _host(
+        self, work: Work, task: Task, whole: WindowReadings | RecordWindow | None
+    ) -> AsyncIterator[list[Sealed]]:
+        """`whole`: the window of all hosts, where there is room for it; else one a segment."""
         party, first = task.party, task.party.first
         assert first is not None
         async with reading(self._store) as connection:
             done = await accounts.debited_segments(connection, task.contribution.id)
-            together = work.question is None and await fits_together(connection, work.descriptor)
-            if together:
-                keys = (party.first_key, party.first_key + party.curators)
-                window = await self._window(connection, work, keys)
         prepared = bool(done)
         for span in spans(first, party.curators, work.descriptor.segment_size):
             if span.segment in done:
                 continue
-            if not together:
+            window = whole
+            if window is None:
                 start = party.first_key + span.first - first
                 async with reading(self._store) as connection:
                     keys = (start, start + span.length)
