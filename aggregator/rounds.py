@@ -174,18 +174,17 @@ async def describe(
     aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
 ) -> dict[str, object]:
     """Where a round stands, in public figures. Raises UnknownRound."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + awaited.wait_s
-    while True:
-        ticket = intake.changed.ticket()
+
+    async def look() -> tuple[dict[str, object], bool]:
         async with reading(aggregator.engine) as connection:
             row = await stored_round(connection, round_id)
             held = await round_store.held_places(connection, row.key)
-        left = end - loop.time()
-        if row.received >= awaited.accepted or row.state is not RoundState.OPEN or left <= 0:
-            return _described(row, held)
-        await asyncio.sleep(min(GATHER_S, left))  # one look for many arrivals
-        await intake.changed.wait(ticket, min(LOOK_S, max(0.0, left - GATHER_S)))
+        waits = row.received < awaited.accepted and row.state is RoundState.OPEN
+        if waits and awaited.wait_s:
+            await asyncio.sleep(GATHER_S)  # one look for many arrivals
+        return _described(row, held), waits
+
+    return await intake.changed.poll(look, awaited.wait_s, LOOK_S)
 
 
 def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:

@@ -10,6 +10,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
+from structlog.stdlib import BoundLogger
+
+from common.service.logs import describe
+
 Answer = TypeVar("Answer")
 
 GRACE_S: Final = 3.0
@@ -55,6 +59,45 @@ class Pauses:
             working.cancel()
             waking.cancel()
             await asyncio.gather(working, waking, return_exceptions=True)
+
+
+class Repeating:
+    """A background task that makes one `look` after the other; one that fails is logged.
+
+    Logs `<name>_failed`. `wake` ends the pause between two looks.
+    """
+
+    def __init__(self, name: str, log: BoundLogger, pause_s: float) -> None:
+        self._name, self._log, self._pause_s = name, log, pause_s
+        self._pauses = Pauses()
+        self._task: asyncio.Task[None] | None = None
+
+    async def look(self) -> None:
+        """What is done again and again."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """Stop; the next start goes on with what is stored."""
+        self._pauses.end()
+        if self._task is not None:
+            await finish([self._task])
+
+    def wake(self) -> None:
+        """Look at once: there is something new."""
+        self._pauses.wake()
+
+    async def _run(self) -> None:
+        while not self._pauses.ending:
+            self._pauses.begin()
+            try:
+                await self.look()
+            except Exception as error:
+                self._log.error(f"{self._name}_failed", **describe(error))
+            await self._pauses.pause(self._pause_s)
 
 
 async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -157,15 +157,12 @@ def _add_following(app: FastAPI) -> None:
 
     @app.get("/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag")
     async def one(request: Request, job_id: str, caller: Analyst, wait_s: Wait = 0) -> Response:
-        loop, changes = asyncio.get_running_loop(), service_of(app).jobs.changes
-        end = loop.time() + wait_s
-        while True:
-            ticket = changes.ticket()
+        async def look() -> tuple[Response, bool]:
             shown = encode(_seen(caller, await _find(app, caller, job_id)))
-            answer, left = etag_response(request, shown), end - loop.time()
-            if answer.status_code != 304 or left <= 0:
-                return answer
-            await changes.wait(ticket, min(left, LOOK_S))
+            answer = etag_response(request, shown)
+            return answer, answer.status_code == 304
+
+        return await service_of(app).jobs.changes.poll(look, wait_s, LOOK_S)
 
     @app.get(
         "/v1/jobs/{job_id}/events",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -95,7 +93,7 @@ def _add_following(app: FastAPI) -> None:
             answer = etag_response(request, body, headers=headers)
             return answer, answer.status_code == 304 or (first_look and not ids)
 
-        return await _long_poll(service, wait_s, look)
+        return await service.changes.poll(look, wait_s)
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
     async def one(request: Request, round_id: str, _: Reader, wait_s: Wait = 0) -> Response:
@@ -106,7 +104,7 @@ def _add_following(app: FastAPI) -> None:
             answer = etag_response(request, encode(_shown(row)))
             return answer, answer.status_code == 304
 
-        return await _long_poll(service, wait_s, look)
+        return await service.changes.poll(look, wait_s)
 
     @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
     async def descriptor(request: Request, round_id: str, _: Reader) -> Response:
@@ -200,25 +198,10 @@ def _add_ending(app: FastAPI) -> None:
             done = row.state is RoundState.ABORTED
             return JSONResponse(_shown(row), 200 if done else 202), not done
 
-        return await _long_poll(service, ABORT_WAIT_S, look)
+        return await service.changes.poll(look, ABORT_WAIT_S)
 
 
 # --- looking -------------------------------------------------------------------------------------
-
-
-async def _long_poll(
-    service: Service, wait_s: float, look: Callable[[], Awaitable[tuple[Response, bool]]]
-) -> Response:
-    """Look until there is something to tell, or the time is over. `look` says (answer, wait?)."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + wait_s
-    while True:
-        ticket = service.changes.ticket()
-        answer, unchanged = await look()
-        left = end - loop.time()
-        if not unchanged or left <= 0:
-            return answer
-        await service.changes.wait(ticket, left)
 
 
 async def _page(

@@ -15,9 +15,9 @@ from sqlalchemy.exc import IntegrityError
 from common.errors import DomainError
 from common.service.database import exclusive, reading
 from common.service.idempotency import forget_before
-from common.service.logs import describe, get_logger
+from common.service.logs import get_logger
 from coordinator import opening, periods
-from coordinator.background import Pauses, finish
+from coordinator.background import Repeating
 from coordinator.opening import OpenRequest
 from coordinator.rounds import Conduct
 from coordinator.store import queries, registry
@@ -39,40 +39,20 @@ def lock(query_id: str) -> str:
     return f"schedule {query_id}"
 
 
-class Scheduler:
+class Scheduler(Repeating):
     """Runs in the background of every coordinator process."""
 
     def __init__(self, conduct: Conduct, opened: Callable[[], None]) -> None:
+        super().__init__("schedule", log, LOOK_S)
         self._conduct = conduct
         self._opened = opened
-        self._pauses = Pauses()
         self._problems: dict[str, str] = {}
         self._tidied: float | None = None
-        self._loop: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to open rounds."""
-        self._loop = asyncio.create_task(self._run(), name="schedule")
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on with the first period that has no round."""
-        self._pauses.end()
-        if self._loop is not None:
-            await finish([self._loop])
-
-    def wake(self) -> None:
-        """Look at once: there is a new query."""
-        self._pauses.wake()
-
-    async def _run(self) -> None:
-        while not self._pauses.ending:
-            self._pauses.begin()
-            try:
-                await self.open_due()
-                await self._tidy()
-            except Exception as error:
-                log.error("schedule_failed", **describe(error))
-            await self._pauses.pause(LOOK_S)
+    async def look(self) -> None:
+        """Do what is due."""
+        await self.open_due()
+        await self._tidy()
 
     async def open_due(self) -> None:
         """Open every round that is due."""

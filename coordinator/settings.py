@@ -47,8 +47,9 @@ class CoordinatorSettings(ServiceSettings):
     poll_s: float = Field(
         default=0.05,
         gt=0,
-        description="Pause between looks at an aggregator of an open round. Several open rounds "
-        "share the looks, and a round in which nothing arrives is looked at less often.",
+        description="Pause between looks at an aggregator of an open round, where more than four "
+        "are open: they share the looks, and one in which nothing arrives is looked at less often. "
+        "Of up to four rounds the aggregator itself tells when all have delivered.",
     )
     enrolment_max_body_bytes: int = Field(
         default=256 * 1024 * 1024,

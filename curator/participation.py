@@ -10,10 +10,10 @@ the moment nor the time that drawing takes depends on data. Plans are stored: a 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from secrets import SystemRandom
 from typing import Any
 
 from pydantic import ValidationError
@@ -47,7 +47,7 @@ IDLE_S = 1.0
 RESUME_S = 30.0
 ROTATE_S = 60.0
 
-_moment = random.SystemRandom()
+_moment = SystemRandom()
 _logger = get_logger("tacit.curator.participation")
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
+from secrets import SystemRandom
 from typing import Any, Final
 
 import numpy as np
@@ -51,7 +51,7 @@ from curator.store.reports import CollectionRow, NoisyReport, Stage
 
 BULK: Final = 2000
 BULK_CHARACTERS: Final = 2 << 20
-_moment = random.SystemRandom()
+_moment = SystemRandom()
 _logger = get_logger("tacit.curator.reporting")
 
 

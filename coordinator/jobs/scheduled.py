@@ -7,7 +7,6 @@ in the transaction that moves its schedule on, which expects the period that it 
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +19,7 @@ from common.service.clock import Clock
 from common.service.database import reading
 from common.service.logs import describe, get_logger
 from coordinator import periods
-from coordinator.background import Pauses, finish
+from coordinator.background import Repeating
 from coordinator.jobs.problems import plain_problem
 from coordinator.jobs.scheduled_asking import federation_of, run_request
 from coordinator.jobs.submission import Submission
@@ -34,7 +33,7 @@ MAX_UNFINISHED: Final = 8
 """Jobs of one schedule at a time: what was missed is caught up in this stride."""
 
 
-class JobScheduler:
+class JobScheduler(Repeating):
     """Runs in the background of every coordinator process; `submitted` is told of new jobs."""
 
     def __init__(
@@ -44,33 +43,13 @@ class JobScheduler:
         clock: Clock,
         submitted: Callable[[], None],
     ) -> None:
+        super().__init__("job_schedules", log, LOOK_S)
         self._engine, self._submission, self._clock = engine, submission, clock
         self._submitted = submitted
-        self._pauses = Pauses()
-        self._loop: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to submit jobs."""
-        self._loop = asyncio.create_task(self._run(), name="job schedules")
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on with the first period that has no job."""
-        self._pauses.end()
-        if self._loop is not None:
-            await finish([self._loop])
-
-    def wake(self) -> None:
-        """Look at once: there is a new schedule."""
-        self._pauses.wake()
-
-    async def _run(self) -> None:
-        while not self._pauses.ending:
-            self._pauses.begin()
-            try:
-                await self.submit_due()
-            except Exception as error:
-                log.error("job_schedules_failed", **describe(error))
-            await self._pauses.pause(LOOK_S)
+    async def look(self) -> None:
+        """Do what is due."""
+        await self.submit_due()
 
     async def submit_due(self) -> None:
         """Submit every job that is due."""
