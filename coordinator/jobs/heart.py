@@ -23,13 +23,19 @@ from typing import Final, Self
 import httpx
 
 from algorithms.contract import Cancelled
-from common.errors import TooLarge, Unavailable
+from common.errors import DomainError, TooLarge, Unavailable
 from common.models.job import Assignment, Beat, Failure
 from coordinator.jobs.link import AttemptLost, Link
 from coordinator.jobs.problems import plain_problem
 
 BEAT_S: Final = 0.25
 GRACE_S: Final = 1.5
+OWN_BYTES: Final = 32 << 20
+"""What the worker itself may take beside its job: Dask beats in the same process."""
+STACK_BYTES: Final = 16 << 20
+"""Who has less than this left cannot start a thread, which libraries tell in words of their own."""
+_SAID: Final = (DomainError, Cancelled, AttemptLost)
+"""Errors of ours, which mean what they say."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -127,15 +133,22 @@ def failure_of(error: Exception) -> Failure:
 
 @contextlib.contextmanager
 def memory_limit(extra: int) -> Iterator[None]:
-    """Let this process take so many bytes more; raises MemoryExceeded for an array too many."""
+    """Let a job take so many bytes; raises MemoryExceeded for an array too many.
+
+    The process may take `OWN_BYTES` more: a job at its limit must not take its worker's breath.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _private() + extra
+    limit = _private() + extra + OWN_BYTES
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:
         yield
     except MemoryError:
+        raise MemoryExceeded(extra={"bytes": extra}) from None
+    except Exception as error:
+        if isinstance(error, _SAID) or limit - _private() > STACK_BYTES:
+            raise
         raise MemoryExceeded(extra={"bytes": extra}) from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -128,7 +129,7 @@ async def test_logs_and_metrics_hold_no_secret(
         total = (await it.result(opened))["result"]["sum"]
         metrics = (await it.client.get("/metrics")).text
     written = capfd.readouterr()
-    text = written.out + written.err + metrics
+    text = re.sub(r'"(time|ms)": [^,}]+', "", written.out + written.err) + metrics
     for private in (secret, token, str(total), "somebody"):
         assert private not in text
 

@@ -321,7 +321,7 @@ def test_a_job_beyond_its_limits_fails_with_the_reason(
     changed = attempts.settings.model_copy(update={limit: value})
     object.__setattr__(attempts, "settings", changed)
     try:
-        job = it.submit(it.rows(rows=scattered(1000, 8)), "dpbv-clustering", params=LONG)
+        job = it.submit(it.rows(rows=scattered(20_000, 8)), "dpbv-clustering", params=LONG)
         found = it.until(job)
     finally:
         object.__setattr__(attempts, "settings", it.settings)
