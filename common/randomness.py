@@ -22,6 +22,10 @@ resumed twice from one snapshot repeats its streams until the next key).
 Sources: NIST SP 800-38A (counter mode), RFC 5869 (HKDF).
 """
 
+# Postponed, so that the types name numpy's generators without loading them: 2 MB of which a
+# service that only protects draws nothing.
+from __future__ import annotations
+
 import os
 import threading
 import weakref
@@ -63,7 +67,7 @@ class SecureRandom:
         self._start(_system_key)
 
     @classmethod
-    def from_secret_seed(cls, seed: Octets, stream: str) -> "SecureRandom":
+    def from_secret_seed(cls, seed: Octets, stream: str) -> SecureRandom:
         """The named stream of a stored 256-bit secret seed; the same pair gives the same words.
 
         Key number s of the stream is HKDF-SHA256(seed, info = s, name): streams of different
@@ -94,7 +98,7 @@ class SecureRandom:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stream of protective randomness cannot be copied or pickled")
 
-    def _start(self, key: "_Keys") -> None:
+    def _start(self, key: _Keys) -> None:
         self._key = key
         self._lost = False
         self._forget()
@@ -174,7 +178,7 @@ NoiseSource: TypeAlias = SecureRandom | SeededRandom
 
 
 _Keys: TypeAlias = Callable[[int], bytes]
-_streams: "weakref.WeakSet[SecureRandom]" = weakref.WeakSet()
+_streams: weakref.WeakSet[SecureRandom] = weakref.WeakSet()
 
 
 def _system_key(_segment: int) -> bytes:

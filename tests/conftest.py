@@ -22,12 +22,17 @@ import asyncpg
 import httpx
 import pytest
 from fastapi import FastAPI
+from hypothesis import settings
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from common.service.clock import ManualClock
 from common.service.database import open_database
 
 _BEGAN = time.monotonic()
+
+# How long an example takes is the machine's business.
+settings.register_profile("tacit", settings(), deadline=None)
+settings.load_profile("tacit")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

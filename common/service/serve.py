@@ -1,7 +1,8 @@
 """Runs an app under uvicorn, in this process, until it is told to stop (SIGINT or SIGTERM).
 
-Nothing is printed: what there is to say goes to the log. After start the objects made so far are
-taken out of garbage collection, which would walk through them for ever.
+Nothing is printed: what there is to say goes to the log. After start what it freed goes back to the
+system, and the objects made so far are taken out of garbage collection, which would walk through
+them for ever.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from common.service.connections import Register
 from common.service.logs import configure_logging
-from common.service.memory import return_large_blocks
+from common.service.memory import give_back, return_large_blocks
 from common.service.process import allow_open_files, leave_no_core, open_files
 from common.service.settings import ServiceSettings
 from common.service.tls import renew, server_options
@@ -53,6 +54,7 @@ class Server(uvicorn.Server):
             self._tasks.append(asyncio.create_task(renewal))
         self._tasks.append(asyncio.create_task(self._connections.keep_looking()))
         gc.collect()
+        give_back()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
 

@@ -44,16 +44,16 @@ def app(tmp_path: Path) -> FastAPI:
     async def broken() -> StreamingResponse:
         async def body() -> AsyncIterator[bytes]:
             yield b"a"
-            raise RuntimeError("the reading was 4711")
+            raise RuntimeError("the reading was 4711081547")
 
         return StreamingResponse(body())
 
     @router.get("/fails/{round_id}")
     async def fails(round_id: str) -> None:
-        raise RuntimeError("the reading was 4711")
+        raise RuntimeError("the reading was 4711081547")
 
     async def plain(request: Request) -> Response:
-        return problem_response(KeyError("4711"))
+        return problem_response(KeyError("4711081547"))
 
     app.include_router(router)
     app.add_route("/plain/{thing}", plain)
@@ -95,7 +95,7 @@ async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
         return "no key is loaded"
 
     async def broken() -> str | None:
-        raise RuntimeError("4711")
+        raise RuntimeError("4711081547")
 
     async with running(app) as client:
         alive = await client.get("/healthz")
@@ -120,10 +120,10 @@ async def test_metrics_and_log_know_templates_only(
     app: FastAPI, running: Running, log: io.StringIO
 ) -> None:
     async with running(app) as client:
-        await client.get("/v1/rounds/r-4711?secret=4711")
-        await client.get("/v1/fails/4711")
-        await client.get("/plain/4711")
-        await client.get("/nowhere/4711")
+        await client.get("/v1/rounds/r-4711081547?secret=4711081547")
+        await client.get("/v1/fails/4711081547")
+        await client.get("/plain/4711081547")
+        await client.get("/nowhere/4711081547")
         metrics = (await client.get("/metrics")).text
     count = "tacit_probe_http_requests_total"
     assert f'{count}{{route="/v1/rounds/{{round_id}}",status="200"}} 1.0' in metrics
@@ -131,8 +131,8 @@ async def test_metrics_and_log_know_templates_only(
     assert f'{count}{{route="/plain/{{thing}}",status="500"}} 1.0' in metrics
     assert f'{count}{{route="unmatched",status="404"}} 1.0' in metrics
     assert "tacit_probe_http_request_duration_seconds_bucket" in metrics
-    assert "4711" not in metrics
-    assert "4711" not in log.getvalue()
+    assert "4711081547" not in metrics
+    assert "4711081547" not in log.getvalue()
     entries = lines(log)
     request = next(line for line in entries if line["event"] == "request")
     assert (request["method"], request["route"], request["status"]) == (
@@ -150,7 +150,7 @@ async def test_a_response_that_breaks_off(app: FastAPI, running: Running, log: i
         with pytest.raises(ResponseAborted) as aborted:
             await client.get("/v1/broken")
     assert aborted.value.__context__ is None
-    assert "4711" not in log.getvalue()
+    assert "4711081547" not in log.getvalue()
 
 
 async def test_security_headers(app: FastAPI, running: Running) -> None:
@@ -192,20 +192,24 @@ def test_denied_keys_never_reach_the_log(log: io.StringIO) -> None:
     for key in ("round", "event", "status", "shared", "evaluation"):
         assert not denied(key)
     get_logger("probe").info(
-        "something", reading=4711, inner={"shares": [4711]}, deep=[{"value": "4711"}], blob=b"4711"
+        "something",
+        reading=4711081547,
+        inner={"shares": [4711081547]},
+        deep=[{"value": "4711081547"}],
+        blob=b"4711081547",
     )
-    assert "4711" not in log.getvalue()
+    assert "4711081547" not in log.getvalue()
     assert lines(log)[-1]["inner"] == {"shares": "[redacted]"}
     assert redact({"a": b"xy"}) == {"a": "[2 bytes]"}
 
 
 def test_the_standard_library_is_routed_without_tracebacks(log: io.StringIO) -> None:
     try:
-        raise ValueError("the reading was 4711")
+        raise ValueError("the reading was 4711081547")
     except ValueError:
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
         get_logger("probe").exception("own")
-    assert "4711" not in log.getvalue()
+    assert "4711081547" not in log.getvalue()
     first, second = lines(log)
     assert first["event"] == "Exception in ASGI application"
     assert first["error"] == second["error"] == "builtins.ValueError"
@@ -216,14 +220,14 @@ def test_console_logging_is_text() -> None:
     stream = io.StringIO()
     configure_logging("info", "console", stream=stream)
     try:
-        get_logger("probe").info("something", token="4711", round="r")
+        get_logger("probe").info("something", token="4711081547", round="r")
     finally:
         root = logging.getLogger()
         for handler in list(root.handlers):
             if getattr(handler, "stream", None) is stream:
                 root.removeHandler(handler)
     assert "something" in stream.getvalue()
-    assert "4711" not in stream.getvalue()
+    assert "4711081547" not in stream.getvalue()
 
 
 def test_metric_names() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,36 @@ async def test_migrations_twice_are_a_no_op(engine: AsyncEngine, scripts: Path) 
     async with reading(engine) as connection:
         count = await connection.execute(text("SELECT count(*) FROM parent"))
         assert count.scalar_one() == 1
+
+
+async def test_a_schema_at_its_newest_revision_needs_no_alembic(
+    database_url: str, scripts: Path
+) -> None:
+    told = []
+    for _ in range(2):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            REPLICA + "print('alembic' in sys.modules)",
+            database_url,
+            str(scripts),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        told.append((await process.communicate())[0].decode().strip())
+    assert told == ["True", "False"]
+
+
+@pytest.mark.parametrize("service", ["aggregator", "coordinator", "curator"])
+async def test_files_of_revisions_are_numbered_in_their_order(service: str, tmp_path: Path) -> None:
+    found = find_spec(service)
+    assert found is not None
+    assert found.origin is not None
+    folder = Path(found.origin).parent / "migrations"
+    engine = open_database(f"sqlite:///{tmp_path / 'empty.db'}")
+    revisions = await pending_migrations(engine, folder)
+    await engine.dispose()
+    files = sorted(path.name for path in (folder / "versions").glob("[0-9]*.py"))
+    assert tuple(name.partition("_")[0] for name in files) == revisions
 
 
 async def test_changing_a_table_keeps_what_refers_to_it(engine: AsyncEngine, scripts: Path) -> None:
