@@ -7,6 +7,7 @@ for every other writer: so a task is asked to end, and cancelled only if it does
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
@@ -61,7 +62,7 @@ class Pauses:
             await asyncio.gather(working, waking, return_exceptions=True)
 
 
-class Repeating:
+class Repeating(ABC):
     """A background task that makes one `look` after the other; one that fails is logged.
 
     Logs `<name>_failed`. `wake` ends the pause between two looks.
@@ -72,9 +73,9 @@ class Repeating:
         self._pauses = Pauses()
         self._task: asyncio.Task[None] | None = None
 
+    @abstractmethod
     async def look(self) -> None:
         """What is done again and again."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Begin to look."""

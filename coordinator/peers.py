@@ -20,7 +20,6 @@ from common.models.round import (
     AcceptedSet,
     Commitment,
     Contribution,
-    ManifestRequest,
     Piece,
     Reveal,
     RevealRequest,
@@ -111,8 +110,9 @@ class Peer:
         """Close the round to pieces; the signed set of what is in."""
         return await self._ask("POST", f"/v1/rounds/{round_id}/freeze", Signed[AcceptedSet])
 
-    async def commit(self, round_id: str, request: ManifestRequest) -> Signed[Commitment]:
-        """Have the manifest summed and committed to."""
+    async def commit(self, round_id: str, request: bytes) -> Signed[Commitment]:
+        """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
+        once for all: five bitmaps of ten million curators are ten megabytes."""
         path = f"/v1/rounds/{round_id}/commitment"
         return await self._ask("POST", path, Signed[Commitment], request)
 
@@ -126,9 +126,9 @@ class Peer:
         return await self._ask("POST", path, Signed[AbortStatement], request)
 
     async def _ask(
-        self, method: str, path: str, model: type[Model], body: BaseModel | None = None
+        self, method: str, path: str, model: type[Model], body: BaseModel | bytes | None = None
     ) -> Model:
-        content = None if body is None else body.model_dump_json().encode()
+        content = body.model_dump_json().encode() if isinstance(body, BaseModel) else body
         answer = await self._send(method, path, content)
         try:
             return model.model_validate_json(answer.content)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common.models.base import Binary, WireModel
@@ -165,26 +166,40 @@ async def enrol(
     await asyncio.to_thread(_check_proof, signed)
     if request.service != registry.deployment:
         raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
-    now = registry.clock.now()
-    async with engine.begin() as connection:
-        await exclusive(connection, ROSTER)
-        granted = await _check_grant(connection, registry, request)
-        if granted.used is not None:
-            first, version = await _enrolled_before(connection, registry, granted, request)
-        else:
+    try:
+        async with engine.begin() as connection:
+            return await _enrol(connection, registry, request)
+    except IntegrityError:
+        # the database compares every name as it writes them: who is taken is asked only then
+        async with reading(engine) as connection:
             await _check_free(connection, request)
-            await store.use_grant(connection, _hash(request.secret), now)
-            first, version = await store.add_party(
-                connection, request.party, request.kind, request.identity_key, request.curators, now
-            )
-            await exclusive(connection, LOCK)
-            run = (first, len(request.curators))
-            joined = Draft(Kind.JOINED, request.party, {"party": request.party}, *run)
-            await registry.ledger.append(connection, [joined])
-        token, record = mint(
-            (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
+        raise
+
+
+async def _enrol(
+    connection: AsyncConnection, registry: Registry, request: Enrolment
+) -> EnrolmentAnswer:
+    now = registry.clock.now()
+    await exclusive(connection, ROSTER)
+    granted = await _check_grant(connection, registry, request)
+    if granted.used is not None:
+        first, version = await _enrolled_before(connection, registry, granted, request)
+    else:
+        if await store.party(connection, request.party) is not None:
+            await _check_free(connection, request)
+            raise CuratorEnrolled(extra={"curators": []})
+        await store.use_grant(connection, _hash(request.secret), now)
+        first, version = await store.add_party(
+            connection, request.party, request.kind, request.identity_key, request.curators, now
         )
-        await insert_token(connection, tables.tokens, record)
+        await exclusive(connection, LOCK)
+        run = (first, len(request.curators))
+        joined = Draft(Kind.JOINED, request.party, {"party": request.party}, *run)
+        await registry.ledger.append(connection, [joined])
+    token, record = mint(
+        (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
+    )
+    await insert_token(connection, tables.tokens, record)
     return EnrolmentAnswer(
         party=request.party,
         first=first,
@@ -263,8 +278,6 @@ async def _check_grant(
             pointer="/curators",
             extra={"max_curators": granted.max_curators},
         )
-    if len(set(ids)) != len(ids):
-        raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
     if request.kind is PartyKind.CURATOR and ids != (request.party,):
         raise EnrolmentRefused("a lone curator speaks for itself", pointer="/curators")
     return granted
@@ -280,7 +293,7 @@ async def _enrolled_before(
         or known.left is not None
         or known.enrolled != granted.used  # it came by another grant since
         or known.identity_key != request.identity_key
-        or await store.curators_of(connection, request.party) != request.curators
+        or not await store.are_curators_of(connection, known, request.curators)
     ):
         raise JoinTokenUsed
     await revoke_subject(connection, tables.tokens, request.party, registry.clock.now())
@@ -289,8 +302,11 @@ async def _enrolled_before(
 
 
 async def _check_free(connection: AsyncConnection, request: Enrolment) -> None:
+    """Raise if a curator is listed twice, or has a number."""
+    if len(set(request.curators)) != len(request.curators):
+        raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
     taken = await store.enrolled_ids(connection, request.curators)
-    if taken or await store.party(connection, request.party) is not None:
+    if taken:
         raise CuratorEnrolled(extra={"curators": sorted(taken)[:10]})
 
 

@@ -61,7 +61,7 @@ def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Pl
 
 def members(state: LedgerState, descriptor: RoundDescriptor) -> Bits:
     """Who may take part: the curators of U that the descriptor's roster knows, of its group."""
-    active = state.roster.members().copy()
+    active = state.roster.members()
     active[descriptor.roster_size :] = False
     invited = descriptor.invited()
     if invited is not None:
@@ -93,13 +93,13 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
 
 def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) -> Draft:
     """The event of a release: it charges whom any aggregator's set names."""
-    union = np.zeros(size, np.bool_)
+    union = np.zeros(sets.byte_length(size), np.uint8)
     for signed in accepted:
-        union |= sets.unpack(signed.statement.members, size)
+        union |= np.frombuffer(signed.statement.members, np.uint8)
     return Draft(
         Kind.ROUND_RELEASED,
         SYSTEM,
-        {"round": round_id, "members": MemberSet.of(union).text, "size": size},
+        {"round": round_id, "members": MemberSet.packed(union.tobytes(), size).text, "size": size},
     )
 
 

@@ -132,9 +132,17 @@ class MemberSet(NamedTuple):
     @classmethod
     def of(cls, members: sets.Bits) -> MemberSet:
         """The set of one boolean per number."""
-        packed = zlib.compress(sets.pack(members), 6)
-        return cls(base64.b85encode(packed).decode("ascii"), int(members.size))
+        return cls.packed(sets.pack(members), int(members.size))
+
+    @classmethod
+    def packed(cls, bitmap: bytes, size: int) -> MemberSet:
+        """The set of a bitmap over `size` numbers."""
+        return cls(base64.b85encode(zlib.compress(bitmap, 6)).decode("ascii"), size)
 
     def bits(self) -> sets.Bits:
         """One boolean per number; ValueError for a text that is no set."""
-        return sets.unpack(zlib.decompress(base64.b85decode(self.text)), self.size)
+        return sets.unpack(self.bitmap(), self.size)
+
+    def bitmap(self) -> bytes:
+        """The set as a bitmap, not checked; ValueError for a text that is none."""
+        return zlib.decompress(base64.b85decode(self.text))

@@ -108,10 +108,14 @@ class Ledger:
 
     async def checkpoint(self) -> None:
         """Write down what the state is, for the next start to compare with."""
+        async with reading(self._engine) as connection:
+            state, known = await self.current(connection), await store.checkpoint(connection)
+            if known is not None and known.seq >= state.seq:
+                return
+            snapshot = state.snapshot()
+        figures = await asyncio.to_thread(snapshot.figures)  # a second for a million
         async with self._engine.begin() as connection:
             await exclusive(connection, LOCK)
-            state = await self.current(connection)
-            figures = await asyncio.to_thread(state.figures)
             await store.put_checkpoint(connection, figures)
 
     async def verify(self, connection: AsyncConnection) -> Break | None:

@@ -21,7 +21,8 @@ from common.models.base import Exact, WireModel, canonical_json, require
 from common.models.query import PrivacyUnit
 from common.sets import Bits
 from coordinator.budget.events import MemberSet
-from coordinator.budget.spending import Price, RoundCharge, Spending, Spent
+from coordinator.budget.spending import Price, RoundCharge, Spending
+from coordinator.budget.totals import ByCurator
 
 YEAR_S = 366 * 86_400
 
@@ -174,29 +175,33 @@ def _together(
     ]
 
 
-def _spent(limit: Limit, spending: Spending, charges: list[RoundCharge] | None) -> Spent:
+def _spent(limit: Limit, spending: Spending, charges: list[RoundCharge] | None) -> ByCurator:
     if charges is None:
         return spending.totals(limit.against)
     return spending.sums(charges, limit.unit, limit.against)
 
 
-def _shortage(limit: Limit, price: Price, members: Bits, spent: Spent) -> Shortage | None:
+def _shortage(limit: Limit, price: Price, members: Bits, by_curator: ByCurator) -> Shortage | None:
     cost = price.cost(limit.unit, limit.against)
-    most_epsilon = int(limit.epsilon * MICRO)
-    over = members & (spent.unverified > 0)
+    spent = by_curator.table
     if cost is None:
         over = members.copy()
     else:
-        over |= members & (spent.epsilon + cost.epsilon > most_epsilon)
+        most_epsilon = int(limit.epsilon * MICRO)
+        too_much = (spent.unverified > 0) | (spent.epsilon + cost.epsilon > most_epsilon)
         if limit.delta is not None:
-            over |= members & (spent.delta + cost.delta > int(limit.delta * FEMTO))
+            too_much |= spent.delta + cost.delta > int(limit.delta * FEMTO)
+        if not too_much.any():
+            return None
+        over = members & by_curator.whose(too_much)[: members.size]
     if not over.any():
         return None
     asked = (None, None) if cost is None else (cost.epsilon, cost.delta)
-    unverified = bool(spent.unverified[over].any())
+    found = by_curator.among(over)
+    unverified = bool(found.unverified.any())
     most = (
-        None if unverified else int(spent.epsilon[over].max()),
-        None if unverified else int(spent.delta[over].max()),
+        None if unverified else int(found.epsilon.max()),
+        None if unverified else int(found.delta.max()),
     )
     return Shortage(limit, over, asked, most, None, ())
 

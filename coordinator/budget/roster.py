@@ -1,9 +1,9 @@
 """Who is in U, and the running sums and maxima from which the bounds follow at any moment.
 
-One row of columns per roster number. Every change of a curator takes its old figures out of the
-sums and puts the new ones in: O(log n), exact. Ratios are kept as floor(ratio * 2^128): two
-different ratios of 63-bit integers differ by more than 2^-126, so the order is theirs, and the
-ratio comes back as the only one with so small a denominator.
+One row of columns per roster number, which takes memory once it is written. Every change of a
+curator takes its old figures out of the sums and puts the new ones in: O(log n), exact. Ratios are
+kept as floor(ratio * 2^128): two different ratios of 63-bit integers differ by more than 2^-126,
+so the order is theirs, and the ratio comes back as the only one with so small a denominator.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.accounting.bounds import Aggregates
+from common.growing import grown
 from coordinator.budget.figures import MICRO, NANO, Scaled, ScaledDisclosure
-from coordinator.budget.growing import widened
+from coordinator.budget.growing import Rows
 from coordinator.budget.maxima import Maxima
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
 
+_TOLD: Final = 1
+_NEGATIVE: Final = 2
+"""What stands before a disclosure: that there is one, and whether readings below 0 are in it."""
 _RATIO_BITS: Final = 128
 _LARGEST_DENOMINATOR: Final = 1 << 63
 
@@ -48,10 +52,9 @@ class Roster:
     def __init__(self) -> None:
         self.size = 0
         self._status = np.zeros(0, np.uint8)
-        self._refreshed = np.zeros(0, np.uint32)
-        self._declared = np.zeros((0, 3), np.int64)
-        self._disclosed = np.zeros((0, 3), np.int64)
-        self._told = np.zeros(0, np.uint8)
+        self._refreshed = Rows(1, np.uint32)
+        self._declared = Rows(3, np.int64)
+        self._disclosed = Rows(4, np.int64)
         self._counts: Counter[Status] = Counter()
         self._open = 0
         self._undisclosed = self._negative = 0
@@ -81,19 +84,18 @@ class Roster:
 
     def declarations(self) -> tuple[Ints, Ints]:
         """The numbers (n,) of U that declare, and what: (n, 3) epsilon, sensitivity, largest."""
-        numbers = np.flatnonzero(self.members() & (self._declared[: self.size, 0] > 0))
-        return numbers, self._declared[numbers]
+        numbers = self._declared.written(0, self.size)
+        numbers = numbers[_inside(self._status[numbers])]
+        return numbers, self._declared.of(numbers)
 
     def disclosed(self, number: int) -> ScaledDisclosure | None:
         """What a curator discloses, if it does."""
-        if not self._told[number]:
-            return None
-        largest, total, readings = (int(item) for item in self._disclosed[number])
-        return ScaledDisclosure(largest, total, readings, bool(self._told[number] == 2))
+        told, largest, total, readings = (int(item) for item in self._disclosed[number])
+        return ScaledDisclosure(largest, total, readings, told == _NEGATIVE) if told else None
 
     def refreshed(self, number: int) -> int:
         """How often a curator's data changed."""
-        return int(self._refreshed[number])
+        return int(self._refreshed[number][0])
 
     def counts(self) -> dict[Status, int]:
         """How many curators stand where."""
@@ -106,8 +108,7 @@ class Roster:
 
     def members(self) -> Bits:
         """U, one boolean per roster number."""
-        inside = (self._status >= Status.ACTIVE) & (self._status <= Status.NON_COMPLIANT)
-        return inside[: self.size]
+        return _inside(self._status[: self.size])
 
     def aggregates(self) -> Aggregates:
         """The sums and maxima over the curators of U that declare."""
@@ -139,9 +140,11 @@ class Roster:
     def move(self, first: int, count: int, status: Status) -> None:
         """A run of known curators stands elsewhere from now on."""
         run = slice(first, first + count)
-        bare = self._declared[run, 0] == 0
-        for number in first + np.flatnonzero(~bare):
-            self._move_one(int(number), status)
+        declared = self._declared.written(first, count)
+        bare = np.ones(count, np.bool_)
+        bare[declared - first] = False
+        for number in declared.tolist():
+            self._move_one(number, status)
         found, amounts = np.unique(self._status[run][bare], return_counts=True)
         inside = 0
         for old, amount in zip(found, amounts, strict=True):
@@ -164,17 +167,17 @@ class Roster:
                 self._declared[number] = (declared.epsilon, declared.sensitivity, declared.largest)
             if disclosed is not None:
                 self._disclosed[number] = (
+                    _NEGATIVE if disclosed.negative else _TOLD,
                     disclosed.largest_reading,
                     disclosed.total,
                     disclosed.readings,
                 )
-                self._told[number] = 2 if disclosed.negative else 1
             if inside:
                 self._count(number, +1)
 
     def refresh(self, first: int, count: int) -> None:
         """The data of a run changed."""
-        self._refreshed[first : first + count] += 1
+        self._refreshed.add(first, count, 1)
 
     def _move_one(self, number: int, status: Status) -> None:
         old = self.status(number)
@@ -196,13 +199,13 @@ class Roster:
         change(self._epsilons, epsilon)
         self._epsilon_sum += sign * epsilon
         change(self._curator_ratios, _key(epsilon * largest, sensitivity))
-        if not self._told[number]:
+        told, most, total, readings = (int(item) for item in self._disclosed[number])
+        if not told:
             self._undisclosed += sign
             change(self._open_epsilons, epsilon)
-        elif self._told[number] == 2:
+        elif told == _NEGATIVE:
             self._negative += sign
         else:
-            most, total, readings = (int(item) for item in self._disclosed[number])
             change(self._ratios, _key(epsilon * most, total) if total else _key(epsilon, 1))
             change(self._totals, total)
             change(self._readings, readings)
@@ -210,15 +213,13 @@ class Roster:
 
     def _grow(self, size: int) -> None:
         self.size = max(self.size, size)
-        room = self._status.size
-        if size <= room:
-            return
-        room = max(size, 2 * room, 64)
-        self._status = widened(self._status, room)
-        self._told = widened(self._told, room)
-        self._refreshed = widened(self._refreshed, room)
-        self._declared = widened(self._declared, room)
-        self._disclosed = widened(self._disclosed, room)
+        self._status = grown(self._status, size)
+
+
+def _inside(statuses: NDArray[np.uint8]) -> Bits:
+    """Which of these are in U."""
+    # one comparison instead of two: what is below the first of them wraps around
+    return (statuses - np.uint8(Status.ACTIVE)) <= Status.NON_COMPLIANT - Status.ACTIVE
 
 
 def _key(numerator: int, denominator: int) -> int:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common import sets
 from common.accounting.amounts import Amount
 from common.accounting.composition import sums_at, worst_instant
 from common.accounting.scenarios import Scenario
@@ -24,50 +24,19 @@ from common.models.base import canonical_json
 from common.models.query import PrivacyUnit
 from common.sets import Bits
 from coordinator.budget.events import MemberSet
-from coordinator.budget.growing import widened
-
-Ints = NDArray[np.int64]
+from coordinator.budget.totals import ByCurator, Spent, Totals
 
 UNITS: Final = tuple(PrivacyUnit)
 SCENARIOS: Final = tuple(Scenario)
 _SHAPE: Final = (len(UNITS), len(SCENARIOS))
-UNPACKED_SETS: Final = 8
-"""Sets of curators that are kept ready; all of them are kept compressed."""
+READY_SETS: Final = 8
+"""Sets of curators that are kept as bitmaps; all of them are kept compressed."""
 MOST_PENDING: Final = 1024
 _CURATOR: Final = UNITS.index(PrivacyUnit.CURATOR)
 
 
 def _place(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
     return UNITS.index(unit), SCENARIOS.index(scenario)
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Sums of prices: finite parts, and how many rounds have no finite figure.
-
-    Arrays of any one shape.
-    """
-
-    epsilon: Ints
-    delta: Ints
-    unverified: Ints
-
-    @classmethod
-    def zeros(cls, *shape: int) -> Spent:
-        return cls(*(np.zeros(shape, np.int64) for _ in range(3)))
-
-    def plus(self, other: Spent) -> Spent:
-        return Spent(
-            self.epsilon + other.epsilon,
-            self.delta + other.delta,
-            self.unverified + other.unverified,
-        )
-
-    def times(self, factor: Ints | np.int64) -> Spent:
-        return Spent(self.epsilon * factor, self.delta * factor, self.unverified * factor)
-
-    def at(self, *index: Any) -> Spent:
-        return Spent(self.epsilon[index], self.delta[index], self.unverified[index])
 
 
 @dataclass(frozen=True)
@@ -165,8 +134,8 @@ class Spending:
         self.size = 0
         self.rounds: dict[str, RoundCharge] = {}
         self._prices: dict[bytes, Price] = {}
-        self._unpacked: dict[MemberSet, Bits] = {}
-        self._totals = Spent.zeros(len(SCENARIOS), 0)
+        self._ready: dict[MemberSet, bytes] = {}
+        self._totals = Totals(len(SCENARIOS))
         self._pending: dict[MemberSet, Spent] = {}
         self._worst: dict[Scenario, Figure] = {}
 
@@ -202,14 +171,8 @@ class Spending:
 
     def grow(self, size: int) -> None:
         """There are so many roster numbers now."""
-        if size <= self.size:
-            return
-        room = self._totals.epsilon.shape[1]
-        if size > room:
-            room = max(size, 2 * room, 64)
-            totals = (self._totals.epsilon, self._totals.delta, self._totals.unverified)
-            self._totals = Spent(*(widened(total, room, axis=1) for total in totals))
-        self.size = size
+        self.size = max(self.size, size)
+        self._totals.grow(self.size)
 
     def _add(self, charge: RoundCharge, sign: int) -> None:
         """Note a change of the totals. Most rounds of a schedule have the same members: what is
@@ -223,63 +186,56 @@ class Spending:
 
     def _settle_pending(self) -> None:
         for members, amounts in self._pending.items():
-            columns = np.flatnonzero(amounts.epsilon | amounts.delta | amounts.unverified)
-            if not columns.size:
-                continue
-            bits = self._members(members)
-            for column in columns.tolist():
-                for total, amount in (
-                    (self._totals.epsilon, amounts.epsilon),
-                    (self._totals.delta, amounts.delta),
-                    (self._totals.unverified, amounts.unverified),
-                ):
-                    if amount[column]:
-                        row = total[column, : self.size]
-                        np.add(row, amount[column], out=row, where=bits)
+            if not amounts.is_nothing:
+                self._totals.add(self._members(members), amounts)
         self._pending = {}
 
     # --- reading ---------------------------------------------------------------------------------
 
     def members_of(self, charge: RoundCharge) -> Bits:
         """Who is charged, one boolean per roster number."""
-        return self._members(charge.members)
-
-    def _members(self, members: MemberSet) -> Bits:
-        if members not in self._unpacked:
-            if len(self._unpacked) >= UNPACKED_SETS:
-                self._unpacked.pop(next(iter(self._unpacked)))
-            self._unpacked[members] = members.bits()
-        bits = self._unpacked[members]
+        bits = self._members(charge.members)
         if bits.size == self.size:
             return bits
         wide = np.zeros(self.size, np.bool_)
         wide[: bits.size] = bits
         return wide
 
+    def _members(self, members: MemberSet) -> Bits:
+        """One boolean for each number that there was when the set was made."""
+        if members not in self._ready:
+            if len(self._ready) >= READY_SETS:
+                self._ready.pop(next(iter(self._ready)))
+            self._ready[members] = members.bitmap()
+        return sets.unpack(self._ready[members], members.size)
+
     def of_curator(self, number: int) -> list[RoundCharge]:
         """The rounds that charge a curator, oldest first."""
         inside: dict[MemberSet, bool] = {}
         for charge in self.rounds.values():
             if charge.members not in inside:
-                inside[charge.members] = bool(self._members(charge.members)[number])
+                bits = self._members(charge.members)
+                inside[charge.members] = number < bits.size and bool(bits[number])
         return [charge for charge in self.rounds.values() if inside[charge.members]]
 
-    def totals(self, scenario: Scenario) -> Spent:
-        """(size,) what each curator spent for ever, unit curator."""
+    def totals(self, scenario: Scenario) -> ByCurator:
+        """What each curator spent for ever, unit curator."""
         self._settle_pending()
-        return self._totals.at(SCENARIOS.index(scenario), slice(0, self.size))
+        return self._totals.column(SCENARIOS.index(scenario))
 
-    def sums(self, charges: Iterable[RoundCharge], unit: PrivacyUnit, scenario: Scenario) -> Spent:
-        """(size,) what these rounds cost each curator together."""
+    def sums(
+        self, charges: Iterable[RoundCharge], unit: PrivacyUnit, scenario: Scenario
+    ) -> ByCurator:
+        """What these rounds cost each curator together."""
         by_set: dict[MemberSet, Spent] = {}
         for charge in charges:
             amount = charge.amounts.at(*_place(unit, scenario))
             known = by_set.get(charge.members)
             by_set[charge.members] = amount if known is None else known.plus(amount)
-        result = Spent.zeros(self.size)
+        totals = Totals(1, self.size)
         for key, amount in by_set.items():
-            result = result.plus(amount.times(self._members(key).astype(np.int64)))
-        return result
+            totals.add(self._members(key), amount.at(None))
+        return totals.column(0)
 
     def worst_curator(self, scenario: Scenario) -> Figure:
         """The worst curator over all its rounds, unit curator."""
@@ -345,15 +301,16 @@ def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
     return frozenset(kinds.items())
 
 
-def worst_of(spent: Spent) -> Figure:
+def worst_of(by_curator: ByCurator) -> Figure:
     """The largest of each figure over curators; the number is of the one with most epsilon."""
-    if not spent.epsilon.size:
+    if not by_curator.places.size:
         return ZERO
-    if spent.unverified.any():
-        number = int(spent.unverified.argmax())
-        return Figure(None, int(spent.delta.max()), number)
-    number = int(spent.epsilon.argmax())
-    return Figure(int(spent.epsilon[number]), int(spent.delta.max()), number)
+    spent = by_curator.table
+    unbounded = bool(spent.unverified.any())
+    most = spent.unverified if unbounded else spent.epsilon
+    number = int(by_curator.whose(most == most.max()).argmax())
+    epsilon = None if unbounded else int(spent.epsilon.max())
+    return Figure(epsilon, int(spent.delta.max()), number)
 
 
 def _worse(one: Figure, other: Figure) -> Figure:

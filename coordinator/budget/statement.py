@@ -278,7 +278,7 @@ def _own(
     rows = []
     for scenario in Scenario:
         if unit is PrivacyUnit.CURATOR:
-            spent = spending.totals(scenario).at(number)
+            spent = spending.totals(scenario).of(number)
             unbounded = bool(spent.unverified)
             figure = Figure(None if unbounded else int(spent.epsilon), int(spent.delta))
         else:

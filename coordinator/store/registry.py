@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.enrolment import RUN_ALIGNMENT, PartyKind
 from coordinator.store.tables import aggregators, curators, grants, parties, roster, secrets
+
+BLOCK: Final = 10_000
+"""So many curators are written or read at once: a host's million need not be twice in memory."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +178,27 @@ async def curators_of(connection: AsyncConnection, party_id: str) -> tuple[str, 
     return tuple(row.id for row in found)
 
 
+async def are_curators_of(connection: AsyncConnection, party: PartyRow, ids: Sequence[str]) -> bool:
+    """Whether these are the curators of a party, in the order of their numbers."""
+    if len(ids) != party.curators:
+        return False
+    for start in range(0, len(ids), BLOCK):
+        block, first = ids[start : start + BLOCK], party.first + start
+        found = await connection.execute(
+            select(curators.c.id)
+            .where(curators.c.number.between(first, first + len(block) - 1))
+            .order_by(curators.c.number)
+        )
+        if list(found.scalars()) != list(block):
+            return False
+    return True
+
+
 async def enrolled_ids(connection: AsyncConnection, ids: Sequence[str]) -> set[str]:
     """Which of these curator ids have a number, whoever speaks for them."""
     found: set[str] = set()
-    for start in range(0, len(ids), 10_000):
-        chunk = ids[start : start + 10_000]
+    for start in range(0, len(ids), BLOCK):
+        chunk = ids[start : start + BLOCK]
         rows = await connection.execute(select(curators.c.id).where(curators.c.id.in_(chunk)))
         found.update(row.id for row in rows)
     return found
@@ -195,7 +214,8 @@ async def add_party(
 ) -> tuple[int, int]:
     """Give a party its run of numbers; (first number, new roster version).
 
-    Numbers are never reused; a host's run starts at a multiple of 64.
+    Numbers are never reused; a host's run starts at a multiple of 64. Raises IntegrityError for a
+    curator that has a number already, or is listed twice.
     """
     row = (await connection.execute(select(roster).with_for_update())).one()
     first: int = row.next_number
@@ -213,11 +233,10 @@ async def add_party(
             enrolled=now,
         )
     )
-    rows = [
-        {"number": first + offset, "id": curator, "party": party}
-        for offset, curator in enumerate(ids)
-    ]
-    await connection.execute(insert(curators), rows)
+    for start in range(0, len(ids), BLOCK):
+        numbered = enumerate(ids[start : start + BLOCK], first + start)
+        rows = [{"number": number, "id": curator, "party": party} for number, curator in numbered]
+        await connection.execute(insert(curators), rows)
     return first, version
 
 

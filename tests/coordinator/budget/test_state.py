@@ -178,7 +178,7 @@ def test_incremental_figures_are_those_from_scratch(seed: int) -> None:
     for place, scenario in enumerate(Scenario):
         spent = book.state.spending.totals(scenario)
         for number, times in zip(book.status, paid, strict=True):
-            one = spent.at(number)
+            one = spent.of(number)
             if scenario is Scenario.EVERYONE:
                 assert (one.unverified, one.epsilon) == (times, 0)
             else:
