@@ -304,9 +304,10 @@ async def _check_free(
     hashes = hosted.hashes if hosted is not None else _hashes(ids)
     taken: set[str] = set()
     if hosted is not None:
-        lone = await roster.lone_ids(connection)
-        taken.update(name for name in ids if name in lone)
-    for party, theirs in await roster.hosted_hashes(connection):
+        async for names in roster.lone_ids(connection):
+            if _meet(_hashes(names), hashes):
+                taken |= set(ids) & set(names)
+    async for party, theirs in roster.hosted_hashes(connection):
         if _meet(hashes, theirs):
             taken |= set(ids) & set(_unpack(await roster.hosted_ids(connection, party)))
     if taken:
@@ -366,7 +367,7 @@ def _hashes(ids: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def _meet(some: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
-    """Whether two sorted arrays have an element in common."""
+    """Whether some are among the others, which are sorted."""
     if others.size == 0:
         return False
     place = np.minimum(np.searchsorted(others, some), others.size - 1)

@@ -10,29 +10,15 @@ from aggregator import enrolment, examples
 from aggregator.errors import EnrolmentRefused, NotYourParty
 from aggregator.store import roster as store
 from aggregator.web import Curator, Operator, Service, service_of
-from common.errors import UnsupportedForm
 from common.models.enrolment import GRANT_HEADER, Enrolment, EpochKey, GrantRequest
 from common.service.bodies import takes
-from common.service.body_limit import BodyTooLarge
+from common.service.bounded_body import read_within
 from common.service.database import reading
 from common.service.memory import give_back
 from common.service.paging import BadCursor, PageQuery, next_link
-from common.service.problems import MalformedBody
-from common.service.wire import (
-    CBOR,
-    JSON,
-    answer,
-    content_type,
-    encode,
-    etag_response,
-    parse_cbor,
-    parse_json,
-    read_body,
-)
+from common.service.wire import answer, encode, etag_response, read_body
 from common.signing import Signed
 
-READ_S = 300.0
-"""How long an enrolment's body may take to arrive."""
 LARGE_BYTES = 1 << 20
 """Enrolments that may be longer than this are read one at a time."""
 
@@ -108,37 +94,10 @@ def add_enrolment(app: FastAPI) -> None:
 
 
 async def _enrol(request: Request, service: Service, limit: int) -> Response:
-    body = await _read_within(request, limit)
+    detail = f"{GRANT_HEADER} names no grant that allows as many curators"
+    body = await read_within(request, Signed[Enrolment], limit, detail)
     enrolled, new = await enrolment.enrol(service.aggregator, body)
     if not new:  # the token of the answer that was lost is revoked
         service.directory.forget()
         request.app.state.authenticator.forget()
     return answer(request, enrolled, status=201)
-
-
-async def _read_within(request: Request, limit: int) -> Signed[Enrolment]:
-    """The enrolment, if its body ends before the limit and arrives in time."""
-    form = content_type(request)
-    if form not in (JSON, CBOR):
-        raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
-    too_large = BodyTooLarge(
-        f"{GRANT_HEADER} names no grant that allows as many curators",
-        extra={"max_body_bytes": limit},
-    )
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > limit:
-        raise too_large
-    chunks, size = [], 0
-    try:
-        async with asyncio.timeout(READ_S):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > limit:
-                    raise too_large
-                chunks.append(chunk)
-    except TimeoutError:
-        raise MalformedBody("the body did not arrive in time") from None
-    body = b"".join(chunks)
-    chunks.clear()
-    parse = parse_json if form == JSON else parse_cbor
-    return await asyncio.to_thread(parse, body, Signed[Enrolment])

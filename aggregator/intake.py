@@ -10,7 +10,7 @@ after their commit.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -91,15 +91,28 @@ class Held:
         self.last = max(self.last, row)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A batch of this round, with its body while it is not written yet."""
+
+    row: BatchRow
+    body: bytes | None = None
+    count: int = 0
+
+
 @dataclass
 class _Round:
-    """A round inside one transaction: its state, and lone pieces that are not written yet."""
+    """A round inside one transaction: its state, and pieces that are not written yet."""
 
     context: RoundContext
     held: Held
     state: RoundState | None
     lone: dict[int, LonePiece] = field(default_factory=dict)
-    hosted: int = 0
+    hosts: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Who sends batches in this transaction, by segment."""
+    parts: dict[int, list[_Part]] = field(default_factory=dict)
+    """What is held of these, by segment: with the first batch of a segment, for all of them."""
+    fresh: list[_Part] = field(default_factory=list)
 
 
 class Intake:
@@ -158,8 +171,11 @@ class Intake:
             if key not in open_rounds:
                 held = await self._refreshed(connection, item)
                 open_rounds[key] = _Round(item.context, held, states.get(key))
+            if isinstance(item, BatchItem):
+                open_rounds[key].hosts[item.header.span.segment].add(item.sender.key)
+        for item in items:
             try:
-                answers.append(await self._do(connection, open_rounds[key], item))
+                answers.append(await self._do(connection, open_rounds[item.context.key], item))
             except DomainError as error:
                 answers.append(error)
         for state in open_rounds.values():
@@ -214,11 +230,13 @@ class Intake:
                 b"".join(piece.body for piece in state.lone.values()),
             )
             self._staged.append((state.held, row, numbers))
-        if state.lone or state.hosted:
-            await round_store.count_received(
-                connection, state.context.key, len(state.lone) + state.hosted
-            )
-        state.lone, state.hosted = {}, 0
+        if state.fresh:
+            received = [(part.row, part.body or b"") for part in state.fresh]
+            await piece_store.add_batches(connection, state.context.key, received)
+        curators = len(state.lone) + sum(part.count for part in state.fresh)
+        if curators:
+            await round_store.count_received(connection, state.context.key, curators)
+        state.lone, state.fresh, state.parts = {}, [], {}
 
     # --- lone pieces ---
 
@@ -267,16 +285,20 @@ class Intake:
     # --- batches ---
 
     async def _batch(self, connection: AsyncConnection, state: _Round, item: BatchItem) -> Outcome:
-        header, key = item.header, item.context.key
-        parts = await piece_store.batch_parts(connection, key, header.span.segment, item.sender.key)
-        same = next((part for part in parts if part.part == header.part), None)
+        header = item.header
+        parts = [
+            part
+            for part in await self._parts(connection, state, header.span.segment)
+            if part.row.host == item.sender.key
+        ]
+        same = next((part for part in parts if part.row.part == header.part), None)
         if state.state is not RoundState.OPEN:
-            raise _closed(state, same is not None and same.tag == item.tag)
+            raise _closed(state, same is not None and same.row.tag == item.tag)
         if same is not None:
             if not await self._same_content(connection, item, same):
                 raise PieceConflict("another batch is held for this part")
             return Outcome.KNOWN
-        _refuse_overlap(header, parts)
+        _refuse_overlap(header, [part.row for part in parts])
         row = BatchRow(
             0,
             header.span.segment,
@@ -286,18 +308,29 @@ class Intake:
             item.tag,
             header.presence,
         )
-        await piece_store.add_batch(connection, key, row, item.body)
-        state.hosted += header.count
+        part = _Part(row, item.body, header.count)
+        state.fresh.append(part)
+        state.parts[header.span.segment].append(part)
         return Outcome.STORED
 
+    async def _parts(self, connection: AsyncConnection, state: _Round, segment: int) -> list[_Part]:
+        """What the senders of this transaction have sent in a segment so far."""
+        if segment not in state.parts:
+            hosts, key = sorted(state.hosts[segment]), state.context.key
+            rows = await piece_store.batch_parts(connection, key, segment, hosts)
+            state.parts[segment] = [_Part(row) for row in rows]
+        return state.parts[segment]
+
     async def _same_content(
-        self, connection: AsyncConnection, item: BatchItem, held: BatchRow
+        self, connection: AsyncConnection, item: BatchItem, held: _Part
     ) -> bool:
         """Whether a batch is the held one, byte for byte or freshly sealed."""
-        body = await piece_store.batch_body(connection, held.id)
+        body = held.body
+        if body is None:
+            body = (await piece_store.batch_bodies(connection, [held.row.id]))[held.row.id]
         if body == item.body:
             return True
-        if held.presence != item.header.presence:
+        if held.row.presence != item.header.presence:
             return False
 
         def opened(sealed: bytes) -> Words:

@@ -175,16 +175,18 @@ async def describe(
 ) -> dict[str, object]:
     """Where a round stands, in public figures. Raises UnknownRound."""
 
-    async def look() -> tuple[dict[str, object], bool]:
+    async def look() -> tuple[RoundRow, bool]:
         async with reading(aggregator.engine) as connection:
             row = await stored_round(connection, round_id)
-            held = await round_store.held_places(connection, row.key)
         waits = row.received < awaited.accepted and row.state is RoundState.OPEN
         if waits and awaited.wait_s:
             await asyncio.sleep(GATHER_S)  # one look for many arrivals
-        return _described(row, held), waits
+        return row, waits
 
-    return await intake.changed.poll(look, awaited.wait_s, LOOK_S)
+    row = await intake.changed.poll(look, awaited.wait_s, LOOK_S)
+    async with reading(aggregator.engine) as connection:
+        held = await round_store.held_places(connection, row.key)
+    return _described(row, held)
 
 
 def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:

@@ -1,9 +1,9 @@
 """The partial sum: every listed piece opened once and added (spec: hot-path, section 2).
 
-Rows are streamed: memory holds one batch. Opening and adding run in a thread, so that uploads of
-other rounds go on. The result is a share of the total and goes nowhere but into the transaction
-of its commitment. Who has to see the opened words of a round besides (the noise audit of local
-rounds) listens to the pass, and is handed each block once.
+Rows are streamed: memory holds one batch, or a few small ones. Opening and adding run in a thread,
+so that uploads of other rounds go on. The result is a share of the total and goes nowhere but into
+the transaction of its commitment. Who has to see the opened words of a round besides (the noise
+audit of local rounds) listens to the pass, and is handed each block once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from aggregator.errors import SealBrokenHere
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
-from aggregator.store.pieces import PieceRow
+from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
 from aggregator.store.rounds import ContributionRow
 from aggregator.unsealing import batch_words, words_of
 from common import sets
+from common.batches import batches
 from common.models.round import Manifest
 from common.sealing import (
     TAG_BYTES,
@@ -63,12 +64,33 @@ async def _add_batches(
     async with reading(aggregator.engine) as connection:
         rows = await piece_store.round_batches(connection, context.key)
         hosts = await roster.parties_by_key(connection, sorted({row.host for row in rows}))
-        for row in rows:
-            body = await piece_store.batch_body(connection, row.id)
+
+        def words(row: BatchRow) -> int:
+            return sets.count(row.presence) * context.dimension
+
+        # opened in one go: one batch, or several of not more than a block's words
+        for block in batches(rows, words, _BLOCK_WORDS):
+            bodies = await piece_store.batch_bodies(connection, [row.id for row in block])
+            sealed = [(hosts[row.host], bodies[row.id]) for row in block]
             total, added = await asyncio.to_thread(
-                _add_batch, aggregator, context, hosts[row.host], body, listed, heard, total
+                _add_sealed, aggregator, context, sealed, listed, heard, total
             )
             count += added
+    return total, count
+
+
+def _add_sealed(
+    aggregator: Aggregator,
+    context: RoundContext,
+    sealed: Iterable[tuple[Party, bytes]],
+    listed: sets.Bits,
+    heard: Heard,
+    total: Words,
+) -> tuple[Words, int]:
+    count = 0
+    for host, body in sealed:
+        total, added = _add_batch(aggregator, context, host, body, listed, heard, total)
+        count += added
     return total, count
 
 

@@ -8,9 +8,10 @@ duplicate from a stranger. No opened word is ever stored here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import batches, pieces
@@ -23,6 +24,16 @@ _PLACE = (
     batches.c.first,
     batches.c.tag,
     batches.c.presence,
+)
+_CHUNK = 500
+# Asked in every transaction: made once, and so compiled once.
+_PARTS = select(*_PLACE).where(
+    batches.c.round == bindparam("round_key"),
+    batches.c.segment == bindparam("segment"),
+    batches.c.host.in_(bindparam("hosts", expanding=True)),
+)
+_BODIES = select(batches.c.id, batches.c.body).where(
+    batches.c.id.in_(bindparam("rows", expanding=True))
 )
 
 
@@ -96,32 +107,35 @@ async def piece_rows(
 # --- batches -------------------------------------------------------------------------------------
 
 
-async def add_batch(connection: AsyncConnection, key: int, row: BatchRow, body: bytes) -> None:
-    """Keep a sealed batch as received (`row.id` is not looked at)."""
-    await connection.execute(
-        insert(batches).values(
-            round=key,
-            segment=row.segment,
-            host=row.host,
-            part=row.part,
-            first=row.first,
-            tag=row.tag,
-            presence=row.presence,
-            body=body,
-        )
-    )
+async def add_batches(
+    connection: AsyncConnection, key: int, received: Sequence[tuple[BatchRow, bytes]]
+) -> None:
+    """Keep sealed batches as received (`BatchRow.id` is not looked at)."""
+    rows = [
+        {
+            "round": key,
+            "segment": row.segment,
+            "host": row.host,
+            "part": row.part,
+            "first": row.first,
+            "tag": row.tag,
+            "presence": row.presence,
+            "body": body,
+        }
+        for row, body in received
+    ]
+    await connection.execute(insert(batches), rows)
 
 
 async def batch_parts(
-    connection: AsyncConnection, key: int, segment: int, host: int
+    connection: AsyncConnection, key: int, segment: int, hosts: Sequence[int]
 ) -> list[BatchRow]:
-    """The parts of one host's segment, without their bodies."""
-    found = await connection.execute(
-        select(*_PLACE).where(
-            batches.c.round == key, batches.c.segment == segment, batches.c.host == host
-        )
-    )
-    return [BatchRow(*row) for row in found]
+    """The parts of some hosts in one segment, without their bodies."""
+    found: list[BatchRow] = []
+    for start in range(0, len(hosts), _CHUNK):
+        wanted = {"round_key": key, "segment": segment, "hosts": hosts[start : start + _CHUNK]}
+        found += [BatchRow(*row) for row in await connection.execute(_PARTS, wanted)]
+    return found
 
 
 async def round_batches(connection: AsyncConnection, key: int) -> list[BatchRow]:
@@ -132,7 +146,10 @@ async def round_batches(connection: AsyncConnection, key: int) -> list[BatchRow]
     return [BatchRow(*row) for row in found]
 
 
-async def batch_body(connection: AsyncConnection, row_id: int) -> bytes:
-    """The sealed bytes of a batch; empty once they are destroyed."""
-    found = await connection.execute(select(batches.c.body).where(batches.c.id == row_id))
-    return bytes(found.scalar_one())
+async def batch_bodies(connection: AsyncConnection, row_ids: Sequence[int]) -> dict[int, bytes]:
+    """The sealed bytes of batches, by row; empty once they are destroyed."""
+    found: dict[int, bytes] = {}
+    for start in range(0, len(row_ids), _CHUNK):
+        wanted = {"rows": row_ids[start : start + _CHUNK]}
+        found.update((row.id, row.body) for row in await connection.execute(_BODIES, wanted))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from common.models.enrolment import PartyKind
 from common.service.tokens import Scope
 
 _CHUNK = 500
+_PAGE = 10_000
 _KEY = (party_keys.c.epoch, party_keys.c.public_key)
 
 
@@ -64,14 +65,16 @@ async def add_hosted(
 
 async def hosted_hashes(
     connection: AsyncConnection,
-) -> list[tuple[int, NDArray[np.uint64]]]:
-    """The sorted hashes of every active host's curator ids."""
+) -> AsyncIterator[tuple[int, NDArray[np.uint64]]]:
+    """The sorted hashes of every active host's curator ids, one host at a time."""
     found = await connection.execute(
-        select(hosted.c.party, hosted.c.hashes)
+        select(hosted.c.party)
         .join(parties, parties.c.key == hosted.c.party)
         .where(parties.c.left.is_(None))
     )
-    return [(int(row.party), np.frombuffer(row.hashes, "<u8")) for row in found]
+    for party in found.scalars().all():
+        row = await connection.execute(select(hosted.c.hashes).where(hosted.c.party == party))
+        yield int(party), np.frombuffer(row.scalar_one(), "<u8")
 
 
 async def hosted_ids(connection: AsyncConnection, party: int) -> bytes:
@@ -80,14 +83,18 @@ async def hosted_ids(connection: AsyncConnection, party: int) -> bytes:
     return bytes(found.scalar_one())
 
 
-async def lone_ids(connection: AsyncConnection) -> set[str]:
-    """The ids of all active lone curators."""
-    found = await connection.execute(
-        select(parties.c.id).where(
-            parties.c.left.is_(None), parties.c.kind == PartyKind.CURATOR.value
-        )
+async def lone_ids(connection: AsyncConnection) -> AsyncIterator[list[str]]:
+    """The ids of all active lone curators, in pages."""
+    wanted = (
+        select(parties.c.key, parties.c.id)
+        .where(parties.c.left.is_(None), parties.c.kind == PartyKind.CURATOR.value)
+        .order_by(parties.c.key)
+        .limit(_PAGE)
     )
-    return set(found.scalars())
+    after = -1
+    while rows := (await connection.execute(wanted.where(parties.c.key > after))).all():
+        yield [row.id for row in rows]
+        after = rows[-1].key
 
 
 async def is_active(connection: AsyncConnection, party: str, identity_key: bytes) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import cbor2
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from aggregator.unsealing import BatchItem, Words, open_sealed_batch
 from common import sets
+from common.errors import DomainError
 from common.models.round import ItemAnswer, Piece
 from common.service.problems import TYPE_PREFIX
 from tests.aggregator.conftest import Alliance
@@ -191,6 +195,39 @@ async def test_batches_by_the_table(pair: Federation) -> None:
     assert (answer.status_code, answer.json()["included"]) == (410, True)
     answer = await current.send_batch(host, 0, meets)
     assert (answer.status_code, answer.json()["included"]) == (410, False)
+
+
+async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> None:
+    """One transaction for all that waits: what it does not hold yet is compared all the same."""
+    host, next_door = await pair.host("gateway", 100), await pair.host("other", 64)
+    current = await pair.open(vector(2, aggregators=2, mechanism="exact"))
+    words = current.split(np.arange(200, dtype=np.int64).reshape(100, 2))[0]
+    early = np.arange(100) < 60
+    service = pair.peers[0].client.app.state.service  # type: ignore[attr-defined]
+    context = await service.aggregator.round(current.descriptor.round)
+
+    async def item(sender: Sender, sent: Words, present: NDArray[np.bool_], part: int) -> BatchItem:
+        party = await service.directory.find(sender.tokens[0])
+        (body,) = current.batches(sender, 0, sent, present, part)
+        return open_sealed_batch(service.aggregator, context, party, body)
+
+    items = [
+        await item(host, words, early, 0),
+        await item(host, words, early, 0),
+        await item(host, words + np.uint64(1), early, 0),
+        await item(next_door, words[:64], early[:64], 0),
+        await item(host, words, np.arange(100) >= 58, 1),
+        await item(host, words, ~early, 1),
+    ]
+    items.append(items[0])
+    answers = await asyncio.gather(
+        *(service.intake.submit(one) for one in items), return_exceptions=True
+    )
+    names = [answer.name if isinstance(answer, DomainError) else answer for answer in answers]
+    assert names == [201, 200, "piece_conflict", 201, "batch_overlaps", 201, 200]
+    assert await held(current) == 160
+    accepted = await current.freeze([0])
+    assert sets.count(accepted[0].statement.members) == 160
 
 
 @pytest.mark.parametrize("what", ["bit", "header", "cut", "aggregator", "round", "empty"])
