@@ -3,8 +3,8 @@
     check the descriptor -> policy and ledger -> readings of the window -> f(x), noise, split, seal
     -> debit and sealed bytes in ONE transaction -> only then they may be sent (`delivery`)
 
-A host's run is done segment by segment: each is a transaction of its own, so that a crash repeats
-no segment and the first can be sent while the next is prepared. Nothing here is drawn twice: a
+It is done lot by lot (`lots`): each is a transaction of its own, so that a crash repeats no segment
+and the first can be sent while the next is prepared. Nothing here is drawn twice: a
 segment that is in the ledger is never prepared again, its stored bytes are sent again.
 Taking part depends on public parameters only; a curator without readings contributes like others.
 """
@@ -23,10 +23,8 @@ from common import sets
 from common.agreement import check_anchors, check_descriptor
 from common.errors import DomainError
 from common.functions import dimension
-from common.models.enrolment import PartyKind
 from common.models.federation import step_of
 from common.models.round import RoundDescriptor
-from common.sealing import Span, spans
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.logs import get_logger
@@ -34,30 +32,21 @@ from common.service.problems import ProblemReceived
 from curator import consent, runs
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import Charge, charge_of
+from curator.lots import Portion, Task, groups, keys_of, lots, portions
 from curator.parties import Keyring
 from curator.policy import Policy
-from curator.records import Question, RecordWindow, load_records
+from curator.records import Question, RecordSource, RecordWindow
 from curator.steps import Steps
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
-from curator.store.outbox import ContributionRow, RoundRow, Sealed, State
+from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
-from curator.windows import WindowReadings, fits_together, load_window
+from curator.windows import ReadingSource, WindowReadings, reading_source
 
 PART = 0
 STEP_RETRY_S = 1.0
-LONE_TOGETHER, LONE_WORDS = 100, 1 << 18
-"""Lone curators whose contributions share a transaction."""
 
 _logger = get_logger("tacit.curator.contribution")
-
-
-@dataclass(frozen=True)
-class Task:
-    """A contribution to make: whose, and to which round."""
-
-    contribution: ContributionRow
-    party: PartyRow
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,6 @@ class Work:
     descriptor: RoundDescriptor
     charge: Charge
     policy: Policy
-    question: Question | None = None
 
 
 class Contributor:
@@ -103,16 +91,19 @@ class Contributor:
             else:
                 willing.append(task)
         question, willing = await self._question(descriptor, willing)
-        work = Work(descriptor, charge, await self._policy(), question)
-        lone = [task for task in willing if task.party.kind is PartyKind.CURATOR]
-        if lone:
-            async for sealed in self._lone(work, lone):
-                yield sealed
-        hosts = [task for task in willing if task.party.kind is PartyKind.HOST]
-        window = await self._whole_window(work, hosts)
-        for task in hosts:
-            async for sealed in self._host(work, task, window):
-                yield sealed
+        if not willing:
+            return
+        work = Work(descriptor, charge, await self._policy())
+        left = await self._left(work, willing)
+        source = await self._source(descriptor, question)
+        for group in groups(left, source.reach):
+            async with reading(self._store) as connection:
+                window = await source.load(connection, keys_of(group))
+            for lot in lots(group, dimension(descriptor.query)):
+                sealed = await self._lot(work, lot, window)
+                if sealed:
+                    yield sealed
+                del sealed  # not held here while the next are prepared
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]
@@ -130,14 +121,31 @@ class Contributor:
             await asyncio.sleep(STEP_RETRY_S)
         return None, []
 
-    async def _window(
-        self, connection: AsyncConnection, work: Work, keys: tuple[int, int]
-    ) -> WindowReadings | RecordWindow:
-        descriptor = work.descriptor
-        if work.question is None:
-            return await load_window(connection, descriptor, keys)
+    async def _left(self, work: Work, tasks: Sequence[Task]) -> list[Portion]:
+        """What is to be prepared; tasks whose portions all are move on."""
+        ids = [task.contribution.id for task in tasks]
+        async with reading(self._store) as connection:
+            done = await accounts.debited_segments(connection, ids)
+        left: list[Portion] = []
+        whole = []
+        for task in tasks:
+            found = portions(task, work.descriptor.segment_size, done[task.contribution.id])
+            left += found
+            if not found:
+                whole.append(task.contribution.id)
+        if whole:
+            async with self._store.begin() as connection:
+                await outbox.set_state(connection, whole, State.PREPARED, self._clock.now())
+        return left
+
+    async def _source(
+        self, descriptor: RoundDescriptor, question: Question | None
+    ) -> ReadingSource | RecordSource:
         query, window = descriptor.query, descriptor.window
-        return await load_records(connection, work.question, query, window, keys)
+        if question is not None:
+            return RecordSource(question, query, window, descriptor.segment_size)
+        async with reading(self._store) as connection:
+            return await reading_source(connection, descriptor)
 
     def _check(self, round_row: RoundRow, party: PartyRow) -> None:
         """The descriptor, by the pinned coordinator key and the anchors of the join token."""
@@ -165,7 +173,7 @@ class Contributor:
                 (error.name, error.detail, figures),
                 now,
             )
-            await outbox.set_state(connection, task.contribution.id, State.REFUSED, now)
+            await outbox.set_state(connection, [task.contribution.id], State.REFUSED, now)
         self._note(task, error.name)
 
     def _note(self, task: Task, outcome: str) -> None:
@@ -177,115 +185,67 @@ class Contributor:
             outcome=outcome,
         )
 
-    # --- lone curators ---------------------------------------------------------------------------
+    # --- a lot, in one transaction ---------------------------------------------------------------
 
-    async def _lone(self, work: Work, tasks: Sequence[Task]) -> AsyncIterator[list[Sealed]]:
-        keys = [task.party.first_key for task in tasks]
-        async with reading(self._store) as connection:
-            window = await self._window(connection, work, (min(keys), max(keys) + 1))
-        ordered = sorted(tasks, key=lambda task: task.party.id)
-        together = max(1, min(LONE_TOGETHER, LONE_WORDS // dimension(work.descriptor.query)))
-        for start in range(0, len(ordered), together):
-            sealed: list[Sealed] = []
-            done: list[tuple[Task, State]] = []
-            async with self._store.begin() as connection:
-                for task in ordered[start : start + together]:
-                    await exclusive(connection, f"ledger {task.party.id}")
-                    span = Span(0, 0, 1)
-                    made = await self._segment(connection, work, task, span, window)
-                    if made is None:
-                        continue
-                    state = State.PREPARED if made else State.REFUSED
-                    now = self._clock.now()
-                    await outbox.set_state(connection, task.contribution.id, state, now)
-                    sealed += made
-                    done.append((task, state))
-            for task, state in done:
-                self._note(task, state.value)
-            if sealed:
-                yield sealed
-
-    # --- hosts -----------------------------------------------------------------------------------
-
-    async def _whole_window(
-        self, work: Work, tasks: Sequence[Task]
-    ) -> WindowReadings | RecordWindow | None:
-        """The window's readings of all hosts, in one scan; nothing if they are too many."""
-        if not tasks or work.question is not None:
-            return None
-        keys = (
-            min(task.party.first_key for task in tasks),
-            max(task.party.first_key + task.party.curators for task in tasks),
-        )
-        async with reading(self._store) as connection:
-            if not await fits_together(connection, work.descriptor):
-                return None
-            return await self._window(connection, work, keys)
-
-    async def _host(
-        self, work: Work, task: Task, whole: WindowReadings | RecordWindow | None
-    ) -> AsyncIterator[list[Sealed]]:
-        """`whole`: the window of all hosts, where there is room for it; else one a segment."""
-        party, first = task.party, task.party.first
-        assert first is not None
-        async with reading(self._store) as connection:
-            done = await accounts.debited_segments(connection, task.contribution.id)
-        prepared = bool(done)
-        for span in spans(first, party.curators, work.descriptor.segment_size):
-            if span.segment in done:
-                continue
-            window = whole
-            if window is None:
-                start = party.first_key + span.first - first
-                async with reading(self._store) as connection:
-                    keys = (start, start + span.length)
-                    window = await self._window(connection, work, keys)
-            async with self._store.begin() as connection:
-                await exclusive(connection, f"ledger {party.id}")
-                sealed = await self._segment(connection, work, task, span, window)
-            prepared |= sealed != []
-            if sealed:
-                yield sealed
-        state = State.PREPARED if prepared else State.REFUSED
+    async def _lot(
+        self, work: Work, lot: Sequence[Portion], window: WindowReadings | RecordWindow
+    ) -> list[Sealed]:
+        """Sealed bytes of a lot, durable; none if nobody takes part."""
+        tasks = {each.task.contribution.id: each.task for each in lot}
+        sealed: list[Sealed] = []
         async with self._store.begin() as connection:
-            await outbox.set_state(connection, task.contribution.id, state, self._clock.now())
-        self._note(task, state.value)
+            # Always in this order: two processes would wait for each other otherwise.
+            for party in sorted({task.party.id for task in tasks.values()}):
+                await exclusive(connection, f"ledger {party}")
+            done = await accounts.debited_segments(connection, list(tasks))
+            for portion in lot:
+                segments = done[portion.task.contribution.id]
+                if portion.span.segment in segments:
+                    continue  # another process was faster
+                found = await self._portion(connection, work, portion, window)
+                if found:
+                    segments.add(portion.span.segment)
+                    sealed += found
+            if sealed:
+                await outbox.add_sealed(connection, sealed)
+            ended = {
+                each.task.contribution.id: State.PREPARED
+                if done[each.task.contribution.id]
+                else State.REFUSED
+                for each in lot
+                if each.last
+            }
+            for state in set(ended.values()):
+                ids = [contribution for contribution, found in ended.items() if found is state]
+                await outbox.set_state(connection, ids, state, self._clock.now())
+        for contribution, state in ended.items():
+            self._note(tasks[contribution], state.value)
+        return sealed
 
-    # --- one segment, one transaction ------------------------------------------------------------
-
-    async def _segment(
+    async def _portion(
         self,
         connection: AsyncConnection,
         work: Work,
-        task: Task,
-        span: Span,
+        portion: Portion,
         window: WindowReadings | RecordWindow,
-    ) -> list[Sealed] | None:
-        """Nothing if another process was faster, an empty list if nobody takes part."""
+    ) -> list[Sealed]:
+        """Decide, prepare and debit; an empty list if nobody takes part."""
+        task, span = portion.task, portion.span
         party, contribution = task.party, task.contribution.id
-        if span.segment in await accounts.debited_segments(connection, contribution):
-            return None
-        host = party.kind is PartyKind.HOST
-        offset = span.first - party.first if host and party.first is not None else 0
+        place = (portion.offset, span.length)
         now = self._clock.now()
         decision = await consent.consent(
-            connection,
-            party,
-            work.descriptor,
-            work.charge,
-            work.policy,
-            (offset, span.length),
-            now,
+            connection, party, work.descriptor, work.charge, work.policy, place, now
         )
-        await self._record_grounds(connection, contribution, (offset, span.length), decision, now)
+        await self._record_grounds(connection, contribution, place, decision, now)
         if not decision.present.any():
             return []
-        readings = window.of(party.first_key + offset, decision.present)
+        readings = window.of(portion.first_key, decision.present)
         engine = await self._keyring.engine_of(connection, party.id)
         prepared = await asyncio.to_thread(
             *(
                 (engine.prepare_segment, work.descriptor, span, decision.present, readings, PART)
-                if host
+                if portion.hosted
                 else (engine.prepare, work.descriptor, readings)
             )
         )
@@ -294,7 +254,7 @@ class Contributor:
             party=party.id,
             segment=span.segment,
             part=PART,
-            offset=offset,
+            offset=portion.offset,
             length=span.length,
             presence=sets.pack(decision.present),
             unit=work.descriptor.query.privacy_unit,
@@ -311,12 +271,18 @@ class Contributor:
             debit.unit,
             debit.charge,
             now,
-            (offset, decision.present),
+            (portion.offset, decision.present),
             sorted(decision.periods),
         )
         await accounts.add_debit(connection, debit)
-        items = [(body.aggregator, body.media_type, body.content) for body in prepared.bodies]
-        return await outbox.add_sealed(connection, contribution, span.segment, PART, items)
+        return [
+            Sealed(
+                Place(contribution, span.segment, PART, body.aggregator),
+                body.media_type,
+                body.content,
+            )
+            for body in prepared.bodies
+        ]
 
     async def _record_grounds(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,10 +24,9 @@ from curator.errors import PeerUnavailable
 from curator.parties import Keyring
 from curator.peers import Peers
 from curator.store import outbox
-from curator.store.outbox import Sealed, State
+from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
 from curator.store.parties import Anchor, PartyRow
 
-SENT, MISSED = "sent", "missed"
 _RETRIED = frozenset({"unknown_round", "token_unknown"})
 _logger = get_logger("tacit.curator.delivery")
 
@@ -63,51 +62,11 @@ class Delivery:
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
 
-    async def attempt(self, parcel: Parcel, items: Sequence[Sealed]) -> bool:
-        """Send each item once; whether all have a final answer now."""
-        answers = await asyncio.gather(*(self._send(parcel, item) for item in items))
-        final = [answer for answer in answers if answer is not None]
-        if final:
-            async with self._store.begin() as connection:
-                await outbox.mark_sent(connection, final)
-        return len(final) == len(items)
-
-    async def finish(self, parcel: Parcel) -> None:
-        """Try until nothing is pending, or nobody waits for it any more; then close the books."""
-        pause = self._retry_s
-        while True:
-            async with reading(self._store) as connection:
-                items = await outbox.pending(connection, parcel.contribution)
-                shown = await outbox.find_round(connection, parcel.round)
-            if not items:
-                break
-            over = shown is not None and shown.outcome is not None
-            if over or self._clock.now() > parcel.deadline + self._grace:
-                await self._give_up(items)
-                break
-            if not await self.attempt(parcel, items):
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, 30.0)
-        await self._close(parcel)
-
-    async def _give_up(self, items: Sequence[Sealed]) -> None:
-        async with self._store.begin() as connection:
-            await outbox.mark_sent(connection, [(item.id, MISSED, "gave_up") for item in items])
-
-    async def _close(self, parcel: Parcel) -> None:
-        async with self._store.begin() as connection:
-            states = await outbox.delivery_states(connection, [parcel.contribution])
-            missed = states.get(parcel.contribution, {}).get(MISSED, 0)
-            state = State.MISSED if missed else State.DELIVERED
-            await outbox.set_state(connection, parcel.contribution, state, self._clock.now())
-        self._counted(state.value)
-        _logger.info("delivered", party=parcel.party.id, round=parcel.round, outcome=state.value)
-
-    async def _send(self, parcel: Parcel, item: Sealed) -> tuple[int, str, str | None] | None:
-        """(id, state, problem), or nothing if it has to be tried again."""
-        anchor = _anchor(parcel.party, item.aggregator)
+    async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
+        """Send sealed bytes once; the answer, or nothing if they have to be sent again."""
+        anchor = _anchor(parcel.party, item.place.aggregator)
         if anchor is None:
-            return item.id, MISSED, "key_not_anchored"
+            return Answer(item.place, MISSED, "key_not_anchored")
         kind = "batches" if item.media_type == OCTETS else "pieces"
         path = f"/v1/rounds/{parcel.round}/{kind}"
         gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
@@ -117,15 +76,78 @@ class Delivery:
         except PeerUnavailable:
             return None
         except ProblemReceived as error:
-            return await self._answer_to(parcel, item, error)
-        return item.id, SENT, None
+            return await self._answer_to(parcel, item.place, error)
+        return Answer(item.place, SENT)
+
+    async def note(self, answers: Iterable[Answer | None]) -> bool:
+        """Store the final answers of what was sent; whether all are."""
+        found = list(answers)
+        final = [answer for answer in found if answer is not None]
+        if final:
+            async with self._store.begin() as connection:
+                await outbox.mark_sent(connection, final)
+        return len(final) == len(found)
+
+    async def finish(self, parcels: Sequence[Parcel]) -> None:
+        """Close the books of contributions that were sent; what is pending is tried again until
+        nobody waits for it any more. Contributions that were refused are left alone."""
+        ids = [parcel.contribution for parcel in parcels]
+        async with reading(self._store) as connection:
+            states = await outbox.delivery_states(connection, ids)
+        sent: list[Parcel] = []
+        waiting: list[Parcel] = []
+        for parcel in parcels:
+            if parcel.contribution in states:
+                pending = PENDING in states[parcel.contribution]
+                (waiting if pending else sent).append(parcel)
+        await self._close(sent)
+        await asyncio.gather(*map(self._persist, waiting))
+
+    async def _persist(self, parcel: Parcel) -> None:
+        pause = self._retry_s
+        while True:
+            async with reading(self._store) as connection:
+                items = await outbox.pending(connection, parcel.contribution)
+                shown = await outbox.find_round(connection, parcel.round)
+            if not items:
+                break
+            over = shown is not None and shown.outcome is not None
+            if over or self._clock.now() > parcel.deadline + self._grace:
+                await self.note([Answer(item.place, MISSED, "gave_up") for item in items])
+                break
+            answers = await asyncio.gather(*(self.send(parcel, item) for item in items))
+            if not await self.note(answers):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+        await self._close([parcel])
+
+    async def _close(self, parcels: Sequence[Parcel]) -> None:
+        if not parcels:
+            return
+        ids = [parcel.contribution for parcel in parcels]
+        outcomes: dict[State, list[Parcel]] = {State.DELIVERED: [], State.MISSED: []}
+        async with self._store.begin() as connection:
+            states = await outbox.delivery_states(connection, ids)
+            for parcel in parcels:
+                missed = MISSED in states[parcel.contribution]
+                outcomes[State.MISSED if missed else State.DELIVERED].append(parcel)
+            for state, found in outcomes.items():
+                closed = [parcel.contribution for parcel in found]
+                if closed:
+                    await outbox.set_state(connection, closed, state, self._clock.now())
+        for state, found in outcomes.items():
+            for parcel in found:
+                self._counted(state.value)
+                _logger.info(
+                    "delivered", party=parcel.party.id, round=parcel.round, outcome=state.value
+                )
 
     async def _answer_to(
-        self, parcel: Parcel, item: Sealed, error: ProblemReceived
-    ) -> tuple[int, str, str | None] | None:
+        self, parcel: Parcel, place: Place, error: ProblemReceived
+    ) -> Answer | None:
         if error.name == "round_closed":
             included = error.problem.get("included") is True
-            return (item.id, SENT, None) if included else (item.id, MISSED, error.name)
+            return Answer(place, SENT) if included else Answer(place, MISSED, error.name)
         if error.name == "unknown_epoch_key":
             with contextlib.suppress(PeerUnavailable, ProblemReceived):
                 await self._keyring.announce_current(parcel.party)
@@ -136,10 +158,10 @@ class Delivery:
             "upload_refused",
             party=parcel.party.id,
             round=parcel.round,
-            aggregator=item.aggregator,
+            aggregator=place.aggregator,
             problem=error.name,
         )
-        return item.id, MISSED, error.name
+        return Answer(place, MISSED, error.name)
 
 
 def _anchor(party: PartyRow, aggregator: str) -> Anchor | None:

@@ -10,7 +10,7 @@ the moment nor the time that drawing takes depends on data. Plans are stored: a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from functools import partial
 from secrets import SystemRandom
@@ -26,11 +26,13 @@ from common.models.round import RoundDescriptor
 from common.service.clock import Clock
 from common.service.database import reading
 from common.service.logs import describe, get_logger
+from common.service.memory import give_back
 from common.service.problems import ProblemReceived
 from common.signing import Signed
-from curator.contribution import Contributor, Task
+from curator.contribution import Contributor
 from curator.delivery import Delivery, Parcel
 from curator.errors import PeerUnavailable
+from curator.lots import Task
 from curator.parties import Enroller, Keyring
 from curator.peers import Peers
 from curator.reporting import Reporting
@@ -38,11 +40,10 @@ from curator.settings import CuratorSettings
 from curator.settling import Settling
 from curator.store import outbox
 from curator.store import parties as party_store
-from curator.store.outbox import ContributionRow, RoundRow, Sealed
-from curator.store.parties import ACTIVE, PartyRow
+from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
 
-LOTS = 3
-"""Segments under way between preparing and their first sending."""
+UNDER_WAY_BYTES = 8 << 20
+"""Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
 IDLE_S = 1.0
 RESUME_S = 30.0
 ROTATE_S = 60.0
@@ -126,8 +127,8 @@ class Participation:
 
     async def _look_after_watchers(self) -> None:
         async with reading(self._store) as connection:
-            found = await party_store.list_parties(connection, state=ACTIVE)
-        for url in {row.coordinator_url for row in found}:
+            found = await party_store.speakers(connection)
+        for url in {speaker.url for speaker in found}:
             watcher = self._watchers.get(url)
             if watcher is None or watcher.done():
                 self._watchers[url] = asyncio.create_task(self._watch(url))
@@ -147,16 +148,11 @@ class Participation:
     async def discover(self, url: str, wait_s: float = 0.0) -> bool:
         """Take up the open rounds of a coordinator; whether it answered."""
         async with reading(self._store) as connection:
-            parties = [
-                row
-                for row in await party_store.list_parties(connection, state=ACTIVE)
-                if row.coordinator_url == url and row.coordinator_token is not None
-            ]
-        for speaker in _moment.sample(parties, min(3, len(parties))):
-            assert speaker.coordinator_token is not None
+            speakers = [each for each in await party_store.speakers(connection) if each.url == url]
+        for speaker in _moment.sample(speakers, min(3, len(speakers))):
             try:
                 found = await self._peers.open_rounds(
-                    url, speaker.coordinator_token, self._etags.get(url), wait_s
+                    url, speaker.token, self._etags.get(url), wait_s
                 )
             except ProblemReceived as error:
                 if error.status in (401, 403):
@@ -165,12 +161,12 @@ class Participation:
             except PeerUnavailable:
                 return False
             if found is not None:
-                await self._take_up(parties, found.rounds)
+                await self._take_up({each.coordinator_key for each in speakers}, found.rounds)
                 self._etags[url] = found.etag
             return True
         return False
 
-    async def _take_up(self, parties: Sequence[PartyRow], items: Sequence[Any]) -> None:
+    async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
         open_now = set()
         for item in items:
             try:
@@ -179,9 +175,8 @@ class Participation:
                 _logger.warning("descriptor_malformed")
                 continue
             open_now.add(signed.statement.round)
-            for key in {row.coordinator_key for row in parties}:
-                if key is not None:
-                    await self._plan(signed, key)
+            for key in keys:
+                await self._plan(signed, key)
         await self._note_gone(open_now)
         self._awake.set()
 
@@ -267,34 +262,41 @@ class Participation:
                 item.id: Parcel(item.id, parties[item.party], round_id, row.deadline)
                 for item in items
             }
-            moments = {item.id: item for item in items}
-            under_way: set[asyncio.Task[bool]] = set()
+            moments = {item.id: item.send_at for item in items}
+            under_way: dict[asyncio.Task[None], int] = {}
             async for lot in self._contributor.contribute(row, tasks):
-                for contribution, sealed in _by_contribution(lot).items():
-                    first = self._first(parcels[contribution], moments[contribution], sealed)
-                    under_way.add(asyncio.create_task(first))
-                while len(under_way) > max(LOTS, len(parcels)):
-                    _, under_way = await asyncio.wait(
-                        under_way, return_when=asyncio.FIRST_COMPLETED
-                    )
+                size = sum(len(item.body) for item in lot)
+                under_way[asyncio.create_task(self._first(parcels, moments, lot))] = size
+                del lot  # it is gone when it is sent
+                while sum(under_way.values()) > UNDER_WAY_BYTES:
+                    done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    for sent in done:
+                        del under_way[sent]
+                        await sent
             await asyncio.gather(*under_way)
-            await asyncio.gather(*(self._finish(parcels[item.id]) for item in items))
+            await self._delivery.finish(list(parcels.values()))
             self._awake.set()  # more may be due than one look takes
+            await asyncio.to_thread(give_back)
         finally:
             self._busy.difference_update(item.id for item in items)
 
     async def _first(
-        self, parcel: Parcel, planned: ContributionRow, sealed: Sequence[Sealed]
-    ) -> bool:
-        """Wait for the moment of sending, then try once; later tries read from the outbox."""
-        await asyncio.sleep(max(0.0, (planned.send_at - self._clock.now()).total_seconds()))
-        return await self._delivery.attempt(parcel, sealed)
+        self,
+        parcels: Mapping[int, Parcel],
+        moments: Mapping[int, datetime],
+        lot: Sequence[Sealed],
+    ) -> None:
+        """Send each at its moment, once; later tries read from the outbox."""
 
-    async def _finish(self, parcel: Parcel) -> None:
-        async with reading(self._store) as connection:
-            states = await outbox.delivery_states(connection, [parcel.contribution])
-        if parcel.contribution in states:
-            await self._delivery.finish(parcel)
+        async def send(item: Sealed) -> Answer | None:
+            contribution = item.place.contribution
+            await asyncio.sleep(self._until(moments[contribution]))
+            return await self._delivery.send(parcels[contribution], item)
+
+        await self._delivery.note(await asyncio.gather(*map(send, lot)))
+
+    def _until(self, moment: datetime) -> float:
+        return max(0.0, (moment - self._clock.now()).total_seconds())
 
     async def resume_deliveries(self, *, wait: bool = True) -> None:
         """Send again, byte for byte, what has no final answer, and close what has one.
@@ -318,8 +320,8 @@ class Participation:
 
     async def _resume(self, parcel: Parcel, item: ContributionRow) -> None:
         try:
-            await asyncio.sleep(max(0.0, (item.send_at - self._clock.now()).total_seconds()))
-            await self._delivery.finish(parcel)
+            await asyncio.sleep(self._until(item.send_at))
+            await self._delivery.finish([parcel])
         finally:
             self._busy.discard(item.id)
 
@@ -354,10 +356,3 @@ class Participation:
                 await self._keyring.rotate(row)
             except (PeerUnavailable, ProblemReceived) as error:
                 _logger.warning("key_rotation_delayed", party=row.id, **describe(error))
-
-
-def _by_contribution(lot: Sequence[Sealed]) -> dict[int, list[Sealed]]:
-    found: dict[int, list[Sealed]] = {}
-    for item in lot:
-        found.setdefault(item.contribution, []).append(item)
-    return found

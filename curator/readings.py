@@ -27,8 +27,8 @@ from common.service.database import reading
 from common.service.tokens import Scope
 from curator import counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
+from curator.hosted import Hosted
 from curator.items import Item, Kind, parse_item
-from curator.names import ABSENT, Names
 from curator.refreshing import after_release
 from curator.settings import CuratorSettings
 from curator.store import parties as party_store
@@ -80,55 +80,6 @@ class Answer:
 def rejected(index: int, error: BadItem | UnknownCurator | ForeignCurator) -> Answer:
     """The answer to an item that cannot be stored."""
     return Answer(index, Status.REJECTED, error.name, error.detail, error.pointer)
-
-
-class Hosted:
-    """Names of the hosted curators and their devices, kept in memory beside the store."""
-
-    def __init__(self) -> None:
-        self._curators, self._devices = Names(), Names()
-        self._read = [0, 0]
-        self._first: str | None = None
-
-    async def load(self, connection: AsyncConnection) -> None:
-        """Read what the store has beyond what was read before; nothing there ever changes."""
-        async for keys, ids in party_store.curator_names(connection, self._read[0]):
-            self._first = self._first or ids[0]
-            self._curators.add(ids, keys)
-            self._read[0] = keys[-1] + 1
-        async for keys, owners, ids in store.device_names(connection, self._read[1]):
-            self._devices.add(list(map(_device, owners, ids)), keys)
-            self._read[1] = keys[-1] + 1
-        self._curators.settle()
-        self._devices.settle()
-
-    def curator(self, name: str) -> int | None:
-        """The key of a hosted curator."""
-        found = self._curators.find(name)
-        return None if found == ABSENT else found
-
-    @property
-    def only(self) -> str | None:
-        """The name of the curator, where one alone is hosted."""
-        return self._first if len(self._curators) == 1 else None
-
-    async def devices(
-        self, connection: AsyncConnection, wanted: Sequence[tuple[int, str]]
-    ) -> dict[tuple[int, str], int]:
-        """Keys of devices, made where they are new; `remember` them after the commit."""
-        pairs = list(dict.fromkeys(wanted))
-        keys = self._devices.find_all([_device(*pair) for pair in pairs])
-        missing = [pairs[index] for index in np.flatnonzero(keys == ABSENT).tolist()]
-        made = await store.add_devices(connection, missing) if missing else {}
-        return dict(zip(pairs, keys.tolist(), strict=True)) | made
-
-    def remember(self, made: dict[tuple[int, str], int]) -> None:
-        """Keep device keys that are durable."""
-        self._devices.add([_device(*pair) for pair in made], list(made.values()))
-
-
-def _device(curator: int, name: str) -> str:
-    return f"{curator}/{name}"
 
 
 class Intake:

@@ -147,14 +147,17 @@ async def _statistic(
     if register is None:
         return {}
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    rows = await reading_store.window(connection, register, start, end, keys, timed=True)
-    hour = rows[:, 2] // HOUR_US % DAY_HOURS
-    rows = rows[(hour >= column.hours[0]) & (hour < column.hours[1])]
-    if not rows.size:
+    pages = await reading_store.window_pages(connection, register, start, end)
+    owner, quantity, time, _ = await reading_store.window(
+        connection, register, pages, keys, timed=True
+    )
+    hour = time // HOUR_US % DAY_HOURS
+    inside = np.flatnonzero((hour >= column.hours[0]) & (hour < column.hours[1]))
+    if not inside.size:
         return {}
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    curators, starts = np.unique(rows[:, 0], return_index=True)
-    amounts = rows[:, 1] / float(unit.factor * NANO)
+    order = inside[np.argsort(owner[inside], kind="stable")]
+    curators, starts = np.unique(owner[order], return_index=True)
+    amounts = quantity[order] / float(unit.factor * NANO)
     match column.statistic:
         case StatisticKind.MIN:
             values = np.minimum.reduceat(amounts, starts)
@@ -221,22 +224,25 @@ class RecordWindow:
         return RecordRows(self.question.asked, tuple(self.rows.get(key) for key in keys))
 
 
-async def load_records(
-    connection: AsyncConnection,
-    question: Question,
-    query: Query,
-    window: Window,
-    keys: tuple[int, int],
-) -> RecordWindow:
-    """What the curators with keys in a half-open range have to say to a round."""
-    rows = await load_rows(connection, question.columns, window, keys)
-    most = query.max_readings
-    if query.every_record:
-        # A table from before tables had a limit: to leave some rows out is not what is asked.
-        rows = {key: found for key, found in rows.items() if len(found) <= most}
-    return RecordWindow(
-        question, {key: question.chosen(key, found, most) for key, found in rows.items()}
-    )
+@dataclass(frozen=True, eq=False)
+class RecordSource:
+    """What the curators have to say to a round that asks a question; `reach` curators at a time."""
+
+    question: Question
+    query: Query
+    window: Window
+    reach: int
+
+    async def load(self, connection: AsyncConnection, keys: tuple[int, int]) -> RecordWindow:
+        """That of the curators with keys in a half-open range."""
+        question, most = self.question, self.query.max_readings
+        rows = await load_rows(connection, question.columns, self.window, keys)
+        if self.query.every_record:
+            # A table from before tables had a limit: to leave some rows out is not what is asked.
+            rows = {key: found for key, found in rows.items() if len(found) <= most}
+        return RecordWindow(
+            question, {key: question.chosen(key, found, most) for key, found in rows.items()}
+        )
 
 
 def document(columns: Sequence[str], rows: int) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from curator.store import accounts
 from curator.store import parties as party_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
-from curator.store.parties import ACTIVE, PartyRow
+from curator.store.parties import ACTIVE, PartyRow, Speaker
 from curator.store.reports import CollectionRow, NoisyReport, Stage
 
 BULK: Final = 2000
@@ -69,27 +69,22 @@ class Reporting:
     async def turn(self) -> None:
         """Look for collections, make what is due, send what has no answer."""
         async with reading(self.engine) as connection:
-            parties = await party_store.list_parties(connection, state=ACTIVE)
-        for url in {row.coordinator_url for row in parties}:
-            await self._discover([row for row in parties if row.coordinator_url == url])
-        by_id = {row.id: row for row in parties}
+            speakers = await party_store.speakers(connection)
+        for url in {speaker.url for speaker in speakers}:
+            await self._discover([each for each in speakers if each.url == url])
         async with reading(self.engine) as connection:
             due = await store.due(connection, self.clock.now())
+            parties = await party_store.parties_by_id(connection, [item.party for item in due])
         for item in due:
-            if item.party in by_id:
-                await self._carry(item, by_id[item.party])
+            if parties[item.party].state == ACTIVE:
+                await self._carry(item, parties[item.party])
 
     # --- discover --------------------------------------------------------------------------------
 
-    async def _discover(self, parties: Sequence[PartyRow]) -> None:
-        willing = [row for row in parties if row.coordinator_token and row.coordinator_key]
-        if not willing:
-            return
-        speaker = _moment.choice(willing)
+    async def _discover(self, speakers: Sequence[Speaker]) -> None:
+        speaker = _moment.choice(speakers)
         try:
-            found = await self.peers.collecting(
-                speaker.coordinator_url, speaker.coordinator_token or ""
-            )
+            found = await self.peers.collecting(speaker.url, speaker.token)
         except (PeerUnavailable, ProblemReceived):
             return
         for item in found:
@@ -99,39 +94,41 @@ class Reporting:
             except (ValidationError, KeyError, TypeError):
                 _logger.warning("descriptor_malformed")
                 continue
-            for party in willing:
-                await self._plan(signed, party)
+            for key in {each.coordinator_key for each in speakers}:
+                await self._plan(signed, key)
 
-    async def _plan(self, signed: Signed[Descriptor], party: PartyRow) -> None:
+    async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:
         descriptor = signed.statement
-        assert party.coordinator_key is not None
         try:
-            verify(DESCRIPTOR_LABEL, signed, party.coordinator_key)
+            verify(DESCRIPTOR_LABEL, signed, coordinator_key)
         except SignatureBroken:
             _logger.warning("descriptor_refused", job=descriptor.job)
             return
         now = self.clock.now()
-        if descriptor.deployment != party.deployment or now >= descriptor.deadline:
+        if now >= descriptor.deadline:
             return
+        whose = (descriptor.job, coordinator_key, descriptor.deployment)
         async with reading(self.engine) as connection:
-            known = await store.find(connection, descriptor.job, party.id)
-        if known is not None:
-            return
+            if not await store.parties_without(connection, *whose):
+                return
         share = (descriptor.deadline - now) * self.send_share
-        row = CollectionRow(
-            descriptor.job,
-            party.id,
-            descriptor.digest(),
-            signed.model_dump_json(),
-            descriptor.deadline,
-            Stage.PLANNED,
-            None,
-            now + share * _moment.random(),
-        )
         async with self.engine.begin() as connection:
-            await exclusive(connection, f"collection {party.id}")
-            if await store.find(connection, descriptor.job, party.id) is None:
-                await store.plan(connection, row)
+            await exclusive(connection, "collections")
+            rows = [
+                CollectionRow(
+                    descriptor.job,
+                    party,
+                    descriptor.digest(),
+                    signed.model_dump_json(),
+                    descriptor.deadline,
+                    Stage.PLANNED,
+                    None,
+                    now + share * _moment.random(),
+                )
+                for party in await store.parties_without(connection, *whose)
+            ]
+            if rows:
+                await store.plan(connection, rows)
 
     # --- make ------------------------------------------------------------------------------------
 

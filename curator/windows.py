@@ -1,4 +1,4 @@
-"""The readings of one round's window, fetched in one range scan, ready for the engine.
+"""The readings of one round's window, fetched in one range scan or few, ready for the engine.
 
 The order (time, random id) matters only where a curator has more readings than count, or where
 slots are filled by time; the cheaper scan is taken otherwise.
@@ -6,7 +6,9 @@ slots are filled by time; the cheaper scan is taken otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +20,14 @@ from common.models.round import RoundDescriptor
 from common.service.clock import epoch_microseconds
 from common.units import UNITS
 from curator.store import readings as store
+from curator.store.parties import hosted_curators
 
 Ints = NDArray[np.int64]
 _HALF = np.int64(1 << 16)
 _LAST = np.int64((1 << 32) - 1)
 
-
-TOGETHER = 1 << 21
-"""Numbers that a host's whole window may have to be read in one scan, not one for each segment."""
+TOGETHER: Final = 1 << 21
+"""Numbers that are read in one scan, about; a window with more is read in several."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +52,10 @@ class WindowReadings:
 
 
 def _by_curator(curator: Ints, quantity: Ints, offset: Ints) -> WindowReadings:
-    if (np.diff(curator) < 0).any():
+    if (curator[1:] < curator[:-1]).any():
         order = np.argsort(curator, kind="stable")
         curator, quantity, offset = curator[order], quantity[order], offset[order]
     return WindowReadings(curator, quantity, offset)
-
-
-async def fits_together(connection: AsyncConnection, descriptor: RoundDescriptor) -> bool:
-    """Whether the window is small enough to be read at once, whosever readings it has."""
-    query, window = descriptor.query, descriptor.window
-    register = await store.register_key(connection, query.register_name, UNITS[query.unit].base)
-    start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    width = dimension(query) if _by_value(query) else 1
-    limit = max(1, TOGETHER // width)
-    return register is None or await store.fewer_than(connection, register, start, end, limit)
 
 
 def _by_value(query: Query) -> bool:
@@ -71,53 +63,81 @@ def _by_value(query: Query) -> bool:
     return by_value or bool(query.blocks)
 
 
-async def load_window(
-    connection: AsyncConnection, descriptor: RoundDescriptor, keys: tuple[int, int]
-) -> WindowReadings:
-    """The window's readings of the curators with keys in a half-open range."""
+@dataclass(frozen=True)
+class ReadingSource:
+    """Where a round's readings stand in the store.
+
+    `pages` of the window, where readings are numbers; `reach`: how many neighbours among the
+    curators may be read in one scan, if all have about as many readings.
+    """
+
+    query: Query
+    window: Window
+    register: int | None
+    pages: Sequence[store.WindowPage]
+    reach: int
+
+    async def load(self, connection: AsyncConnection, keys: tuple[int, int]) -> WindowReadings:
+        """The readings of the curators with keys in a half-open range."""
+        if _by_value(self.query):
+            return await self._vectors(connection, keys)
+        if self.query.function is not Function.VECTOR_SUM:
+            curator, quantity = await self._scalars(connection, keys, timed=False)
+            if _at_most(self.query.max_readings, curator):
+                return _by_curator(curator, quantity, np.zeros(curator.size, np.int64))
+            del curator, quantity
+        columns = await self._scalars(connection, keys, timed=True)
+        order = np.lexsort((columns[3], columns[2]))
+        curator, quantity, time = (column[order] for column in columns[:3])
+        return _by_curator(curator, quantity, position(time, self.window))
+
+    async def _scalars(
+        self, connection: AsyncConnection, keys: tuple[int, int], *, timed: bool
+    ) -> tuple[Ints, ...]:
+        if self.register is None:
+            return tuple(np.zeros(0, np.int64) for _ in range(4 if timed else 2))
+        return await store.window(connection, self.register, self.pages, keys, timed=timed)
+
+    async def _vectors(self, connection: AsyncConnection, keys: tuple[int, int]) -> WindowReadings:
+        d = dimension(self.query)
+        rows = []
+        if self.register is not None:
+            start, end = _instants(self.window)
+            rows = await store.vectors(connection, self.register, start, end, keys)
+        # A vector of another length has no meaning for this query: it does not count.
+        rows = sorted((row for row in rows if len(row[3]) == 8 * d), key=lambda row: row[1:3])
+        quantity = np.frombuffer(b"".join(row[3] for row in rows), "<i8").reshape(-1, d)
+        curator = np.array([row[0] for row in rows], np.int64)
+        nowhere = np.zeros(len(rows), np.int64)
+        return _by_curator(curator, quantity.astype(np.int64, copy=False), nowhere)
+
+
+async def reading_source(connection: AsyncConnection, descriptor: RoundDescriptor) -> ReadingSource:
+    """What a round asks for, looked up."""
     query, window = descriptor.query, descriptor.window
-    base = UNITS[query.unit].base
-    register = await store.register_key(connection, query.register_name, base)
-    start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
+    register = await store.register_key(connection, query.register_name, UNITS[query.unit].base)
+    hosted = await hosted_curators(connection)
+    if register is None:
+        return ReadingSource(query, window, None, (), hosted)
+    pages: Sequence[store.WindowPage] = ()
     if _by_value(query):
-        return await _vectors(connection, query, register, (start, end), keys)
-    if register is None:
-        return _none(())
-    slots = query.function is Function.VECTOR_SUM
-    if not slots:
-        rows = await store.window(connection, register, start, end, keys, timed=False)
-        counts = np.bincount(rows[:, 0] - keys[0]) if rows.size else np.zeros(1, np.int64)
-        if counts.max() <= query.max_readings:
-            nothing = np.zeros(rows.shape[0], np.int64)
-            return _by_curator(rows[:, 0], rows[:, 1], nothing)
-    rows = await store.window(connection, register, start, end, keys, timed=True)
-    rows = rows[np.lexsort((rows[:, 3], rows[:, 2]))]
-    return _by_curator(rows[:, 0], rows[:, 1], position(rows[:, 2], window))
+        numbers = dimension(query) * await store.count(connection, register, *_instants(window))
+    else:
+        pages = await store.window_pages(connection, register, *_instants(window))
+        numbers = len(pages) * store.WINDOW_PAGE
+    reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
+    return ReadingSource(query, window, register, pages, reach)
 
 
-async def _vectors(
-    connection: AsyncConnection,
-    query: Query,
-    register: int | None,
-    window: tuple[int, int],
-    keys: tuple[int, int],
-) -> WindowReadings:
-    d = dimension(query)
-    if register is None:
-        return _none((d,))
-    rows = await store.vectors(connection, register, *window, keys)
-    # A vector of another length has no meaning for this query: it does not count.
-    rows = sorted((row for row in rows if len(row[3]) == 8 * d), key=lambda row: row[1:3])
-    if not rows:
-        return _none((d,))
-    quantity = np.frombuffer(b"".join(row[3] for row in rows), "<i8").reshape(-1, d)
-    curator = np.array([row[0] for row in rows], np.int64)
-    return _by_curator(curator, quantity.astype(np.int64), np.zeros(len(rows), np.int64))
+def _instants(window: Window) -> tuple[int, int]:
+    return epoch_microseconds(window.start), epoch_microseconds(window.end)
 
 
-def _none(shape: tuple[int, ...]) -> WindowReadings:
-    empty = np.zeros(0, np.int64)
-    return WindowReadings(empty, np.zeros((0, *shape), np.int64), empty)
+def _at_most(most: int, curator: Ints) -> bool:
+    """Whether no curator has more readings; most have one, which is quickly seen."""
+    if (curator[1:] > curator[:-1]).all():
+        return True
+    return bool(np.bincount(curator - curator.min()).max() <= most)
 
 
 def position(times: Ints, window: Window) -> Ints:

@@ -82,12 +82,15 @@ async def add_debit(connection: AsyncConnection, row: NewDebit) -> None:
     )
 
 
-async def debited_segments(connection: AsyncConnection, contribution: int) -> set[int]:
-    """Segments of a contribution that are in the ledger already."""
+async def debited_segments(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, set[int]]:
+    """Segments of each contribution that are in the ledger already."""
     rows = await connection.execute(
-        select(debits.c.segment).where(debits.c.contribution == contribution)
+        select(debits.c.contribution, debits.c.segment).where(debits.c.contribution.in_(ids))
     )
-    return set(rows.scalars())
+    found: dict[int, set[int]] = {contribution: set() for contribution in ids}
+    for row in rows:
+        found[row.contribution].add(row.segment)
+    return found
 
 
 async def debited_members(

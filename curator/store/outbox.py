@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -14,7 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from common.models.query import Window
 from common.models.round import RoundDescriptor
 from common.signing import Signed
-from curator.store.tables import contributions, debits, outbox, parties, rounds
+from curator.store.parties import enrolled_but
+from curator.store.tables import contributions, debits, outbox, rounds
+
+PENDING, SENT, MISSED = "pending", "sent", "missed"
+"""Of sealed bytes."""
 
 
 class State(StrEnum):
@@ -54,16 +58,31 @@ class ContributionRow:
 
 
 @dataclass(frozen=True)
-class Sealed:
-    """Sealed bytes for one aggregator."""
+class Place:
+    """What sealed bytes are: which part of a contribution's segment, for whom."""
 
-    id: int
     contribution: int
     segment: int
     part: int
     aggregator: str
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Sealed bytes for one aggregator."""
+
+    place: Place
     media_type: str
     body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The final answer to sealed bytes: `SENT`, or `MISSED` with the name of the problem."""
+
+    place: Place
+    state: str
+    problem: str | None = None
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -175,15 +194,7 @@ async def parties_without(
 ) -> list[str]:
     """Enrolled parties of a deployment that have not taken up a round yet."""
     taken = select(contributions.c.party).where(contributions.c.round == round_id)
-    rows = await connection.execute(
-        select(parties.c.id).where(
-            parties.c.state == "active",
-            parties.c.coordinator_key == coordinator_key,
-            parties.c.deployment == deployment,
-            parties.c.id.not_in(taken),
-        )
-    )
-    return list(rows.scalars())
+    return await enrolled_but(connection, taken, coordinator_key, deployment)
 
 
 async def plan(
@@ -243,13 +254,13 @@ async def undelivered(connection: AsyncConnection) -> list[ContributionRow]:
 
 
 async def set_state(
-    connection: AsyncConnection, contribution: int, state: State, now: datetime
+    connection: AsyncConnection, ids: Sequence[int], state: State, now: datetime
 ) -> None:
-    """Move a contribution on."""
+    """Move contributions on."""
     column = "prepared" if state is State.PREPARED else "finished"
     await connection.execute(
         update(contributions)
-        .where(contributions.c.id == contribution)
+        .where(contributions.c.id.in_(ids))
         .values(state=state.value, **{column: now})
     )
 
@@ -274,65 +285,52 @@ def _contribution(row: Row[Any]) -> ContributionRow:
 # --- sealed bytes --------------------------------------------------------------------------------
 
 
-async def add_sealed(
-    connection: AsyncConnection,
-    contribution: int,
-    segment: int,
-    part: int,
-    items: Sequence[tuple[str, str, bytes]],
-) -> list[Sealed]:
-    """Put (aggregator, media type, body) into the outbox, in the debit's transaction."""
-    result = []
-    for aggregator, media_type, body in items:
-        done = await connection.execute(
-            insert(outbox).values(
-                contribution=contribution,
-                segment=segment,
-                part=part,
-                aggregator=aggregator,
-                media_type=media_type,
-                state="pending",
-                body=body,
-            )
-        )
-        key = done.inserted_primary_key
-        assert key is not None
-        result.append(
-            Sealed(int(key[0]), contribution, segment, part, aggregator, media_type, body)
-        )
-    return result
+async def add_sealed(connection: AsyncConnection, items: Sequence[Sealed]) -> None:
+    """Put sealed bytes into the outbox, in the transaction of their debits."""
+    await connection.execute(
+        insert(outbox),
+        [
+            {
+                **asdict(item.place),
+                "media_type": item.media_type,
+                "state": PENDING,
+                "body": item.body,
+            }
+            for item in items
+        ],
+    )
 
 
 async def pending(connection: AsyncConnection, contribution: int) -> list[Sealed]:
     """What is still to be sent for a contribution."""
     rows = await connection.execute(
         select(outbox)
-        .where(outbox.c.contribution == contribution, outbox.c.state == "pending")
+        .where(outbox.c.contribution == contribution, outbox.c.state == PENDING)
         .order_by(outbox.c.id)
     )
-    return [
-        Sealed(
-            row.id,
-            row.contribution,
-            row.segment,
-            row.part,
-            row.aggregator,
-            row.media_type,
-            bytes(row.body),
-        )
-        for row in rows
-    ]
+    return [Sealed(_place(row), row.media_type, bytes(row.body)) for row in rows]
 
 
-async def mark_sent(
-    connection: AsyncConnection, answers: Sequence[tuple[int, str, str | None]]
-) -> None:
-    """Note (id, `sent` | `missed`, problem); the bytes are dropped, nothing will resend them."""
+async def mark_sent(connection: AsyncConnection, answers: Sequence[Answer]) -> None:
+    """Note final answers; the bytes are dropped, nothing will resend them."""
     noted = [
-        {"of_id": key, "state": state, "problem": problem, "body": None}
-        for key, state, problem in answers
+        {
+            **{f"of_{name}": value for name, value in asdict(answer.place).items()},
+            "state": answer.state,
+            "problem": answer.problem,
+            "body": None,
+        }
+        for answer in answers
     ]
-    await connection.execute(update(outbox).where(outbox.c.id == bindparam("of_id")), noted)
+    await connection.execute(_MARK, noted)
+
+
+_PLACE = ("contribution", "segment", "part", "aggregator")
+_MARK = update(outbox).where(*(outbox.c[name] == bindparam(f"of_{name}") for name in _PLACE))
+
+
+def _place(row: Row[Any]) -> Place:
+    return Place(row.contribution, row.segment, row.part, row.aggregator)
 
 
 async def delivery_states(

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.enrolment import PartyKind
 from common.service.database import exclusive
+from curator.store.pages import PAGE, columns
 from curator.store.tables import anchors, curators, epoch_keys, facts, parties
 
 ENROLLING, ACTIVE = "enrolling", "active"
-_PAGE = 50_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,16 @@ class PartyRow:
     created: datetime
     enrolled: datetime | None
     anchors: tuple[Anchor, ...]
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """An enrolled party as its coordinator knows it: who may ask there, and whose word counts."""
+
+    party: str
+    url: str
+    token: str
+    coordinator_key: bytes
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,41 @@ async def list_parties(connection: AsyncConnection, *, state: str | None = None)
     return await _parties(connection, list((await connection.execute(query)).scalars()))
 
 
+async def speakers(connection: AsyncConnection) -> list[Speaker]:
+    """All enrolled parties that may ask their coordinators."""
+    rows = await connection.execute(
+        select(
+            parties.c.id,
+            parties.c.coordinator_url,
+            parties.c.coordinator_token,
+            parties.c.coordinator_key,
+        ).where(
+            parties.c.state == ACTIVE,
+            parties.c.coordinator_token.is_not(None),
+            parties.c.coordinator_key.is_not(None),
+        )
+    )
+    return [Speaker(*row) for row in rows]
+
+
+async def enrolled_but(
+    connection: AsyncConnection,
+    taken: Select[tuple[str]],
+    coordinator_key: bytes,
+    deployment: str,
+) -> list[str]:
+    """Enrolled parties of a coordinator's deployment that are not among those taken."""
+    rows = await connection.execute(
+        select(parties.c.id).where(
+            parties.c.state == ACTIVE,
+            parties.c.coordinator_key == coordinator_key,
+            parties.c.deployment == deployment,
+            parties.c.id.not_in(taken),
+        )
+    )
+    return list(rows.scalars())
+
+
 async def parties_with_old_keys(connection: AsyncConnection, before: datetime) -> list[PartyRow]:
     """Enrolled parties whose newest sealing key was made before an instant, or waits for use."""
     newest = (
@@ -161,8 +206,8 @@ async def add_party(
     values = {column.name: getattr(row, column.name) for column in parties.columns}
     await connection.execute(insert(parties).values({**values, "kind": row.kind.value}))
     nothing = {"accepted": 0, "duplicates": 0, "conflicts": 0, "rejected": 0, "refreshed": 0}
-    for start in range(0, len(ids), _PAGE):
-        page = enumerate(ids[start : start + _PAGE], row.first_key + start)
+    for start in range(0, len(ids), PAGE):
+        page = enumerate(ids[start : start + PAGE], row.first_key + start)
         values_of = [{"key": key, "id": name, "party": row.id, **nothing} for key, name in page]
         await connection.execute(insert(curators), values_of)
     await put_anchors(connection, row.id, row.anchors)
@@ -172,6 +217,11 @@ async def add_party(
 async def next_curator_key(connection: AsyncConnection) -> int:
     """The first key of a new run of curators; the caller's transaction holds it."""
     await exclusive(connection, "curator keys")
+    return await hosted_curators(connection)
+
+
+async def hosted_curators(connection: AsyncConnection) -> int:
+    """How many curators are hosted: their keys are the numbers below."""
     found = await connection.execute(select(func.max(curators.c.key)))
     highest: int | None = found.scalar_one()
     return 0 if highest is None else highest + 1
@@ -258,12 +308,12 @@ async def curator_names(
 ) -> AsyncIterator[tuple[list[int], list[str]]]:
     """Keys from `after` on and names of the hosted curators, some at a time. Keys have no gaps."""
     while True:
-        chosen = select(curators.c.key, curators.c.id).where(curators.c.key >= after)
-        rows = (await connection.execute(chosen.order_by(curators.c.key).limit(_PAGE))).all()
-        if not rows:
+        page = select(curators.c.key, curators.c.id).where(curators.c.key >= after)
+        keys, ids = await columns(connection, page.order_by(curators.c.key).limit(PAGE))
+        if not keys:
             return
-        yield [row.key for row in rows], [row.id for row in rows]
-        after = rows[-1].key + 1
+        yield keys, ids
+        after = max(keys) + 1
 
 
 async def curator_ids(connection: AsyncConnection, party_id: str) -> list[str]:

@@ -6,23 +6,28 @@ database. An insert never replaces; what was there before is told apart by its r
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, insert, literal, select, text, update
+from sqlalchemy import ColumnElement, case, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.service.database import exclusive
-from curator.store.tables import devices, readings, registers
+from curator.store.pages import PAGE, columns
+from curator.store.tables import curators, devices, readings, registers
 
 Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]
 """register, time, device, curator, quantity, random, vector."""
 
-_PAGE = 50_000
+WINDOW_PAGE = 1 << 17
+DEVICES = (1 << 31) - 1
+"""No device has so large a key."""
 _COLUMNS = ("register", "time", "device", "curator", "quantity", "random", "vector")
 _INSERT = (
     "INSERT INTO reading (register, time, device, curator, quantity, random, vector) "
@@ -67,15 +72,19 @@ async def register_key(connection: AsyncConnection, name: str, base: str) -> int
 
 async def device_names(
     connection: AsyncConnection, after: int
-) -> AsyncIterator[tuple[list[int], list[int], list[str]]]:
-    """Keys from `after` on, curator keys and ids of the known devices, some at a time."""
+) -> AsyncIterator[tuple[list[int], list[int], list[str | None]]]:
+    """Keys from `after` on, curator keys and ids of the known devices, some at a time; no id where
+    a device is named as its curator."""
+    name = case((devices.c.id != curators.c.id, devices.c.id))
+    owned = devices.join(curators, curators.c.key == devices.c.curator)
     while True:
-        chosen = select(devices).where(devices.c.key >= after).order_by(devices.c.key)
-        rows = (await connection.execute(chosen.limit(_PAGE))).all()
-        if not rows:
+        page = select(devices.c.key, devices.c.curator, name.label("name")).select_from(owned)
+        page = page.where(devices.c.key >= after).order_by(devices.c.key).limit(PAGE)
+        keys, owners, names = await columns(connection, page)
+        if not keys:
             return
-        yield [row.key for row in rows], [row.curator for row in rows], [row.id for row in rows]
-        after = rows[-1].key + 1
+        yield keys, owners, names
+        after = max(keys) + 1
 
 
 async def add_devices(
@@ -193,81 +202,134 @@ async def remove_reading(
     )
 
 
-_RANGE = "register = ? AND time >= ? AND time < ? AND curator >= ? AND curator < ?"
+@dataclass(frozen=True)
+class WindowPage:
+    """Readings of a register from `start` until `end` (exclusive); of an instant with many, only
+    those of some `devices`, a half-open range.
+
+    Two plain ranges, not one of (time, device): comparing pairs takes three times as long a row.
+    """
+
+    start: int
+    end: int
+    devices: tuple[int, int] | None = None
+
+    def condition(self) -> tuple[str, tuple[int, ...]]:
+        """Where its rows are, and the values of the question marks."""
+        if self.devices is None:
+            return "time >= ? AND time < ?", (self.start, self.end)
+        return "time = ? AND device >= ? AND device < ?", (self.start, *self.devices)
 
 
-async def fewer_than(
-    connection: AsyncConnection, register: int, start: int, end: int, limit: int
-) -> bool:
-    """Whether a window has fewer readings than `limit`; looks at no more than that."""
-    found = (
-        select(literal(1))
-        .select_from(readings)
-        .where(readings.c.register == register, readings.c.time >= start, readings.c.time < end)
-        .limit(limit)
-        .subquery()
-    )
-    count: int = (await connection.execute(select(func.count()).select_from(found))).scalar_one()
-    return count < limit
+async def window_pages(
+    connection: AsyncConnection, register: int, start: int, end: int
+) -> list[WindowPage]:
+    """A window cut into pages of at most `WINDOW_PAGE` readings, whosever they are."""
+    pages: list[WindowPage] = []
+    in_register = readings.c.register == register
+    while start < end:
+        inside = (in_register, readings.c.time >= start, readings.c.time < end)
+        found = await _after_a_page(connection, *inside)
+        if found is None:
+            return [*pages, WindowPage(start, end)]
+        time, _ = found
+        if time > start:
+            pages.append(WindowPage(start, time))
+            start = time
+            continue
+        device = 0
+        while device < DEVICES:
+            here = (in_register, readings.c.time == start, readings.c.device >= device)
+            found = await _after_a_page(connection, *here)
+            after = DEVICES if found is None else found[1]
+            pages.append(WindowPage(start, start + 1, (device, after)))
+            device = after
+        start += 1
+    return pages
+
+
+async def count(connection: AsyncConnection, register: int, start: int, end: int) -> int:
+    """How many readings a window has, whosever they are."""
+    inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
+    found = await connection.execute(select(func.count()).where(*inside))
+    number: int = found.scalar_one()
+    return number
+
+
+async def _after_a_page(
+    connection: AsyncConnection, *conditions: ColumnElement[bool]
+) -> tuple[int, int] | None:
+    """Time and device of the reading that comes after a page of those that meet the conditions."""
+    places = select(readings.c.time, readings.c.device).where(*conditions)
+    ordered = places.order_by(readings.c.time, readings.c.device)
+    row = (await connection.execute(ordered.offset(WINDOW_PAGE).limit(1))).first()
+    return None if row is None else (row.time, row.device)
 
 
 async def window(
     connection: AsyncConnection,
     register: int,
-    start: int,
-    end: int,
+    pages: Sequence[WindowPage],
     curators: tuple[int, int],
     *,
     timed: bool,
-) -> Ints:
-    """(rows, 2) curator and quantity of a window's readings, in any order; `timed` adds time and
-    random id. `curators`: half-open range of keys."""
+) -> tuple[Ints, ...]:
+    """Curators and quantities of a window's scalar readings, in any order; `timed` adds times and
+    random ids. `curators`: half-open range of keys."""
     names = ("curator", "quantity", "time", "random") if timed else ("curator", "quantity")
-    where = (register, start, end, *curators)
-    if connection.dialect.name == "postgresql":
-        rows = await _scan(connection, ", ".join(names), "vector IS NULL", where)
-        flat = np.fromiter(chain.from_iterable(rows), np.int64, len(names) * len(rows))
-        return flat.reshape(-1, len(names))
-    return await _columns(connection, names, where)
+    page_of = _page_postgresql if connection.dialect.name == "postgresql" else _page
+    columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in names]
+    for page in pages:
+        where, values = page.condition()
+        scan = (
+            f"SELECT {', '.join(names)} FROM reading WHERE vector IS NULL AND register = ? "  # noqa: S608
+            f"AND {where} AND curator >= ? AND curator < ?"
+        )
+        found = await page_of(connection, scan, names, (register, *values, *curators))
+        for column, part in zip(columns, found, strict=True):
+            column.append(part)
+    whole = []
+    for column in columns:  # the parts of one are free before the next is put together
+        whole.append(np.concatenate(column))
+        column.clear()
+    return tuple(whole)
 
 
-async def _columns(
-    connection: AsyncConnection, names: tuple[str, ...], where: tuple[int, ...]
-) -> Ints:
-    """Scalar readings of a window from SQLite: each column as one text, which takes half the time
-    and a tenth of the memory of a Python tuple per row."""
+async def _page(
+    connection: AsyncConnection, scan: str, names: Sequence[str], values: tuple[int, ...]
+) -> list[Ints]:
+    """From SQLite: each column as one text, which takes half the time and a tenth of the memory of
+    a Python tuple per row."""
     texts = ", ".join(f"group_concat({name}, ' ')" for name in names)
-    scan = f"SELECT {', '.join(names)} FROM reading WHERE vector IS NULL AND {_RANGE}"  # noqa: S608
     driver = await _driver(connection)
-    (row,) = await driver.execute_fetchall(f"SELECT {texts} FROM ({scan})", where)  # noqa: S608
-    if row[0] is None:
-        return np.zeros((0, len(names)), np.int64)
-    left = list(reversed(row))
-    del row
-    first = np.fromstring(left.pop(), np.int64, sep=" ")
-    columns = np.empty((len(names), first.size), np.int64)
-    columns[0] = first
-    for place in range(1, len(names)):  # each text is free before the next is read
-        columns[place] = np.fromstring(left.pop(), np.int64, sep=" ")
-    return columns.T
+    (row,) = await driver.execute_fetchall(f"SELECT {texts} FROM ({scan})", values)  # noqa: S608
+    return [np.fromstring(text or "", np.int64, sep=" ") for text in row]
+
+
+async def _page_postgresql(
+    connection: AsyncConnection, scan: str, names: Sequence[str], values: tuple[int, ...]
+) -> list[Ints]:
+    driver = await _driver(connection)
+    marks = iter(range(1, len(values) + 1))
+    rows = await driver.fetch(re.sub(r"\?", lambda _: f"${next(marks)}", scan), *values)
+    flat = np.fromiter(chain.from_iterable(rows), np.int64, len(names) * len(rows))
+    return list(np.ascontiguousarray(flat.reshape(-1, len(names)).T))
 
 
 async def vectors(
     connection: AsyncConnection, register: int, start: int, end: int, curators: tuple[int, int]
 ) -> list[tuple[int, int, int, bytes]]:
-    """Curator, time, random id and vector of a window's vector readings."""
-    names = "curator, time, random, vector"
-    rows = await _scan(connection, names, "vector IS NOT NULL", (register, start, end, *curators))
-    return [(row[0], row[1], row[2], bytes(row[3])) for row in rows]
-
-
-async def _scan(
-    connection: AsyncConnection, names: str, condition: str, values: tuple[int, ...]
-) -> Any:
-    # Names and condition are ours, the values are bound.
-    head = f"SELECT {names} FROM reading WHERE {condition} AND "  # noqa: S608
-    driver = await _driver(connection)
-    if connection.dialect.name == "postgresql":
-        where = "register = $1 AND time >= $2 AND time < $3 AND curator >= $4 AND curator < $5"
-        return await driver.fetch(f"{head}{where} ORDER BY time", *values)
-    return await driver.execute_fetchall(f"{head}{_RANGE} ORDER BY time", values)
+    """Curator, time, random id and vector of a window's vector readings, by time."""
+    found = await connection.execute(
+        select(readings.c.curator, readings.c.time, readings.c.random, readings.c.vector)
+        .where(
+            readings.c.vector.is_not(None),
+            readings.c.register == register,
+            readings.c.time >= start,
+            readings.c.time < end,
+            readings.c.curator >= curators[0],
+            readings.c.curator < curators[1],
+        )
+        .order_by(readings.c.time)
+    )
+    return [(row[0], row[1], row[2], bytes(row[3])) for row in found]

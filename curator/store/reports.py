@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import and_, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from curator.store.parties import enrolled_but
 from curator.store.tables import collections, noisy_reports
 
 
@@ -45,10 +46,13 @@ class CollectionRow:
 _ROW = tuple(collections.c[name] for name in CollectionRow.__dataclass_fields__)
 
 
-async def plan(connection: AsyncConnection, row: CollectionRow) -> None:
-    """Store a collection."""
-    values = {name: getattr(row, name) for name in CollectionRow.__dataclass_fields__}
-    await connection.execute(insert(collections).values({**values, "state": row.state.value}))
+async def plan(connection: AsyncConnection, rows: Sequence[CollectionRow]) -> None:
+    """Store parts in a collection."""
+    names = tuple(CollectionRow.__dataclass_fields__)
+    values = [
+        {**{name: getattr(row, name) for name in names}, "state": row.state.value} for row in rows
+    ]
+    await connection.execute(insert(collections), values)
 
 
 async def find(connection: AsyncConnection, job: str, party: str) -> CollectionRow | None:
@@ -56,6 +60,14 @@ async def find(connection: AsyncConnection, job: str, party: str) -> CollectionR
     query = select(*_ROW).where(collections.c.job == job, collections.c.party == party)
     row = (await connection.execute(query)).first()
     return None if row is None else _row(row)
+
+
+async def parties_without(
+    connection: AsyncConnection, job: str, coordinator_key: bytes, deployment: str
+) -> list[str]:
+    """Enrolled parties of a deployment that have no part in a collection yet."""
+    taken = select(collections.c.party).where(collections.c.job == job)
+    return await enrolled_but(connection, taken, coordinator_key, deployment)
 
 
 async def due(connection: AsyncConnection, now: datetime) -> list[CollectionRow]:

@@ -34,7 +34,7 @@ async def prepare(s: Site) -> None:
     async def crash(*_: Any) -> bool:
         raise RuntimeError("killed")
 
-    s.service.delivery.attempt = crash  # type: ignore[method-assign]
+    s.service.delivery.send = crash  # type: ignore[method-assign]
     await participation.contribute_due()
 
 
@@ -108,15 +108,15 @@ async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: Fake
         await s.enrol("gw", names)
         descriptor = s.open(asked)
         contributor, done = s.service.contributor, []
-        original = contributor._segment
+        original = contributor._portion
 
         async def dying(*args: Any) -> Any:
             if len(done) == 2:
                 raise RuntimeError("killed")
-            done.append(args[3].segment)
+            done.append(args[2].span.segment)
             return await original(*args)
 
-        contributor._segment = dying  # type: ignore[method-assign]
+        contributor._portion = dying  # type: ignore[method-assign]
         await s.take_part()
         assert done == [0, 1]
     async with site() as s:
