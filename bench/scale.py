@@ -1,6 +1,7 @@
 """How a round's time, CPU and memory grow with curators and aggregators; SecAgg+ beside it.
 
-    python -m bench.scale [--largest 1000000] [--rounds 3] [--flower PYTHON] [--out DIR]
+    python -m bench.scale [--largest 1000000] [--rounds 3] [--gateways 20] [--flower PYTHON]
+        [--out DIR]
 
 Real processes with durable storage on loopback, all curators hosted by one gateway process in hosts
 of at most a million, one reading each; mechanism `two-layer` with both probabilities 1, no TLS.
@@ -8,7 +9,8 @@ Wall is from the request that opens the round to its release, CPU that of all pr
 time, memory the peak of a process in the rounds, with one host after all processes were started
 again (enrolment and import leave up to 70 MB of a gateway's heap in pieces). Three charts: n from
 1,000 to `--largest` at c = 5, c from 2 to 8 at n = 100,000, and other shapes of the same load:
-10^4 curators with 96 values each, 100 hosts of 10^4, and lone curators beside a host.
+10^4 curators with 96 values each, 100 hosts of 10^4 in one gateway process, gateways of 10^4 that
+are processes of their own, and lone curators beside a host.
 
 Flower's SecAgg+ runs in a process of its own (`--flower`: the interpreter of an environment with
 Flower) with 100 clients, vectors of 1,000 and 25 shares; Tacit sums the same from 100 lone curators
@@ -31,18 +33,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
-from cli.deployment import Deployment, Running, join_token, pair
+from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
 from common.models.enrolment import PartyKind
 from simulation.plots import Line, Panel, Plot, can_draw, draw
 
 PATIENCE_S: Final = 3600.0
 LARGEST_HOST: Final = 1_000_000
+STARTED_TOGETHER: Final = 4
 CLIENTS, LENGTH, KEY_SHARES = 100, 1000, 25
 
 
 @dataclass(frozen=True)
 class Load:
-    """Who takes part: hosts of so many curators each, lone curators, values a curator."""
+    """Who takes part: hosts of so many curators each, lone curators, values a curator. Every
+    gateway is a process and has as many of the hosts as the others."""
 
     name: str
     hosts: int
@@ -50,6 +54,7 @@ class Load:
     lone: int = 0
     values: int = 1
     aggregators: int = 5
+    gateways: int = 1
 
     @property
     def everybody(self) -> int:
@@ -97,7 +102,27 @@ def query_of(load: Load) -> dict[str, Any]:
     return {**common, **vector, "name": "scale"}
 
 
-def prepare(deployment: Deployment, load: Load) -> None:
+def more_gateways(deployment: Deployment, count: int) -> list[ServiceAddress]:
+    """Addresses of gateways beside the deployment's own."""
+    names = [f"gateway-{number:03d}" for number in range(1, count + 1)]
+    return [
+        ServiceAddress(
+            "curator", name, f"http://127.0.0.1:{port}", str(deployment.directory / name)
+        )
+        for name, port in zip(names, free_ports(count), strict=True)
+    ]
+
+
+def start_gateways(running: Running, gateways: Sequence[ServiceAddress]) -> None:
+    """Start processes, a few at a time: a start takes a core for two seconds."""
+    for start in range(0, len(gateways), STARTED_TOGETHER):
+        for gateway in gateways[start : start + STARTED_TOGETHER]:
+            running.start_one(gateway)
+        for gateway in gateways[start : start + STARTED_TOGETHER]:
+            running.wait_for(gateway)
+
+
+def prepare(deployment: Deployment, load: Load, more: Sequence[ServiceAddress] = ()) -> None:
     """Enrol everybody and give each a reading."""
     parties = [
         (f"host-{host:03d}", PartyKind.HOST, [f"h{host:03d}-{i:07d}" for i in range(load.curators)])
@@ -106,17 +131,19 @@ def prepare(deployment: Deployment, load: Load) -> None:
     parties += [
         (name, PartyKind.CURATOR, [name]) for name in map("lone-{}".format, range(load.lone))
     ]
-    with deployment.curator.client(timeout_s=PATIENCE_S) as client:
-        for party, kind, ids in parties:
-            token = join_token(deployment, party, kind, len(ids), 3600)
-            named = {"curators": ids} if kind is PartyKind.HOST else {}
-            client.post("/v1/enrolments", {"token": token.to_text(), **named})
-            if load.values == 1:
-                import_readings(client, ids)
-            else:
-                send_vectors(client, ids, load.values)
-        policy = client.get("/v1/policy")
-        client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
+    gateways = (deployment.curator, *more)
+    for number, gateway in enumerate(gateways):
+        with gateway.client(timeout_s=PATIENCE_S) as client:
+            for party, kind, ids in parties[number :: len(gateways)]:
+                token = join_token(deployment, party, kind, len(ids), 3600)
+                named = {"curators": ids} if kind is PartyKind.HOST else {}
+                client.post("/v1/enrolments", {"token": token.to_text(), **named})
+                if load.values == 1:
+                    import_readings(client, ids)
+                else:
+                    send_vectors(client, ids, load.values)
+            policy = client.get("/v1/policy")
+            client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
 
 
 def import_readings(client: Any, ids: Sequence[str]) -> None:
@@ -144,10 +171,12 @@ def send_vectors(client: Any, ids: Sequence[str], length: int) -> None:
         assert all(item["status"] == "accepted" for item in answer["items"]), answer
 
 
-def peaks(running: Running, *, forget: bool = False) -> dict[str, int]:
+def peaks(
+    running: Running, more: Sequence[ServiceAddress], *, forget: bool = False
+) -> dict[str, int]:
     """Peak resident megabytes of the largest process of each role; or forget what they were."""
     found: dict[str, int] = {}
-    for service in running.deployment.services:
+    for service in (*running.deployment.services, *more):
         folder = Path(f"/proc/{running.processes[service.id].pid}")
         if forget:
             (folder / "clear_refs").write_text("5")
@@ -163,12 +192,14 @@ def measure(load: Load, rounds: int) -> Figures:
     """Rounds of a load in a deployment of its own; the first warms and does not count."""
     with tempfile.TemporaryDirectory() as directory:
         deployment = Deployment.plan(Path(directory), load.aggregators)
+        more = more_gateways(deployment, load.gateways - 1)
         running = Running(deployment, SETTINGS)
         try:
             running.start()
             pair(deployment)
-            prepare(deployment, load)
-            if load.hosts == 1:  # more names than a million take the gateway half a minute to load
+            start_gateways(running, more)
+            prepare(deployment, load, more)
+            if load.hosts == 1:  # many names take the gateway seconds to load
                 running.stop()
                 running.start()
             with deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
@@ -176,17 +207,17 @@ def measure(load: Load, rounds: int) -> Figures:
                 walls, spent = [], []
                 for number in range(rounds + 1):
                     if number == 1:
-                        peaks(running, forget=True)
+                        peaks(running, more, forget=True)
                     time.sleep(0.5)
-                    before, started = cpu_s(running), time.perf_counter()
+                    before, started = cpu_s(running, more), time.perf_counter()
                     opened = client.open_round(query, window={"start": START, "end": END})
                     found = client.wait_for(opened["id"], PATIENCE_S)
                     walls.append(time.perf_counter() - started)
-                    after = cpu_s(running)
+                    after = cpu_s(running, more)
                     spent.append(sum(after.values()) - sum(before.values()))
                     assert found["participants"] == load.everybody, found
             figures = Figures(
-                statistics.median(walls[1:]), statistics.median(spent[1:]), peaks(running)
+                statistics.median(walls[1:]), statistics.median(spent[1:]), peaks(running, more)
             )
         finally:
             running.stop()
@@ -255,6 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gateways", type=int, default=20, help="processes, each with a host")
     parser.add_argument("--flower", default=os.environ.get("TACIT_BENCH_FLOWER"))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -266,6 +298,9 @@ def main() -> None:
     hundredth = max(1, min(10_000, arguments.largest // 100))
     measure(Load(f"{hundredth:,} x 96 values", 1, hundredth, values=96), rounds)
     measure(Load(f"100 hosts of {hundredth:,}", 100, hundredth), rounds)
+    several = arguments.gateways
+    name = f"{several} gateways of {hundredth:,}"
+    measure(Load(name, several, hundredth, gateways=several), rounds)
     measure(Load(f"{middle:,} hosted, 1,000 lone", 1, middle, lone=1000), rounds)
     if arguments.flower:
         secagg(arguments.flower, rounds)

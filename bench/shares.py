@@ -22,10 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.deployment import Deployment, Running, join_token, pair
+from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
 from common.models.enrolment import PartyKind
 
 AGGREGATORS = 5
@@ -77,10 +78,11 @@ SHARINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def cpu_s(running: Running) -> dict[str, float]:
-    """CPU seconds so far, of the coordinator, the gateway and all aggregators together."""
+def cpu_s(running: Running, more: Sequence[ServiceAddress] = ()) -> dict[str, float]:
+    """CPU seconds so far, of the coordinator, all gateways and all aggregators together. `more`:
+    services beside those of the deployment."""
     spent = {"coordinator": 0.0, "gateway": 0.0, "aggregators": 0.0}
-    for service in running.deployment.services:
+    for service in (*running.deployment.services, *more):
         pid = running.processes[service.id].pid
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         role = {"aggregator": "aggregators", "curator": "gateway"}.get(service.kind, service.kind)
