@@ -10,12 +10,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.query import PrivacyUnit, Window
 from common.models.round import RoundDescriptor
+from common.sealing import spans
 from curator.errors import (
     BudgetExceeded,
     DeadlinePassed,
@@ -29,6 +31,7 @@ from curator.ledger import (
     LIFETIME,
     Bits,
     Charge,
+    Debit,
     Totals,
     largest_over_instants,
     period_of,
@@ -38,6 +41,9 @@ from curator.policy import Limits, Policy, check_policy
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
+
+TOGETHER: Final = 4 * accounts.CHUNK
+"""Curators whose totals are unfolded at once: a million of them would take 64 MB."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,15 @@ class Consent:
     ) -> None:
         """Leave members out, and say why."""
         blocked = members & self.present
-        if blocked.any():
-            self.present &= ~blocked
-            text = json.dumps(figures or {}, sort_keys=True, default=str)
-            self.grounds.append(Ground(blocked, name, detail, text))
+        if not blocked.any():
+            return
+        self.present &= ~blocked
+        words = (name, detail, json.dumps(figures or {}, sort_keys=True, default=str))
+        for index, ground in enumerate(self.grounds):
+            if (ground.name, ground.detail, ground.figures) == words:
+                self.grounds[index] = Ground(ground.members | blocked, *words)
+                return
+        self.grounds.append(Ground(blocked, *words))
 
 
 def check_round(
@@ -170,28 +181,32 @@ async def afford(
     limits = policy.limits(unit)
     if limits == Limits():
         return
-    if unit is PrivacyUnit.CURATOR:
-        period = await accounts.totals(connection, row.id, unit, policy.period_s, now, span)
-        lifetime = await accounts.totals(connection, row.id, unit, LIFETIME, now, span)
-    else:
-        period, lifetime = await _record_totals(connection, row, asked.window, policy, span, now)
-    for shortage in shortages(limits, charge, period, lifetime, members):
-        figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
-        result.refuse(shortage.members, BudgetExceeded.name, shortage.detail, figures)
+    overlapping: list[Debit] = []
+    if unit is PrivacyUnit.RECORD:
+        overlapping = await accounts.list_debits(connection, row.id, unit, overlapping=asked.window)
+    for some in spans(*span, TOGETHER):
+        part = (some.first, some.length)
+        if unit is PrivacyUnit.CURATOR:
+            period = await accounts.totals(connection, row.id, unit, policy.period_s, now, part)
+            lifetime = await accounts.totals(connection, row.id, unit, LIFETIME, now, part)
+        else:
+            period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
+        inside = slice(some.first - span[0], some.first - span[0] + some.length)
+        for shortage in shortages(limits, charge, period, lifetime, members[inside]):
+            short = np.zeros(members.size, np.bool_)
+            short[inside] = shortage.members
+            figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
+            result.refuse(short, BudgetExceeded.name, shortage.detail, figures)
 
 
-async def _record_totals(
-    connection: AsyncConnection,
-    row: PartyRow,
+def _record_totals(
+    overlapping: Sequence[Debit],
     window: Window,
     policy: Policy,
     span: tuple[int, int],
     now: datetime,
 ) -> tuple[Totals, Totals]:
     """A record meets only rounds whose window covers it: the worst instant of this window."""
-    overlapping = await accounts.list_debits(
-        connection, row.id, PrivacyUnit.RECORD, overlapping=window
-    )
     start, _ = period_of(now, policy.period_s)
     current = [item for item in overlapping if item.made >= start]
     return (

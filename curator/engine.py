@@ -9,7 +9,7 @@ The noisy values and the shares live inside `prepare` only: what leaves is seale
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -140,9 +140,9 @@ class Engine:
         digest, d = descriptor.digest(), values.shape[1]
         presence = sets.pack(present)
         bodies = []
-        for index, (entry, words) in enumerate(
-            zip(descriptor.aggregators, self._split(descriptor.query, values), strict=True)
-        ):
+        shares = deque(self._split(descriptor.query, values))
+        for index, entry in enumerate(descriptor.aggregators):
+            words = shares.popleft()  # free as soon as it is sealed
             header = BatchHeader(
                 host=self._key.party,
                 descriptor_hash=digest,
@@ -219,10 +219,13 @@ def within_reach(query: Query, readings: Readings) -> Readings:
         return readings
     if quantity.ndim == 2:
         reach = 2**61 // quantity.shape[1]
-        limited = np.clip(quantity, -reach, reach)
+        low, high = -reach, reach
     else:
         nano = UNITS[query.unit].factor * NANO
         step = 2 * int(query.resolution * nano) + 1
         low, high = (int(bound * nano) for bound in query.bounds)
-        limited = np.clip(quantity, max(low - step, -(2**62)), min(high + step, 2**62))
+        low, high = max(low - step, -(2**62)), min(high + step, 2**62)
+    if low <= quantity.min() and quantity.max() <= high:
+        return readings
+    limited = np.clip(quantity, low, high)
     return Readings(readings.count, readings.curator, limited, readings.offset)

@@ -23,6 +23,7 @@ from curator.store import readings as store
 from curator.store.parties import hosted_curators
 
 Ints = NDArray[np.int64]
+Keys = NDArray[np.int32]
 _HALF = np.int64(1 << 16)
 _LAST = np.int64((1 << 32) - 1)
 
@@ -32,17 +33,18 @@ TOGETHER: Final = 1 << 21
 
 @dataclass(frozen=True)
 class WindowReadings:
-    """Readings of many curators: `curator` holds keys, ascending; a curator's own readings are in
-    (time, random) order where that matters."""
+    """Readings of many curators: `curator` holds keys, ascending, of which there are fewer than
+    2^31; a curator's own readings are in (time, random) order where that matters."""
 
-    curator: Ints
+    curator: Keys
     quantity: Ints
     offset: Ints
 
     def of(self, first_key: int, present: NDArray[np.bool_]) -> Readings:
         """Those of the present curators of a run that starts at `first_key`."""
-        start, end = np.searchsorted(self.curator, (first_key, first_key + present.size))
-        index = self.curator[start:end] - first_key
+        ends = np.array((first_key, first_key + present.size), np.int32)
+        start, end = np.searchsorted(self.curator, ends)
+        index = np.subtract(self.curator[start:end], first_key, dtype=np.int64)
         quantity, offset = self.quantity[start:end], self.offset[start:end]
         if not present.all():
             inside = present[index]
@@ -55,7 +57,7 @@ def _by_curator(curator: Ints, quantity: Ints, offset: Ints) -> WindowReadings:
     if (curator[1:] < curator[:-1]).any():
         order = np.argsort(curator, kind="stable")
         curator, quantity, offset = curator[order], quantity[order], offset[order]
-    return WindowReadings(curator, quantity, offset)
+    return WindowReadings(curator.astype(np.int32), quantity, offset)
 
 
 def _by_value(query: Query) -> bool:

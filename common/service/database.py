@@ -208,7 +208,10 @@ def _open_sqlite(url: URL) -> AsyncEngine:
         make_private_directory(Path(path).absolute().parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     engine = create_async_engine(
-        url, hide_parameters=True, connect_args={"async_creator_fn": sqlite_driver.connect}
+        url,
+        hide_parameters=True,
+        pool_use_lifo=True,  # few warm connections: each keeps pages and what was bound last
+        connect_args={"async_creator_fn": sqlite_driver.connect},
     )
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -202,7 +202,7 @@ async def charge_accounts(
             accounts.c.period_end > made,
         )
     )
-    known = {(row.chunk, row.period_s): _totals(row) for row in rows}
+    known = {(row.chunk, row.period_s): row for row in rows}
     wanted = {LIFETIME, *periods} if factor > 0 else set()
     missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
@@ -216,7 +216,9 @@ async def charge_accounts(
         return {**place, "period_start": start, "period_end": end, **_packed(after)}
 
     if known:
-        await connection.execute(_CHANGE, [_bound(changed(*key, known[key])) for key in known])
+        await connection.execute(
+            _CHANGE, [_bound(changed(*key, _totals(row))) for key, row in known.items()]
+        )
     if not missing:
         return
     fresh = []
