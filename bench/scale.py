@@ -192,11 +192,11 @@ def measure(load: Load, rounds: int) -> Figures:
     """Rounds of a load in a deployment of its own; the first warms and does not count."""
     with tempfile.TemporaryDirectory() as directory:
         deployment = Deployment.plan(Path(directory), load.aggregators)
-        more = more_gateways(deployment, load.gateways - 1)
         running = Running(deployment, SETTINGS)
         try:
             running.start()
             pair(deployment)
+            more = more_gateways(deployment, load.gateways - 1)  # on ports that are still free
             start_gateways(running, more)
             prepare(deployment, load, more)
             if load.hosts == 1:  # many names take the gateway seconds to load

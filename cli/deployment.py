@@ -112,6 +112,8 @@ def free_ports(count: int) -> list[int]:
     """
     found: list[int] = []
     for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
         with socket.socket() as item:
             item.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -119,8 +121,6 @@ def free_ports(count: int) -> list[int]:
             except OSError:
                 continue
         found.append(port)
-        if len(found) == count:
-            break
     return found
 
 

@@ -1,4 +1,5 @@
-"""Wakes long polls when a round changed, in this process or in another on the same database.
+"""Wakes long polls when a round changed or a job began to collect, in this process or in another on
+the same database.
 
 One question a second to the store serves all who wait, however many they are.
 """
@@ -14,6 +15,7 @@ from common.service.database import reading
 from common.service.logs import describe, get_logger
 from common.service.notice import Notice
 from coordinator.background import Pauses, finish
+from coordinator.store import job_steps
 from coordinator.store import rounds as store
 
 LOOK_S = 1.0
@@ -58,10 +60,10 @@ class Changes(Notice):
                 continue
             try:
                 async with reading(self._engine) as connection:
-                    pulse = await store.pulse(connection)
+                    rounds, jobs = await store.pulse(connection), await job_steps.pulse(connection)
             except Exception as error:
                 _logger.error("look_failed", **describe(error))
                 continue
-            if pulse != self._pulse:
-                self._pulse = pulse
+            if (rounds, jobs) != self._pulse:
+                self._pulse = rounds, jobs
                 self.notify()

@@ -131,7 +131,7 @@ def _add_following(app: FastAPI) -> None:
         "/v1/jobs",
         tags=["jobs"],
         summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
-        "that collect reports, for curators",
+        "that collect reports, for curators, long-polled by ETag",
     )
     async def listing(
         request: Request,
@@ -142,9 +142,10 @@ def _add_following(app: FastAPI) -> None:
         dataset: str | None = None,
         schedule: str | None = None,
         collecting: bool = False,
+        wait_s: Wait = 0,
     ) -> Response:
         if collecting:
-            return await report_routes.collecting(request, service_of(app))
+            return await report_routes.collecting(request, service_of(app), wait_s)
         caller.demand(Scope.ANALYST, Scope.OPERATOR)
         states = tuple(state or ())
         if not caller.has(Scope.OPERATOR):

@@ -54,16 +54,24 @@ def add_reports(app: FastAPI) -> None:
         return JSONResponse({"reports": items})
 
 
-async def collecting(request: Request, service: Service) -> Response:
+async def collecting(request: Request, service: Service, wait_s: float) -> Response:
     """The signed descriptors of the jobs that collect reports now, each with its hash."""
-    found = await service.jobs.federated.collection.descriptors()
-    items: list[dict[str, Any]] = [
-        {
-            "id": item.statement.job,
-            "algorithm": item.statement.algorithm,
-            "hash": item.statement.digest().hex(),
-            "descriptor": json.loads(item.model_dump_json()),
-        }
-        for item in found
-    ]
-    return etag_response(request, encode({"jobs": items}))
+    first_look = request.headers.get("if-none-match") is None
+    descriptors = service.jobs.federated.collection.descriptors
+    looked = service.changes.shared("collecting", descriptors)
+
+    async def look() -> tuple[Response, bool]:
+        found = await looked()
+        items: list[dict[str, Any]] = [
+            {
+                "id": item.statement.job,
+                "algorithm": item.statement.algorithm,
+                "hash": item.statement.digest().hex(),
+                "descriptor": json.loads(item.model_dump_json()),
+            }
+            for item in found
+        ]
+        answer = etag_response(request, encode({"jobs": items}))
+        return answer, answer.status_code == 304 or (first_look and not items)
+
+    return await service.changes.poll(look, wait_s)

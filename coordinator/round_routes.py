@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -83,9 +84,11 @@ def _add_following(app: FastAPI) -> None:
     ) -> Response:
         service, which = service_of(app), Filter(state, query_id)
         first_look = request.headers.get("if-none-match") is None
+        key = ("rounds", which, page.after_text(), page.limit)
+        looked = service.changes.shared(key, partial(_page, service, which, page))
 
         async def look() -> tuple[Response, bool]:
-            ids, shown, newest = await _page(service, which, page)
+            ids, shown, newest = await looked()
             body = b'{"rounds":[' + b",".join(shown) + b"]"
             # A change behind a full page changes its tag too.
             body += b"}" if newest is None else b',"newest":' + encode(newest) + b"}"

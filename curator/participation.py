@@ -10,6 +10,7 @@ the moment nor the time that drawing takes depends on data. Plans are stored: a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,6 +32,7 @@ from common.service.problems import ProblemReceived
 from common.signing import Signed
 from curator.contribution import Contributor
 from curator.delivery import Delivery, Parcel
+from curator.discovery import Discovery
 from curator.errors import PeerUnavailable
 from curator.lots import Task
 from curator.parties import Enroller, Keyring
@@ -45,6 +47,8 @@ from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
 IDLE_S = 1.0
+WATCHERS_S = 10.0
+"""Between looks for coordinators of parties that another process on the same store enrolled."""
 RESUME_S = 30.0
 ROTATE_S = 60.0
 
@@ -72,19 +76,21 @@ class Participation:
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
         self._reporting = reporting
-        self._etags: dict[str, str | None] = {}
+        self._rounds = Discovery(engine, peers.open_rounds, self._take_up)
+        self._collections = Discovery(engine, peers.collecting, reporting.take_up)
+        self._watched: set[str] = set()
+        self._enrolled = asyncio.Event()
         self._gone: dict[str, RoundRow] = {}
         self._busy: set[int] = set()
         self._awake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watchers: dict[str, asyncio.Task[None]] = {}
 
     # --- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin: finish what was under way, then look for rounds."""
         self._spawn(self._enroller.resume())
-        self._spawn(self._forever(self._look_after_watchers, IDLE_S))
+        self._spawn(self._forever(self._look_after_watchers, 0.0))
         self._spawn(self._forever(self._work, 0.0))
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
@@ -93,15 +99,17 @@ class Participation:
 
     async def stop(self) -> None:
         """End all tasks; what is stored goes on at the next start."""
-        tasks = [*self._tasks, *self._watchers.values()]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
-        self._watchers.clear()
+        self._watched.clear()
 
     def wake(self) -> None:
         """Look again now: a party was enrolled, a policy changed."""
+        self._collections.forget()
+        self._enrolled.set()
         self._awake.set()
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
@@ -126,45 +134,21 @@ class Participation:
             await asyncio.sleep(pause_s)
 
     async def _look_after_watchers(self) -> None:
+        self._enrolled.clear()
         async with reading(self._store) as connection:
             found = await party_store.speakers(connection)
-        for url in {speaker.url for speaker in found}:
-            watcher = self._watchers.get(url)
-            if watcher is None or watcher.done():
-                self._watchers[url] = asyncio.create_task(self._watch(url))
-
-    async def _watch(self, url: str) -> None:
-        while True:
-            try:
-                known = await self.discover(url, self._settings.poll_wait_s)
-            except Exception as error:
-                _logger.warning("coordinator_unreachable", **describe(error))
-                known = False
-            if not known or self._settings.poll_wait_s == 0:
-                await asyncio.sleep(self._settings.retry_s)
+        wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
+        for url in {speaker.url for speaker in found} - self._watched:
+            self._watched.add(url)
+            for discovery in (self._rounds, self._collections):
+                self._spawn(discovery.watch(url, wait_s, retry_s))
+        await _wait_for(self._enrolled, WATCHERS_S)
 
     # --- discover --------------------------------------------------------------------------------
 
-    async def discover(self, url: str, wait_s: float = 0.0) -> bool:
-        """Take up the open rounds of a coordinator; whether it answered."""
-        async with reading(self._store) as connection:
-            speakers = [each for each in await party_store.speakers(connection) if each.url == url]
-        for speaker in _moment.sample(speakers, min(3, len(speakers))):
-            try:
-                found = await self._peers.open_rounds(
-                    url, speaker.token, self._etags.get(url), wait_s
-                )
-            except ProblemReceived as error:
-                if error.status in (401, 403):
-                    continue
-                return False
-            except PeerUnavailable:
-                return False
-            if found is not None:
-                await self._take_up({each.coordinator_key for each in speakers}, found.rounds)
-                self._etags[url] = found.etag
-            return True
-        return False
+    async def discover(self, url: str) -> bool:
+        """Take up the open rounds of a coordinator now; whether it answered."""
+        return await self._rounds.look(url)
 
     async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
         open_now = set()
@@ -217,27 +201,22 @@ class Participation:
 
     async def _work(self) -> None:
         self._awake.clear()
-        begun = await self.contribute_due(wait=False)
-        async with reading(self._store) as connection:
-            moment = await outbox.next_moment(connection, begun)
+        moment = await self.contribute_due(wait=False)
         pause = IDLE_S
         if moment is not None:
             lead = timedelta(seconds=self._settings.prepare_lead_s)
             pause = min(pause, max(0.01, (moment - lead - self._clock.now()).total_seconds()))
-        try:
-            async with asyncio.timeout(pause):
-                await self._awake.wait()
-        except TimeoutError:
-            return
+        await _wait_for(self._awake, pause)
 
-    async def contribute_due(self, *, wait: bool = True) -> datetime:
+    async def contribute_due(self, *, wait: bool = True) -> datetime | None:
         """Make the contributions whose moment has come; `wait` until they are delivered.
 
-        Returns the latest moment that it looked for.
+        Returns the moment of the one that comes next, if another is planned.
         """
         latest = self._clock.now() + timedelta(seconds=self._settings.prepare_lead_s)
         async with reading(self._store) as connection:
             due = await outbox.due(connection, latest)
+            following = await outbox.next_moment(connection, latest)
         due = [item for item in due if item.id not in self._busy]
         by_round: dict[str, list[ContributionRow]] = {}
         for item in due:
@@ -248,7 +227,7 @@ class Participation:
             started.append(self._spawn(self._perform(round_id, items)))
         if wait:
             await asyncio.gather(*started)
-        return latest
+        return following
 
     async def _perform(self, round_id: str, items: Sequence[ContributionRow]) -> None:
         try:
@@ -356,3 +335,10 @@ class Participation:
                 await self._keyring.rotate(row)
             except (PeerUnavailable, ProblemReceived) as error:
                 _logger.warning("key_rotation_delayed", party=row.id, **describe(error))
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Until it is set, or the time is over."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -35,10 +35,10 @@ _JSON: Final = {"Content-Type": JSON}
 
 
 @dataclass(frozen=True)
-class OpenRounds:
+class Listing:
     """An answer of the coordinator: signed descriptors as JSON values, and its ETag."""
 
-    rounds: list[Any]
+    items: list[Any]
     etag: str | None
 
 
@@ -104,7 +104,7 @@ class Peers:
 
     async def open_rounds(
         self, url: str, token: str, etag: str | None, wait_s: float
-    ) -> OpenRounds | None:
+    ) -> Listing | None:
         """The coordinator's open rounds; nothing if they are those of `etag`."""
         headers = _bearer(token) | ({"If-None-Match": etag} if etag else {})
         found: list[Any] = []
@@ -123,7 +123,7 @@ class Peers:
             found += response.json()["rounds"]
             path = response.links.get("next", {}).get("url")
             headers.pop("If-None-Match", None)
-        return OpenRounds(found, first_etag)
+        return Listing(found, first_etag)
 
     async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         """What the coordinator says of one round."""
@@ -141,13 +141,20 @@ class Peers:
         )
         return response.content
 
-    async def collecting(self, url: str, token: str) -> list[dict[str, Any]]:
-        """The jobs that collect reports: signed descriptors with their hashes."""
+    async def collecting(
+        self, url: str, token: str, etag: str | None, wait_s: float
+    ) -> Listing | None:
+        """The jobs that collect reports, each with its signed descriptor; nothing if they are
+        those of `etag`."""
+        headers = _bearer(token) | ({"If-None-Match": etag} if etag else {})
+        path = f"/v1/jobs?collecting=true&wait_s={wait_s:g}"
         response = await self._call(
-            url, lambda client: client.get("/v1/jobs?collecting=true", headers=_bearer(token))
+            url,
+            lambda client: client.get(path, headers=headers, timeout=self._timeout_s + wait_s),
         )
-        found: list[dict[str, Any]] = response.json()["jobs"]
-        return found
+        if response.status_code == 304:
+            return None
+        return Listing(response.json()["jobs"], response.headers.get("etag"))
 
     async def report(self, url: str, token: str, job: str, body: bytes) -> list[dict[str, Any]]:
         """Send noisy reports; an answer for each."""
@@ -213,4 +220,4 @@ def _encoded(signed: Signed[Any]) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
 
 
-__all__ = ["OpenRounds", "Peers", "ProblemReceived"]
+__all__ = ["Listing", "Peers", "ProblemReceived"]

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -46,7 +46,7 @@ from curator.store import accounts
 from curator.store import parties as party_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
-from curator.store.parties import ACTIVE, PartyRow, Speaker
+from curator.store.parties import ACTIVE, PartyRow
 from curator.store.reports import CollectionRow, NoisyReport, Stage
 
 BULK: Final = 2000
@@ -67,11 +67,7 @@ class Reporting:
     restored: datetime | None
 
     async def turn(self) -> None:
-        """Look for collections, make what is due, send what has no answer."""
-        async with reading(self.engine) as connection:
-            speakers = await party_store.speakers(connection)
-        for url in {speaker.url for speaker in speakers}:
-            await self._discover([each for each in speakers if each.url == url])
+        """Make what is due, send what has no answer."""
         async with reading(self.engine) as connection:
             due = await store.due(connection, self.clock.now())
             parties = await party_store.parties_by_id(connection, [item.party for item in due])
@@ -81,20 +77,16 @@ class Reporting:
 
     # --- discover --------------------------------------------------------------------------------
 
-    async def _discover(self, speakers: Sequence[Speaker]) -> None:
-        speaker = _moment.choice(speakers)
-        try:
-            found = await self.peers.collecting(speaker.url, speaker.token)
-        except (PeerUnavailable, ProblemReceived):
-            return
-        for item in found:
+    async def take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
+        """Plan the collections that a coordinator lists; `keys`: those pinned for it."""
+        for item in items:
             try:
                 text = json.dumps(item["descriptor"])
                 signed = Signed[Descriptor].model_validate_json(text)
             except (ValidationError, KeyError, TypeError):
                 _logger.warning("descriptor_malformed")
                 continue
-            for key in {each.coordinator_key for each in speakers}:
+            for key in keys:
                 await self._plan(signed, key)
 
     async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:

@@ -10,9 +10,9 @@ The ticket is taken before looking, so no change falls between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Found = TypeVar("Found")
 
@@ -22,6 +22,7 @@ class Notice:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._looks: dict[Hashable, asyncio.Future[Any]] = {}
 
     def ticket(self) -> asyncio.Event:
         """What to wait for after a look that begins now."""
@@ -30,7 +31,29 @@ class Notice:
     def notify(self) -> None:
         """Something changed."""
         event, self._event = self._event, asyncio.Event()
+        self._looks.clear()
         event.set()
+
+    def shared(
+        self, key: Hashable, look: Callable[[], Awaitable[Found]]
+    ) -> Callable[[], Awaitable[Found]]:
+        """A look to repeat in one poll: the first is its own, as who asks may know more than was
+        notified; later ones it shares with all who look by this key since the last change."""
+        first = True
+
+        async def looked() -> Found:
+            nonlocal first
+            own, first = first, False
+            return await (look() if own else self._together(key, look))
+
+        return looked
+
+    async def _together(self, key: Hashable, look: Callable[[], Awaitable[Found]]) -> Found:
+        found = self._looks.get(key)
+        if found is None or (found.done() and found.exception() is not None):
+            found = self._looks[key] = asyncio.ensure_future(look())
+        answer: Found = await asyncio.shield(found)
+        return answer
 
     async def poll(
         self,

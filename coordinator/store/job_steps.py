@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from coordinator.store.tables import job_steps
+from common.models.job import JobState
+from coordinator.store.tables import job_steps, jobs
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,22 @@ async def find(connection: AsyncConnection, job_id: str, number: int) -> StepRow
     query = select(*_ROW).where(job_steps.c.job_id == job_id, job_steps.c.number == number)
     row = (await connection.execute(query)).first()
     return None if row is None else _row(row)
+
+
+async def pulse(connection: AsyncConnection) -> Sequence[str]:
+    """The running jobs that collect reports: differs after one began or ended, in whatever
+    process."""
+    query = (
+        select(job_steps.c.job_id)
+        .join(jobs, jobs.c.id == job_steps.c.job_id)
+        .where(
+            jobs.c.state == JobState.RUNNING.value,
+            jobs.c.federation.is_not(None),
+            job_steps.c.number == 0,
+        )
+        .order_by(job_steps.c.job_id)
+    )
+    return (await connection.execute(query)).scalars().all()
 
 
 def _row(row: Any) -> StepRow:

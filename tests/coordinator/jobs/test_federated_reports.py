@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -114,6 +115,25 @@ async def test_each_report_is_answered_for_itself(house: Opened) -> None:
         assert await send(it, token, job, bytes(32), first) == (409, "descriptor_unknown")
         analyst = await it.token("analyst")
         assert (await send(it, analyst, job, digest, first))[0] == 403
+
+
+async def test_who_waits_for_collections_hears_of_the_next(house: Opened) -> None:
+    async with house() as (it, token):
+        path = "/v1/jobs?collecting=true&wait_s=10"
+        waiting = asyncio.create_task(it.ask("GET", path, token=token))
+        await asyncio.sleep(0.1)
+        job, _ = await begin(it, token)
+        first = await waiting
+        assert [each["id"] for each in first.json()["jobs"]] == [job]
+        known = {"If-None-Match": first.headers["etag"]}
+        again = await it.ask("GET", path.replace("10", "0.1"), token=token, headers=known)
+        assert again.status_code == 304
+        polls = [it.ask("GET", path, token=token, headers=known) for _ in range(3)]
+        others = asyncio.gather(*polls)
+        await asyncio.sleep(0.1)
+        second, _ = await begin(it, token)
+        for answer in await others:
+            assert {each["id"] for each in answer.json()["jobs"]} == {job, second}
 
 
 async def test_the_deadline_closes_a_collection_and_its_result_follows(house: Opened) -> None:
