@@ -4,8 +4,10 @@ Every quarter of a second the coordinator hears how far it is and says whether t
 told to end and has not after a second and a half (in one long call, say) loses the process: the
 worker's keeper starts a new one, and the coordinator another attempt for whoever shared it.
 
-Memory is limited where it is taken (RLIMIT_DATA, so that an array too many raises MemoryError), and
-looked at as well; both say `job_memory_exceeded`. Time: `job_time_exceeded`.
+Memory in use is looked at with every beat. Where much is taken at once the system refuses it
+(RLIMIT_DATA, so that an array too many raises MemoryError), at some way beyond the limit: libraries
+end the process when they are refused a thread or a buffer. Both say `job_memory_exceeded`. Time:
+`job_time_exceeded`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from coordinator.jobs.problems import plain_problem
 
 BEAT_S: Final = 0.25
 GRACE_S: Final = 1.5
-OWN_BYTES: Final = 32 << 20
-"""What the worker itself may take beside its job: Dask beats in the same process."""
+MARGIN_BYTES: Final = 256 << 20
+"""Between what a job may have in use and what the system refuses: addresses that are taken and not
+used, and what Dask needs, which beats in the same process."""
 STACK_BYTES: Final = 16 << 20
 """Who has less than this left cannot start a thread, which libraries tell in words of their own."""
 _SAID: Final = (DomainError, Cancelled, AttemptLost)
@@ -133,12 +136,10 @@ def failure_of(error: Exception) -> Failure:
 
 @contextlib.contextmanager
 def memory_limit(extra: int) -> Iterator[None]:
-    """Let a job take so many bytes; raises MemoryExceeded for an array too many.
-
-    The process may take `OWN_BYTES` more: a job at its limit must not take its worker's breath.
-    """
+    """Let a job take so many bytes and `MARGIN_BYTES`; raises MemoryExceeded for an array too
+    many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _private() + extra + OWN_BYTES
+    limit = _private() + extra + MARGIN_BYTES
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

@@ -120,7 +120,7 @@ async def test_a_header_that_is_too_large_is_answered_431(tmp_path: Path) -> Non
 
 
 async def test_an_answer_that_nobody_reads_is_dropped(tmp_path: Path) -> None:
-    async with serving(tmp_path, transfer_grace_s=0.5, transfer_least_bytes_per_s=1_000_000) as it:
+    async with serving(tmp_path, transfer_grace_s=2.5, transfer_least_bytes_per_s=1_000_000) as it:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)

@@ -38,6 +38,7 @@ def test_spread_blocks_draw_the_same_noise(it: Office, monkeypatch: pytest.Monke
     seed, rows = bytes(range(32, 64)), blobs(2000, 99)
     it.succeeded(it.submit(it.rows()))  # the workers are there
     client = it.app.state.service.jobs.dispatcher._cluster._client
+    client.wait_for_workers(2, timeout=60)  # a test before may have cost one
     before = client.run_on_scheduler(block_keys)
     client.run(worth_it, 0.0, 0.0, 0)
     try:
