@@ -7,9 +7,9 @@ Real processes with durable storage on loopback, all curators hosted by one gate
 of at most a million, one reading each; mechanism `two-layer` with both probabilities 1, no TLS.
 Wall is from the request that opens the round to its release, CPU that of all processes in the same
 time, memory the peak of a process in the rounds, with one host after all processes were started
-again (enrolment and import leave up to 70 MB of a gateway's heap in pieces). Three charts: n from
-1,000 to `--largest` at c = 5, c from 2 to 8 at n = 100,000, and other shapes of the same load:
-10^4 curators with 96 values each, 100 hosts of 10^4 in one gateway process, gateways of 10^4 that
+again (enrolment and import leave up to 70 MB of a gateway's heap in pieces). Charts: n from
+1,000 to `--largest` at c = 5, and c from 2 to 8 at n = 100,000; beside them other shapes: 10^4
+curators with 96 values each, 100 hosts of 10^4 in one gateway process, gateways of 10^4 that
 are processes of their own, and lone curators beside a host.
 
 Flower's SecAgg+ runs in a process of its own (`--flower`: the interpreter of an environment with

@@ -10,7 +10,6 @@ the moment nor the time that drawing takes depends on data. Plans are stored: a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,6 +27,7 @@ from common.service.clock import Clock
 from common.service.database import reading
 from common.service.logs import describe, get_logger
 from common.service.memory import give_back
+from common.service.notice import Notice
 from common.service.problems import ProblemReceived
 from common.signing import Signed
 from curator.contribution import Contributor
@@ -79,10 +79,10 @@ class Participation:
         self._rounds = Discovery(engine, peers.open_rounds, self._take_up)
         self._collections = Discovery(engine, peers.collecting, reporting.take_up)
         self._watched: set[str] = set()
-        self._enrolled = asyncio.Event()
+        self._enrolled = Notice()
         self._gone: dict[str, RoundRow] = {}
         self._busy: set[int] = set()
-        self._awake = asyncio.Event()
+        self._awake = Notice()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- life ------------------------------------------------------------------------------------
@@ -109,8 +109,8 @@ class Participation:
     def wake(self) -> None:
         """Look again now: a party was enrolled, a policy changed."""
         self._collections.forget()
-        self._enrolled.set()
-        self._awake.set()
+        self._enrolled.notify()
+        self._awake.notify()
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         async def guarded() -> None:
@@ -134,7 +134,7 @@ class Participation:
             await asyncio.sleep(pause_s)
 
     async def _look_after_watchers(self) -> None:
-        self._enrolled.clear()
+        ticket = self._enrolled.ticket()
         async with reading(self._store) as connection:
             found = await party_store.speakers(connection)
         wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
@@ -142,7 +142,7 @@ class Participation:
             self._watched.add(url)
             for discovery in (self._rounds, self._collections):
                 self._spawn(discovery.watch(url, wait_s, retry_s))
-        await _wait_for(self._enrolled, WATCHERS_S)
+        await self._enrolled.wait(ticket, WATCHERS_S)
 
     # --- discover --------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Participation:
             for key in keys:
                 await self._plan(signed, key)
         await self._note_gone(open_now)
-        self._awake.set()
+        self._awake.notify()
 
     async def _plan(self, signed: Signed[RoundDescriptor], coordinator_key: bytes) -> None:
         descriptor = signed.statement
@@ -200,13 +200,13 @@ class Participation:
     # --- contribute ------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        self._awake.clear()
+        ticket = self._awake.ticket()
         moment = await self.contribute_due(wait=False)
         pause = IDLE_S
         if moment is not None:
             lead = timedelta(seconds=self._settings.prepare_lead_s)
             pause = min(pause, max(0.01, (moment - lead - self._clock.now()).total_seconds()))
-        await _wait_for(self._awake, pause)
+        await self._awake.wait(ticket, pause)
 
     async def contribute_due(self, *, wait: bool = True) -> datetime | None:
         """Make the contributions whose moment has come; `wait` until they are delivered.
@@ -254,7 +254,7 @@ class Participation:
                         await sent
             await asyncio.gather(*under_way)
             await self._delivery.finish(list(parcels.values()))
-            self._awake.set()  # more may be due than one look takes
+            self._awake.notify()  # more may be due than one look takes
             await asyncio.to_thread(give_back)
         finally:
             self._busy.difference_update(item.id for item in items)
@@ -335,10 +335,3 @@ class Participation:
                 await self._keyring.rotate(row)
             except (PeerUnavailable, ProblemReceived) as error:
                 _logger.warning("key_rotation_delayed", party=row.id, **describe(error))
-
-
-async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Until it is set, or the time is over."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

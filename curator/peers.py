@@ -106,10 +106,24 @@ class Peers:
         self, url: str, token: str, etag: str | None, wait_s: float
     ) -> Listing | None:
         """The coordinator's open rounds; nothing if they are those of `etag`."""
-        headers = _bearer(token) | ({"If-None-Match": etag} if etag else {})
+        path = f"/v1/rounds?state=open&limit={PAGE}&wait_s={wait_s:g}"
+        return await self._listed(url, path, "rounds", _asking(token, etag), wait_s)
+
+    async def collecting(
+        self, url: str, token: str, etag: str | None, wait_s: float
+    ) -> Listing | None:
+        """The jobs that collect reports, each with its signed descriptor; nothing if they are
+        those of `etag`."""
+        path = f"/v1/jobs?collecting=true&wait_s={wait_s:g}"
+        return await self._listed(url, path, "jobs", _asking(token, etag), wait_s)
+
+    async def _listed(
+        self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
+    ) -> Listing | None:
+        """All pages of a list, under the ETag of the first; nothing if that has not changed."""
         found: list[Any] = []
-        path: str | None = f"/v1/rounds?state=open&limit={PAGE}&wait_s={wait_s:g}"
-        first_etag = None
+        path: str | None = first
+        etag = None
         while path is not None:
             response = await self._call(
                 url,
@@ -119,11 +133,11 @@ class Peers:
             )
             if response.status_code == 304:
                 return None
-            first_etag = first_etag or response.headers.get("etag")
-            found += response.json()["rounds"]
+            etag = etag or response.headers.get("etag")
+            found += response.json()[name]
             path = response.links.get("next", {}).get("url")
             headers.pop("If-None-Match", None)
-        return Listing(found, first_etag)
+        return Listing(found, etag)
 
     async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         """What the coordinator says of one round."""
@@ -140,21 +154,6 @@ class Peers:
             lambda client: client.get(f"/v1/jobs/{job}/steps/{number}", headers=_bearer(token)),
         )
         return response.content
-
-    async def collecting(
-        self, url: str, token: str, etag: str | None, wait_s: float
-    ) -> Listing | None:
-        """The jobs that collect reports, each with its signed descriptor; nothing if they are
-        those of `etag`."""
-        headers = _bearer(token) | ({"If-None-Match": etag} if etag else {})
-        path = f"/v1/jobs?collecting=true&wait_s={wait_s:g}"
-        response = await self._call(
-            url,
-            lambda client: client.get(path, headers=headers, timeout=self._timeout_s + wait_s),
-        )
-        if response.status_code == 304:
-            return None
-        return Listing(response.json()["jobs"], response.headers.get("etag"))
 
     async def report(self, url: str, token: str, job: str, body: bytes) -> list[dict[str, Any]]:
         """Send noisy reports; an answer for each."""
@@ -213,6 +212,10 @@ class Peers:
 
 def _bearer(token: str | None) -> dict[str, str]:
     return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _asking(token: str, etag: str | None) -> dict[str, str]:
+    return _bearer(token) | ({"If-None-Match": etag} if etag else {})
 
 
 def _encoded(signed: Signed[Any]) -> bytes:

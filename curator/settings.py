@@ -34,7 +34,10 @@ class CuratorSettings(ServiceSettings):
         "time that drawing takes does not show.",
     )
     poll_wait_s: float = Field(
-        default=20.0, ge=0, le=30, description="Long poll for open rounds: seconds to wait."
+        default=20.0,
+        ge=0,
+        le=30,
+        description="Long poll for open rounds and collections: seconds to wait.",
     )
     retry_s: float = Field(
         default=2.0, gt=0, description="Pause before an unreachable service is asked again."

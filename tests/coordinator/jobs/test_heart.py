@@ -43,7 +43,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 kept.clear()
-numpy.ones(1 << 27)  # the limit is gone
+numpy.ones(1 << 26)  # the limit is gone
 """
 
 
