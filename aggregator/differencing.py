@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.store import revealed_sets as store
-from common.differencing import Release, exempting_job, families, minimum_of, refusal
+from common.differencing import refusal, releases
 from common.models.query import Sharing
 from common.models.round import Manifest
 
@@ -27,15 +27,14 @@ async def admit(
     query's is smaller.
     """
     descriptor = context.descriptor
-    query, window = descriptor.query, descriptor.window
-    minimum = max(minimum_of(query), aggregator.settings.policy_min_participants)
-    release = Release(descriptor.round, manifest.members, minimum, exempting_job(query))
-    names = families(query)
-    earlier = await store.overlapping(connection, names, window)
-    refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
-    if refused is not None:
-        raise refused.error()
-    await store.add(connection, names, window, release, descriptor.roster_size)
+    floor = aggregator.settings.policy_min_participants
+    new = releases(descriptor.round, descriptor.query, manifest.members, floor)
+    for scope, release in new.items():
+        earlier = await store.overlapping(connection, scope, descriptor.window)
+        refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
+        if refused is not None:
+            raise refused.error()
+    await store.add(connection, new, descriptor.window, descriptor.roster_size)
 
 
 async def withdraw(connection: AsyncConnection, context: RoundContext) -> None:

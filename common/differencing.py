@@ -19,9 +19,12 @@ The minimum is the largest that any set involved asks for. Equal sets differ in 
 windows it matters only whether they meet: a difference of sums over several windows is, at each
 instant, a difference of the sets that cover it, and each of these is one that was compared.
 
+A query that declares a family asks for this protection against every other sum over its register,
+whatever that names; a query that declares none asks for it among its own rounds only (`scopes`).
+
 Not covered: combinations with other coefficients, such as S + T - U, of which there are too many to
-try, and sets of different families. Against those there are noise and the budget, and nothing at
-all where a round is exact.
+try, and sums of which none declares a family. Against those there are noise and the budget, and
+nothing at all where a round is exact.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import Conflict
+from common.models.federation import step_of
 from common.models.query import Mechanism, Query
 
 Words = NDArray[np.uint64]
@@ -46,7 +50,7 @@ NAMED: Final = 3
 
 
 class DifferenceRefused(Conflict):
-    """`rounds` are earlier ones of the family, `minimum` what a difference has to reach."""
+    """`rounds` are earlier ones, `minimum` what a difference has to reach."""
 
     name = "difference_refused"
     title = "With sums that were released before, the round would give few curators away"
@@ -57,8 +61,8 @@ class Release:
     """A set of curators whose sum was, or is about to be, opened.
 
     `members`: bitmap as in `common.sets`; those of rounds with different rosters differ in length.
-    `minimum`: how many curators a difference has to concern. `job`: rounds of one federated job are
-    not compared with one another, as every curator pays for each; None where that does not hold.
+    `minimum`: how many curators a difference has to concern. `job`: the steps of one federated job
+    are not compared with one another, as every curator has seen and pays for each; else None.
     """
 
     round: str
@@ -86,18 +90,24 @@ class Refusal:
 # --- what a query says ---------------------------------------------------------------------------
 
 
-def families(query: Query) -> tuple[str, ...]:
-    """The families whose releases a query's rounds are compared with; at least one.
+def scopes(query: Query, floor: int = 1) -> dict[str, int]:
+    """Where a query's releases are compared, and how many curators a difference concerns there.
 
-    The one it declares, else its own rounds. No noise protects an exact round, so it is compared
-    with every other exact one over the same register as well, whatever it declares.
+    All releases over one register meet in its scope. A query that declares a family is protected
+    there by its minimum, or `floor` if that is larger, and so is an exact one, which has no noise
+    to protect anyone. The others ask for nothing in it: with a minimum of 1 they are only kept for
+    those that do. A step of a job sums what its columns say, not a register.
     """
-    found = []
-    if query.mechanism is Mechanism.EXACT:
-        found.append(f"register {query.register_name}")
+    minimum = max(minimum_of(query), floor)
+    guarded = query.family is not None or query.mechanism is Mechanism.EXACT
+    found = {} if _is_step(query) else {f"register {query.register_name}": 1}
+    if guarded:
+        found[f"register {query.register_name}"] = minimum
     if query.family is not None:
-        found.append(f"family {query.family}")
-    return tuple(found) or (f"query {query.digest().hex()}",)
+        found[f"family {query.family}"] = minimum
+    if not guarded:
+        found[f"query {query.digest().hex()}"] = minimum
+    return found
 
 
 def minimum_of(query: Query) -> int:
@@ -106,9 +116,18 @@ def minimum_of(query: Query) -> int:
     return query.min_participants if declared is None else declared
 
 
-def exempting_job(query: Query) -> str | None:
-    """The job within which a query's rounds are not compared; an exact round pays for nothing."""
-    return None if query.mechanism is Mechanism.EXACT else query.job
+def _is_step(query: Query) -> bool:
+    """Whether curators contribute only after they have seen and checked the step of a job."""
+    return query.mechanism is not Mechanism.EXACT and step_of(query) is not None
+
+
+def releases(round_id: str, query: Query, members: bytes, floor: int = 1) -> dict[str, Release]:
+    """What is compared and kept of a round that sums `members`, by scope."""
+    job = query.job if _is_step(query) else None
+    return {
+        scope: Release(round_id, members, minimum, job)
+        for scope, minimum in scopes(query, floor).items()
+    }
 
 
 # --- the guard -----------------------------------------------------------------------------------
@@ -117,9 +136,11 @@ def exempting_job(query: Query) -> str | None:
 def refusal(new: Release, earlier: Sequence[Release]) -> Refusal | None:
     """Why the new set must not be summed; None if it may.
 
-    `earlier`: of one of the families of the new one, with a window that meets its window (half-open
+    `earlier`: of the same scope, with a window that meets that of the new one (half-open
     intervals). Time: one pass over all bitmaps where no set lies within another.
     """
+    if max([new.minimum, *(item.minimum for item in earlier)]) <= 1:
+        return None  # nobody asks for anything
     return _Family.of(new, [item for item in earlier if item.round != new.round]).refusal()
 
 
@@ -209,7 +230,7 @@ class _Family:
         names = tuple(self.rounds[row] for row in rows if row)
         named = ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
         minimum = int(self.minima[[0, *rows]].max())
-        reason = f"{words.format(named)}; the family's minimum is {minimum} curators"
+        reason = f"{words.format(named)}; the minimum is {minimum} curators"
         return Refusal(reason, names, minimum)
 
 

@@ -12,14 +12,7 @@ import asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common import sets
-from common.differencing import (
-    Refusal,
-    Release,
-    exempting_job,
-    families,
-    minimum_of,
-    refusal,
-)
+from common.differencing import Release, refusal, releases
 from common.models.round import RoundDescriptor
 from common.service.database import exclusive
 from coordinator.store import frozen_sets as store
@@ -34,9 +27,7 @@ async def forewarn(
 
     Nothing is kept: whom it really sums is known, and asked again, at the freeze.
     """
-    refused = await _refusal(connection, descriptor, _release(descriptor, sets.pack(expected)))
-    if refused is not None:
-        raise refused.error()
+    await _admitted(connection, descriptor, sets.pack(expected))
 
 
 async def freeze(connection: AsyncConnection, descriptor: RoundDescriptor, members: bytes) -> None:
@@ -45,26 +36,17 @@ async def freeze(connection: AsyncConnection, descriptor: RoundDescriptor, membe
     The connection holds other freezes out from here to its end.
     """
     await exclusive(connection, LOCK)
-    release = _release(descriptor, members)
-    refused = await _refusal(connection, descriptor, release)
-    if refused is not None:
-        raise refused.error()
-    await store.add(
-        connection,
-        families(descriptor.query),
-        descriptor.window,
-        release,
-        descriptor.roster_size,
-    )
+    new = await _admitted(connection, descriptor, members)
+    await store.add(connection, new, descriptor.window, descriptor.roster_size)
 
 
-def _release(descriptor: RoundDescriptor, members: bytes) -> Release:
-    query = descriptor.query
-    return Release(descriptor.round, members, minimum_of(query), exempting_job(query))
-
-
-async def _refusal(
-    connection: AsyncConnection, descriptor: RoundDescriptor, release: Release
-) -> Refusal | None:
-    earlier = await store.overlapping(connection, families(descriptor.query), descriptor.window)
-    return await asyncio.to_thread(refusal, release, earlier) if earlier else None
+async def _admitted(
+    connection: AsyncConnection, descriptor: RoundDescriptor, members: bytes
+) -> dict[str, Release]:
+    new = releases(descriptor.round, descriptor.query, members)
+    for scope, release in new.items():
+        earlier = await store.overlapping(connection, scope, descriptor.window)
+        refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
+        if refused is not None:
+            raise refused.error()
+    return new

@@ -6,7 +6,7 @@ as long as a later round over the same time may be opened, which is for ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,27 +19,25 @@ from common.models.query import Window
 
 async def add(
     connection: AsyncConnection,
-    families: Sequence[str],
+    releases: Mapping[str, Release],
     window: Window,
-    release: Release,
     size: int,
 ) -> None:
-    """Keep a set; `size` is its roster's."""
-    members = sets.compressed(release.members)
+    """Keep a round's set in each of its scopes; `size` is its roster's."""
     await connection.execute(
         insert(revealed_sets),
         [
             {
-                "family": family,
+                "family": scope,
                 "round": release.round,
                 "window_start": window.start,
                 "window_end": window.end,
                 "minimum": release.minimum,
                 "job": release.job,
                 "size": size,
-                "members": members,
+                "members": sets.compressed(release.members),
             }
-            for family in families
+            for scope, release in releases.items()
         ],
     )
 
@@ -49,14 +47,12 @@ async def forget(connection: AsyncConnection, round_id: str) -> None:
     await connection.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
 
 
-async def overlapping(
-    connection: AsyncConnection, families: Sequence[str], window: Window
-) -> list[Release]:
-    """The sets of these families over windows that meet this one, by round."""
+async def overlapping(connection: AsyncConnection, scope: str, window: Window) -> list[Release]:
+    """The sets of a scope over windows that meet this one, by round."""
     found = await connection.execute(
         select(revealed_sets)
         .where(
-            revealed_sets.c.family.in_(families),
+            revealed_sets.c.family == scope,
             revealed_sets.c.window_end > window.start,
             revealed_sets.c.window_start < window.end,
         )

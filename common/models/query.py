@@ -123,12 +123,13 @@ class Schedule(WireModel):
 class Query(WireModel):
     """What a round computes. The order of the fields is the order of their checks.
 
-    `group`: whom it sums, a declared set of curators (default: everyone). `family`,
-    `family_minimum`, `job`: with whose released sets its rounds are compared, how many curators a
-    difference has to concern (default: `min_participants`), and which rounds are exempt from it
-    among themselves (`common.differencing`). `every_record`: no record is left out, since none of
-    the curators' tables can hold more than `max_readings`; then one more or less changes one
-    record's vector, not two (`common.sensitivity`). Curators see to it, and refuse it otherwise.
+    `group`: whom it sums, a declared set of curators (default: everyone). `family`: its sums are
+    protected against every other one over their register; `family_minimum`: how many curators a
+    difference has to concern (default: `min_participants`); `job`: of a federated job, whose steps
+    are not compared among themselves (`common.differencing`). `every_record`: no record is left
+    out, since none of the curators' tables can hold more than `max_readings`; then one more or less
+    changes one record's vector, not two (`common.sensitivity`). Curators see to it, and refuse it
+    otherwise.
     """
 
     # A missing field is checked like a null one.

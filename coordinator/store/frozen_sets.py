@@ -1,8 +1,8 @@
-"""Whose sum a round opens: the member sets of frozen rounds, one row for each of their families."""
+"""Whose sum a round opens: the member sets of frozen rounds, one row for each of their scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,35 +16,31 @@ from coordinator.store.tables import frozen_sets, rounds
 
 async def add(
     connection: AsyncConnection,
-    families: Sequence[str],
+    releases: Mapping[str, Release],
     window: Window,
-    release: Release,
     size: int,
 ) -> None:
-    """Keep a set; `size` is its roster's."""
-    members = sets.compressed(release.members)
+    """Keep a round's set in each of its scopes; `size` is its roster's."""
     await connection.execute(
         insert(frozen_sets),
         [
             {
-                "family": family,
+                "family": scope,
                 "round_id": release.round,
                 "window_start": window.start,
                 "window_end": window.end,
                 "minimum": release.minimum,
                 "job": release.job,
                 "size": size,
-                "members": members,
+                "members": sets.compressed(release.members),
             }
-            for family in families
+            for scope, release in releases.items()
         ],
     )
 
 
-async def overlapping(
-    connection: AsyncConnection, families: Sequence[str], window: Window
-) -> list[Release]:
-    """The sets of these families over windows that meet this one, by round.
+async def overlapping(connection: AsyncConnection, scope: str, window: Window) -> list[Release]:
+    """The sets of a scope over windows that meet this one, by round.
 
     Those of rounds that ended before any aggregator was asked to reveal are left out: their sums
     were never opened.
@@ -53,7 +49,7 @@ async def overlapping(
         select(frozen_sets)
         .join(rounds, rounds.c.id == frozen_sets.c.round_id)
         .where(
-            frozen_sets.c.family.in_(families),
+            frozen_sets.c.family == scope,
             frozen_sets.c.window_end > window.start,
             frozen_sets.c.window_start < window.end,
             or_(

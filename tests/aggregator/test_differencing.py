@@ -26,6 +26,13 @@ NOISY: dict[str, Any] = {
     "epsilon": "1",
     "collusion": {"curators": 0, "aggregators": 1},
 }
+STEP: dict[str, Any] = {
+    **NOISY,
+    "name": f"kmeans:1:{'0' * 64}",
+    "function": "vector_sum",
+    "dimension": 1,
+    "coordinates": "values",
+}
 
 
 def asked(**changes: Any) -> Query:
@@ -72,26 +79,37 @@ async def test_an_equal_set_is_summed_again_and_a_smaller_one_is_not(pair: Feder
     await released(pair, lone[2:], asked())
 
 
-async def test_windows_and_families_that_do_not_meet(pair: Federation) -> None:
+async def test_windows_and_registers_that_do_not_meet(pair: Federation) -> None:
     lone = await pair.lone(4)
     await released(pair, lone, asked(family="a"))
     later = Window(start=pair.now, end=pair.now + timedelta(hours=1))
     await released(pair, lone[1:], asked(family="a"), window=later)
     noisy = {**NOISY, "family": "b"}
-    await released(pair, lone, query(**noisy))
-    await released(pair, lone[1:], query(**{**noisy, "family": "c"}))
-    opened = await deliver(await pair.open(query(**noisy)), lone[1:])
+    await released(pair, lone, query(**noisy, register="energy_export"))
+    await released(pair, lone[1:], query(**{**noisy, "family": "c", "register": "reactive"}))
+    opened = await deliver(await pair.open(query(**noisy, register="energy_export")), lone[1:])
     refused(await commitment(opened), 409, "difference_refused")
 
 
-async def test_rounds_of_one_job(pair: Federation) -> None:
+async def test_sums_that_no_family_protects(pair: Federation) -> None:
+    """They are kept apart by their noise and by each curator's budget."""
     lone = await pair.lone(4)
-    job = {**NOISY, "family": "f", "job": "clusters"}
+    await released(pair, lone, query(**NOISY))
+    await released(pair, lone[1:], query(**NOISY, name="other"))
+    opened = await deliver(await pair.open(query(**NOISY)), lone[1:])
+    refused(await commitment(opened), 409, "difference_refused")
+
+
+async def test_the_steps_of_one_job(pair: Federation) -> None:
+    """The one query of a step that is asked again, as after an abort."""
+    lone = await pair.lone(4)
+    job = {**STEP, "job": "clusters"}
     await released(pair, lone, query(**job))
     await released(pair, lone[1:], query(**job))
-    for other in ({"job": "others"}, {"job": None}):
-        opened = await deliver(await pair.open(query(**{**job, **other})), lone[:3])
-        refused(await commitment(opened), 409, "difference_refused")
+    family = {"family": "f", "family_minimum": 2}
+    await released(pair, lone, query(**NOISY, **family))
+    # A step sums what its columns say, and meets no family.
+    await released(pair, lone[:3], query(**job))
 
 
 async def test_a_whole_and_its_parts(pair: Federation) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import differencing, sets
-from common.differencing import Release, exempting_job, families, minimum_of, refusal
+from common.differencing import Release, refusal, releases, scopes
 from tests.common.examples import query
 
 
@@ -65,7 +65,7 @@ def brute_force(new: Release, earlier: list[Release]) -> bool:
 
 
 @st.composite
-def releases(draw: st.DrawFn) -> tuple[Release, list[Release]]:
+def cases(draw: st.DrawFn) -> tuple[Release, list[Release]]:
     size = draw(st.integers(1, 9))
     jobs = st.sampled_from([None, None, None, "j", "k"])
     made = [
@@ -90,14 +90,14 @@ def releases(draw: st.DrawFn) -> tuple[Release, list[Release]]:
 
 
 @settings(max_examples=1500, deadline=None)
-@given(releases())
+@given(cases())
 def test_it_refuses_what_the_rules_refuse(case: tuple[Release, list[Release]]) -> None:
     new, earlier = case
     assert (refusal(new, earlier) is not None) == brute_force(new, earlier)
 
 
 @settings(max_examples=300, deadline=None)
-@given(releases())
+@given(cases())
 def test_an_equal_set_changes_no_answer(case: tuple[Release, list[Release]]) -> None:
     new, earlier = case
     doubled = [
@@ -216,16 +216,44 @@ def test_a_reason_tells_no_curator_and_no_number_of_them() -> None:
         assert number not in error.detail
 
 
+NOISY = {"mechanism": "distributed", "epsilon": "1"}
+STEP = {"function": "vector_sum", "dimension": 2, "job": "j", "name": f"kmeans:1:{'0' * 64}"}
+
+
 def test_what_a_query_is_compared_with() -> None:
-    noisy = query(mechanism="distributed", epsilon="1")
-    assert families(noisy) == (f"query {noisy.digest().hex()}",)
-    assert families(query(mechanism="distributed", epsilon="1", family="f")) == ("family f",)
-    assert families(query(register="gas")) == ("register gas",)
-    assert families(query(family="f")) == ("register energy_import", "family f")
-    assert minimum_of(query(min_participants=7)) == 7
-    assert minimum_of(query(min_participants=7, family="f", family_minimum=9)) == 9
-    assert exempting_job(query(mechanism="distributed", epsilon="1", job="j")) == "j"
-    assert exempting_job(query(job="j")) is None
+    noisy, register = query(**NOISY), "register energy_import"
+    own = f"query {noisy.digest().hex()}"
+    assert scopes(noisy) == {register: 1, own: 2}
+    assert scopes(noisy, floor=5) == {register: 1, own: 5}
+    assert scopes(query(**NOISY, family="f")) == {register: 2, "family f": 2}
+    assert scopes(query(register="gas")) == {"register gas": 2}
+    assert scopes(query(family="f")) == {register: 2, "family f": 2}
+    assert scopes(query(min_participants=7), floor=3) == {register: 7}
+    guarded = query(min_participants=7, family="f", family_minimum=9)
+    assert scopes(guarded) == {register: 9, "family f": 9}
+
+
+def test_which_rounds_are_exempt_as_steps_of_a_job() -> None:
+    step = query(**NOISY, **STEP)
+    assert scopes(step) == {f"query {step.digest().hex()}": 2}
+    (found,) = releases("round", step, b"\1").values()
+    assert found == Release("round", b"\1", 2, "j")
+    ordinary = (
+        query(**NOISY, job="j"),  # a sum is no step, whatever it says
+        query(**{**NOISY, **STEP, "name": "kmeans"}),
+        query(**{**NOISY, **STEP, "job": None}),
+        query(**STEP),  # an exact round pays for nothing
+    )
+    for asked in ordinary:
+        made = releases("round", asked, b"\1")
+        assert "register energy_import" in made
+        assert all(release.job is None for release in made.values())
+
+
+def test_releases_that_ask_for_nothing_are_not_compared() -> None:
+    known = [release("a", range(10), 1)]
+    assert refusal(release("b", range(9), 1), known) is None
+    assert refusal(release("b", range(9), 2), known) is not None
 
 
 def test_three_hundred_feeders_need_no_branch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,16 +83,33 @@ async def test_two_rounds_of_one_family(house: Houses, database_url: str) -> Non
 
 
 A, J = {"family": "a"}, {"family": "a", "job": "j"}
+STEP = {
+    **NOISY,
+    "name": f"kmeans:1:{'0' * 64}",
+    "job": "j",
+    "function": "vector_sum",
+    "dimension": 1,
+    "coordinates": "values",
+}
 COMPARED: list[tuple[dict[str, Any], dict[str, Any], int, bool]] = [
     # one query, another, minutes between their hours, whether one fewer is refused
     ({**NOISY, **A}, {**NOISY, **A}, 59, True),
     ({**NOISY, **A}, {**NOISY, **A}, 60, False),
-    ({**NOISY, **A}, {**NOISY, "family": "b"}, 0, False),
+    # a family is protected against every sum over its register
+    ({**NOISY, **A}, {**NOISY, "family": "b"}, 0, True),
+    ({**NOISY, **A}, {**NOISY, "name": "none"}, 0, True),
+    ({**NOISY, "name": "none"}, {**NOISY, **A}, 0, True),
+    ({**NOISY, **A}, {**NOISY, "family": "b", "register": "energy_export"}, 0, False),
+    # without a family: its own rounds only
     (NOISY, NOISY, 0, True),
-    ({**NOISY, **J}, {**NOISY, **J}, 0, False),
+    (NOISY, {**NOISY, "name": "other"}, 0, False),
+    # a job is one whose steps curators have seen, not a word in a query
+    ({**NOISY, **J}, {**NOISY, **J}, 0, True),
     ({**NOISY, **J}, {**NOISY, **J, "job": "k"}, 0, True),
+    (STEP, STEP, 0, False),
     # no noise protects an exact round: all of one register are compared
     (J, {**J, "family": "b", "function": "count"}, 0, True),
+    (A, {**NOISY, "name": "none"}, 0, True),
 ]
 
 
@@ -145,8 +162,10 @@ async def test_substation_and_feeders(house: Houses, database_url: str) -> None:
         refused = await opening(it, group="substation", **family)
         assert problem(refused) == (409, "difference_refused")
         assert len(refused.json()["rounds"]) == 2
-        # In a family of its own, or with another window, it may be opened.
-        assert (await opening(it, group="substation", **{**family, "family": "own"})).is_success
+        # Another family, or none, changes nothing; another window does.
+        for other in ({"family": "own"}, {"family": None, "family_minimum": None}):
+            refused = await opening(it, group="substation", **{**family, **other})
+            assert problem(refused) == (409, "difference_refused")
         assert (await opening(it, LATER, group="substation", **family)).is_success
 
 
