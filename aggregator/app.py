@@ -30,6 +30,7 @@ from common.service.app import add_readiness, build_app
 from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.service.clock import Clock, SystemClock
 from common.service.database import check, migrate, open_store
+from common.service.erasure import Erasure
 from common.service.logs import describe, get_logger
 from common.service.token_routes import NewToken, add_tokens
 from common.service.tokens import Scope
@@ -121,7 +122,7 @@ async def _start(
     await keyring.current()
     random = SecureRandom()
     passed = (await asyncio.to_thread(self_test, random)).passed
-    aggregator = Aggregator(engine, settings, clock, keyring, random)
+    aggregator = Aggregator(engine, settings, clock, keyring, random, Erasure(engine))
     meters: Meters = app.state.meters
     intake = intake_type(aggregator, on_batch=lambda _items, _seconds: meters.commits.inc())
     directory = SenderDirectory(
@@ -139,6 +140,7 @@ async def _start(
 
     add_readiness(app, "database", lambda: check(engine))
     add_readiness(app, "samplers", samplers)
+    add_readiness(app, "erasure", aggregator.erasure.readiness)
     return service
 
 

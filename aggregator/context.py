@@ -24,6 +24,7 @@ from common.models.round import RoundDescriptor
 from common.randomness import SecureRandom
 from common.service.clock import Clock
 from common.service.database import reading
+from common.service.erasure import Erasure
 from common.sharing import Scheme, scheme
 from common.signing import Signed
 
@@ -69,6 +70,7 @@ class Aggregator:
     clock: Clock
     keyring: Keyring
     random: SecureRandom
+    erasure: Erasure
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)

@@ -128,8 +128,6 @@ class Keyring:
             idle = await store.idle_epochs(connection, first_usable)
             for epoch in idle:
                 await store.destroy_epoch_key(connection, epoch, now)
-        if idle:
-            await store.empty_log(self._engine)
         for epoch in [epoch for epoch in self._epochs if epoch < first_usable]:
             del self._epochs[epoch]  # a live round loads its own again
         for place in [place for place in list(self._derived) if place[0] < first_usable]:
@@ -149,7 +147,6 @@ class Keyring:
                 await store.destroy_epoch_key(connection, held, now)
             stored = self._new_key(epoch)
             await store.replace_epoch_key(connection, epoch, *stored)
-        await store.empty_log(self._engine)
         self._epochs.clear()
         self._derived.clear()
         self._remember(epoch, *stored)

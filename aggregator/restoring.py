@@ -3,7 +3,8 @@
 Whoever restores a backup stops all processes of the aggregator, restores the database, and puts a
 file `<data_dir>/restored` there (any content). The next start aborts every round that is not
 released, destroys all private epoch keys and makes a new one for the present epoch; then it removes
-the file. A start that dies in between begins again.
+the file. A start that dies in between begins again. Of no round that it aborts it says "never
+frozen": the round may have been frozen, or released, after the backup.
 
 Aborting alone would not do: a round that was opened, committed to or even released after the backup
 is unknown to the restored store. Its descriptor, shown again, would draw fresh noise and sign a
@@ -35,6 +36,7 @@ async def recover(aggregator: Aggregator, intake: Intake) -> bool:
         return False
     aborted = await rounds.abort_unreleased(aggregator, intake, REASON)
     await aggregator.keyring.renew()
+    await aggregator.erasure.erase()
     aggregator.forget_rounds()
     _logger.warning("restored_from_backup", rounds_aborted=aborted)
     marker.unlink(missing_ok=True)

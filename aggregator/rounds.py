@@ -41,7 +41,9 @@ from common.models.round import (
     RoundState,
 )
 from common.service.database import exclusive, reading
+from common.service.logs import get_logger
 
+_logger = get_logger("tacit.aggregator.rounds")
 MAX_WAIT_S: Final = 30.0
 GATHER_S: Final = 0.01
 LOOK_S: Final = 0.5
@@ -110,9 +112,17 @@ async def _members(connection: AsyncConnection, context: RoundContext) -> bytes:
 
 
 async def abort(
-    aggregator: Aggregator, intake: Intake, round_id: str, request: AbortRequest
+    aggregator: Aggregator,
+    intake: Intake,
+    round_id: str,
+    request: AbortRequest,
+    *,
+    may_have_frozen: bool = False,
 ) -> str:
-    """Any live state -> aborted, for good: destroy the pieces, sign that there is no sum."""
+    """Any live state -> aborted, for good: destroy the pieces, sign that there is no sum.
+
+    `may_have_frozen`: the store may have forgotten that the round went on after this state.
+    """
     context = await aggregator.round(round_id)
 
     async def run(connection: AsyncConnection) -> str:
@@ -125,7 +135,7 @@ async def abort(
             round=context.id,
             descriptor_hash=context.digest,
             aggregator=aggregator.id,
-            frozen=row.state is not RoundState.OPEN,
+            frozen=may_have_frozen or row.state is not RoundState.OPEN,
             reason=request.reason,
         )
         signed = wire_json(aggregator.keyring.identity.sign(ABORT_LABEL, statement))
@@ -150,11 +160,15 @@ async def abort(
 
 
 async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) -> int:
-    """Abort every live round: what an aggregator that was restored from a backup must do."""
+    """Abort every live round: what an aggregator that was restored from a backup must do.
+
+    It cannot know whether a round that its store calls open was frozen, or even released, after the
+    backup, and vouches for none of them: "never frozen" would give curators budget back.
+    """
     async with reading(aggregator.engine) as connection:
         names = await round_store.live(connection)
     for round_id in names:
-        await abort(aggregator, intake, round_id, AbortRequest(reason=reason))
+        await abort(aggregator, intake, round_id, AbortRequest(reason=reason), may_have_frozen=True)
     return len(names)
 
 
@@ -202,7 +216,7 @@ def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> None:
-    """Abort what was abandoned, forget what is old, make and destroy epoch keys."""
+    """Abort what was abandoned, forget what is old, make and destroy epoch keys, erase."""
     settings, now = aggregator.settings, aggregator.clock.now()
     async with reading(aggregator.engine) as connection:
         abandoned = await round_store.overdue(
@@ -217,3 +231,5 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> None:
     await aggregator.keyring.current()
     if await aggregator.keyring.destroy_idle():
         aggregator.forget_rounds()
+    if not await aggregator.erasure.erase():
+        _logger.warning("log_not_emptied")

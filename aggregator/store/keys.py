@@ -1,15 +1,15 @@
-"""Secrets, and the keys of epochs. In SQLite a destroyed private key is overwritten too."""
+"""Secrets, and the keys of epochs. A destroyed private key is erased (`common.service.erasure`)."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import delete, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.rounds import LIVE
 from aggregator.store.tables import epoch_keys, rounds, secrets
+from common.service.erasure import to_erase
 
 
 async def secret(connection: AsyncConnection, name: str) -> bytes | None:
@@ -70,23 +70,10 @@ async def replace_epoch_key(
 
 
 async def destroy_epoch_key(connection: AsyncConnection, epoch: int, now: datetime) -> None:
-    """Forget the private key of an epoch. In SQLite the old page is overwritten too."""
-    sqlite = connection.dialect.name == "sqlite"
-    if sqlite:
-        await connection.execute(text("PRAGMA secure_delete=ON"))
+    """Forget the private key of an epoch."""
+    await to_erase(connection)
     await connection.execute(
         update(epoch_keys)
         .where(epoch_keys.c.epoch == epoch)
         .values(private_key=None, destroyed=now)
     )
-    if sqlite:
-        await connection.execute(text("PRAGMA secure_delete=OFF"))
-
-
-async def empty_log(engine: AsyncEngine) -> None:
-    """In SQLite: move the write-ahead log into the database and cut it, with what it held."""
-    if engine.dialect.name == "sqlite":
-        async with engine.connect() as connection:
-            raw = await connection.get_raw_connection()
-            driver: Any = raw.driver_connection
-            await driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import batches, contributions, pieces, rounds
 from common.models.round import RoundState
+from common.service.erasure import to_erase
 
 LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
 
@@ -176,6 +177,7 @@ async def purge(connection: AsyncConnection, before: datetime) -> int:
 
 async def destroy_pieces(connection: AsyncConnection, key: int) -> None:
     """Destroy all sealed words of a round; numbers, presence and tags stay."""
+    await to_erase(connection)
     await connection.execute(update(batches).where(batches.c.round == key).values(body=b""))
     await connection.execute(update(pieces).where(pieces.c.round == key).values(bodies=b""))
     await connection.execute(

@@ -223,6 +223,7 @@ def _open_sqlite(url: URL) -> AsyncEngine:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA secure_delete=ON")
         cursor.execute("PRAGMA page_size")
         page = int(cursor.fetchone()[0])
         cursor.execute(f"PRAGMA wal_autocheckpoint={WAL_BYTES // page}")

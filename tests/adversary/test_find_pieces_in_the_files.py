@@ -1,0 +1,99 @@
+"""The attacker takes an aggregator's files after a round, while the epoch's key still lives.
+
+What was destroyed must be in no page of the database and nowhere in its write-ahead log, even where
+a reader held the log back while it was destroyed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import text
+
+from aggregator import rounds
+from aggregator.app import Service
+from common.service.erasure import Erasure
+from tests.aggregator.conftest import Alliance, settings
+from tests.aggregator.double import Federation, Round, query
+
+ASKED = query(aggregators=2, mechanism="exact")
+
+
+def found(folder: Path, secrets: list[bytes]) -> set[str]:
+    """The files of the first aggregator's database in which any of these bytes are."""
+    data = settings(0, folder).data_dir
+    return {
+        path.name
+        for path in data.iterdir()
+        if path.is_file() and any(secret in path.read_bytes() for secret in secrets)
+    }
+
+
+async def delivered(federation: Federation) -> tuple[Round, list[bytes]]:
+    """An open round, and the very bytes that the first aggregator holds."""
+    lone = await federation.lone(40)
+    opened = await federation.open(ASKED)
+    for sender in lone:
+        await opened.contribute(sender, np.array([[3]]))
+    service = service_of(federation)
+    async with service.aggregator.engine.connect() as connection:
+        bodies = (await connection.execute(text("SELECT bodies FROM piece"))).scalars().all()
+    return opened, [bytes(body)[-24:] for body in bodies if body]
+
+
+def service_of(federation: Federation) -> Service:
+    service: Service = federation.peers[0].client.app.state.service  # type: ignore[attr-defined]
+    return service
+
+
+async def sweep(federation: Federation) -> None:
+    service = service_of(federation)
+    await rounds.sweep(service.aggregator, service.intake)
+
+
+async def test_pieces_of_a_released_round_are_in_no_file(
+    alliance: Alliance, tmp_path: Path
+) -> None:
+    async with alliance(2) as federation:
+        opened, pieces = await delivered(federation)
+        assert pieces
+        assert found(tmp_path, pieces)  # while the round is open they are there
+        await opened.release()
+        assert found(tmp_path, pieces)  # the control: destroyed in the table, not in the log
+        await sweep(federation)
+        assert found(tmp_path, pieces) == set()
+
+
+async def test_a_reader_only_delays_it(alliance: Alliance, tmp_path: Path) -> None:
+    async with alliance(2) as federation:
+        opened, pieces = await delivered(federation)
+        (file,) = settings(0, tmp_path).data_dir.glob("*.db")
+        reader = sqlite3.connect(file)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM piece").fetchone()
+        await opened.release()
+        erasure: Erasure = service_of(federation).aggregator.erasure
+        assert not await erasure.erase()
+        assert found(tmp_path, pieces)
+        assert erasure.since is not None
+        assert not erasure.overdue
+        assert await erasure.readiness() is None
+        reader.close()
+        await sweep(federation)
+        assert found(tmp_path, pieces) == set()
+        assert erasure.since is None
+
+
+async def test_a_crash_before_the_erasure_is_made_up_for(
+    alliance: Alliance, tmp_path: Path
+) -> None:
+    """What has to be erased is in the database, not in the process."""
+    async with alliance(2) as federation:
+        opened, pieces = await delivered(federation)
+        await opened.release()
+        assert found(tmp_path, pieces)
+        other = Erasure(service_of(federation).aggregator.engine)
+        assert await other.erase()
+        assert found(tmp_path, pieces) == set()
