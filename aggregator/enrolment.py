@@ -41,6 +41,7 @@ from aggregator.store import admission, roster
 from aggregator.store.admission import CoordinatorRow, GrantRow
 from aggregator.store.roster import Party
 from aggregator.store.tables import tokens
+from common.errors import places_of
 from common.models.base import WireModel, encode_binary
 from common.models.enrolment import (
     ENROLMENT_LABEL,
@@ -311,9 +312,7 @@ async def _check_free(
         if _meet(hashes, theirs):
             taken |= set(ids) & set(_unpack(await roster.hosted_ids(connection, party)))
     if taken:
-        raise CuratorEnrolled(
-            pointer="/curators", extra={"count": len(taken), "curators": sorted(taken)[:10]}
-        )
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(ids, taken))
 
 
 async def _add(

@@ -26,7 +26,7 @@ from coordinator.budget import acknowledging, charging, planning, statement, upd
 from coordinator.budget.acknowledging import Acknowledgement
 from coordinator.budget.events import Break, Draft, Event, Kind
 from coordinator.budget.ledger import LOCK
-from coordinator.budget.limits import Limit
+from coordinator.budget.limits import Limit, shortages
 from coordinator.budget.planning import ForecastRequest, Plan
 from coordinator.budget.roster import Status
 from coordinator.budget.state import LedgerState
@@ -238,8 +238,13 @@ def _add_planning(app: FastAPI) -> None:
         if window is None:
             raise WindowMissing("give the window of a query that fixes none", pointer="/window")
         price = await asyncio.to_thread(charging.price_of, query, operators)
-        operator = caller.has(Scope.OPERATOR)
-        return planning.preview(state, price, window, service.clock.now(), counts=operator)
+        plan = planning.planned(state, price, window, service.clock.now())
+        found = shortages(state.limits, state.spending, plan)
+        blocked = None
+        if caller.has(Scope.OPERATOR):
+            async with reading(service.engine) as connection:
+                blocked = await charging.blocked(connection, found)
+        return planning.preview(plan, found, blocked)
 
     @app.post(
         "/v1/budget/forecast",

@@ -65,7 +65,7 @@ async def create(
             raise GroupConflict(extra={"group": known.name})
         return known, False
     if request.parent is not None:
-        await _check_parent(connection, await find(connection, request.parent), members)
+        _check_parent(await find(connection, request.parent), members)
     size, count = 8 * len(members), len(request.curators)
     packed = await asyncio.to_thread(sets.compressed, members)
     row = GroupRow(request.name, request.parent, size, count, packed, now)
@@ -101,18 +101,17 @@ def _refused(reason: str, places: list[int]) -> GroupRefused:
     )
 
 
-async def _check_parent(connection: AsyncConnection, parent: GroupRow, members: bytes) -> None:
+def _check_parent(parent: GroupRow, members: bytes) -> None:
     length = max(parent.size // 8, len(members))
     whole, members = bitmap(parent).ljust(length, b"\0"), members.ljust(length, b"\0")
     if sets.is_subset(members, whole):
         return
     outside = np.frombuffer(members, np.uint8) & ~np.frombuffer(whole, np.uint8)
     numbers = np.flatnonzero(sets.unpack(outside.tobytes(), 8 * len(members)))
-    names = await store.names(connection, numbers[:NAMED].tolist())
     raise GroupRefused(
         f"{numbers.size} of the curators are not in {parent.name}",
         pointer="/parent",
-        extra={"count": int(numbers.size), "outside": [item["id"] for item in names]},
+        extra={"count": int(numbers.size)},
     )
 
 

@@ -122,10 +122,7 @@ async def add(
     state = await conduct.ledger.current(connection)
     plan = charging.planned(state, descriptor, prepared.price)
     await differencing.forewarn(connection, descriptor, plan.members)
-    try:
-        event = charging.debit(state, descriptor, plan)
-    except charging.Refused as refused:
-        raise await refused.named(connection, state) from None
+    event = charging.debit(state, descriptor, plan)
     await conduct.ledger.append(connection, [event])
     await store.add(
         connection,

@@ -19,6 +19,7 @@ from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from common.errors import places_of
 from common.models.base import Binary, WireModel
 from common.models.enrolment import (
     ENROLMENT_LABEL,
@@ -187,7 +188,7 @@ async def _enrol(
     else:
         if await store.party(connection, request.party) is not None:
             await _check_free(connection, request)
-            raise CuratorEnrolled(extra={"curators": []})
+            raise CuratorEnrolled
         await store.use_grant(connection, _hash(request.secret), now)
         first, version = await store.add_party(
             connection, request.party, request.kind, request.identity_key, request.curators, now
@@ -307,7 +308,7 @@ async def _check_free(connection: AsyncConnection, request: Enrolment) -> None:
         raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
     taken = await store.enrolled_ids(connection, request.curators)
     if taken:
-        raise CuratorEnrolled(extra={"curators": sorted(taken)[:10]})
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(request.curators, taken))
 
 
 def _check_proof(signed: Signed[Enrolment]) -> None:

@@ -180,7 +180,7 @@ class Contributor:
         self._counted(outcome)
         _logger.info(
             "contribution",
-            party=task.party.id,
+            party=task.party.logged,
             round=task.contribution.round,
             outcome=outcome,
         )

@@ -139,7 +139,7 @@ class Delivery:
             for parcel in found:
                 self._counted(state.value)
                 _logger.info(
-                    "delivered", party=parcel.party.id, round=parcel.round, outcome=state.value
+                    "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
                 )
 
     async def _answer_to(
@@ -156,7 +156,7 @@ class Delivery:
             return None
         _logger.warning(
             "upload_refused",
-            party=parcel.party.id,
+            party=parcel.party.logged,
             round=parcel.round,
             aggregator=place.aggregator,
             problem=error.name,

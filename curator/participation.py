@@ -334,4 +334,4 @@ class Participation:
             try:
                 await self._keyring.rotate(row)
             except (PeerUnavailable, ProblemReceived) as error:
-                _logger.warning("key_rotation_delayed", party=row.id, **describe(error))
+                _logger.warning("key_rotation_delayed", party=row.logged, **describe(error))

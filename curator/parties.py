@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from common.errors import places_of
 from common.models.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -117,7 +118,9 @@ class Enroller:
             try:
                 await self._finish(JoinToken.from_text(row.join_token))
             except Exception as error:
-                _logger.warning("enrolment_unfinished", party=row.id, problem=type(error).__name__)
+                _logger.warning(
+                    "enrolment_unfinished", party=row.logged, problem=type(error).__name__
+                )
 
     async def _begin(
         self, connection: AsyncConnection, token: JoinToken, ids: tuple[str, ...]
@@ -127,7 +130,7 @@ class Enroller:
             raise JoinTokenExpired
         taken = await store.existing_curators(connection, ids)
         if taken:
-            raise CuratorExists(pointer="/curators", extra={"curators": sorted(taken)[:10]})
+            raise CuratorExists(pointer="/curators", extra=places_of(ids, taken))
         row = PartyRow(
             id=token.party,
             kind=token.kind,
@@ -185,7 +188,7 @@ class Enroller:
             await store.change_party(
                 connection, row.id, state=ACTIVE, join_token=None, enrolled=self.clock.now()
             )
-        _logger.info("party_enrolled", party=row.id, curators=row.curators)
+        _logger.info("party_enrolled", party=row.logged, curators=row.curators)
         return (await self._load(row.id))[0]
 
     async def _load(self, party: str) -> tuple[PartyRow, list[str], EpochRow]:
@@ -297,7 +300,7 @@ class Keyring:
         async with self._store.begin() as connection:
             await store.activate_epoch_key(connection, row.id, newest.epoch)
         self._engines.pop(row.id, None)
-        _logger.info("key_rotated", party=row.id, epoch=newest.epoch)
+        _logger.info("key_rotated", party=row.logged, epoch=newest.epoch)
 
     async def announce(self, row: PartyRow, key: EpochRow) -> None:
         """Tell every aggregator of the party a key; harmless to repeat."""

@@ -108,7 +108,7 @@ class Settling:
             for debit in await accounts.credit(connection, contribution.id, now):
                 await _give_back(connection, party, unit, debit)
             await outbox.set_credited(connection, contribution.id, now)
-            _logger.info("credited", party=party.id, round=row.id)
+            _logger.info("credited", party=party.logged, round=row.id)
 
 
 async def _give_back(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -28,7 +27,7 @@ from common.signing import Signed
 from coordinator.budget.events import Draft, Kind, MemberSet
 from coordinator.budget.ledger import SYSTEM
 from coordinator.budget.limits import Planned, Shortage, shortages
-from coordinator.budget.spending import Price
+from coordinator.budget.spending import Price, Spending
 from coordinator.budget.state import LedgerState
 from coordinator.errors import BudgetExceeded
 from coordinator.store import ledger as store
@@ -73,7 +72,7 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
     """The event of an opening. Raises BudgetExceeded."""
     found = shortages(state.limits, state.spending, plan)
     if found:
-        raise Refused(found)
+        raise _refused(found, state.spending)
     start, end = plan.window
     return Draft(
         Kind.ROUND_DEBITED,
@@ -118,40 +117,33 @@ def aborted(
     )
 
 
-class Refused(BudgetExceeded):
-    """With the shortages it comes from; `named` adds whom and what they concern."""
+def _refused(found: Sequence[Shortage], spending: Spending) -> BudgetExceeded:
+    """With the shortages it comes from. An operator's preview names the curators; an error never
+    does."""
+    first = found[0].limit
+    limits = [{**item.figures(), "windows": _windows(item, spending)} for item in found]
+    detail = f"a limit on the unit {first.unit.value} ({first.scenario}) would be passed"
+    return BudgetExceeded(detail, extra={"limits": limits})
 
-    def __init__(self, found: Sequence[Shortage], blocking: Sequence[dict[str, Any]] = ()) -> None:
-        first = found[0].limit
-        super().__init__(
-            f"a limit on the unit {first.unit.value} ({first.scenario}) would be passed",
-            extra={
-                "limits": [
-                    {**item.figures(), **(blocking[index] if blocking else {})}
-                    for index, item in enumerate(found)
-                ]
-            },
-        )
-        self.found = found
 
-    async def named(self, connection: AsyncConnection, state: LedgerState) -> Refused:
-        """The same with curators by name, and the windows of the rounds that block them."""
-        blocking = []
-        for item in self.found:
-            numbers = [int(number) for number in np.flatnonzero(item.members)[:NAMED]]
-            names = await store.curator_names(connection, numbers)
-            charges = [state.spending.rounds[name] for name in item.rounds[:NAMED]]
-            blocking.append(
-                {
-                    "blocked": [names[number] for number in numbers if number in names],
-                    "windows": [
-                        {
-                            "round": charge.round,
-                            "start": format_instant(from_epoch_microseconds(charge.start)),
-                            "end": format_instant(from_epoch_microseconds(charge.end)),
-                        }
-                        for charge in charges
-                    ],
-                }
-            )
-        return Refused(self.found, blocking)
+def _windows(item: Shortage, spending: Spending) -> list[dict[str, str]]:
+    """The windows of the rounds that a shortage comes from, the first few."""
+    charges = [spending.rounds[name] for name in item.rounds[:NAMED]]
+    return [
+        {
+            "round": charge.round,
+            "start": format_instant(from_epoch_microseconds(charge.start)),
+            "end": format_instant(from_epoch_microseconds(charge.end)),
+        }
+        for charge in charges
+    ]
+
+
+async def blocked(connection: AsyncConnection, found: Sequence[Shortage]) -> list[list[str]]:
+    """For an operator: the first curators that each shortage concerns, by name."""
+    result = []
+    for item in found:
+        numbers = [int(number) for number in np.flatnonzero(item.members)[:NAMED]]
+        names = await store.curator_names(connection, numbers)
+        result.append([names[number] for number in numbers if number in names])
+    return result

@@ -5,6 +5,7 @@ Spec: budget, sections 3 and 5. Nothing here changes the ledger.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from common.models.base import Exact, Instant, WireModel, format_instant, requir
 from common.models.query import Identifier, PrivacyUnit, Query, Window
 from common.report.figures import delta_amount, epsilon_amount
 from common.service.clock import epoch_microseconds
-from coordinator.budget.limits import Planned, shortages
+from coordinator.budget.limits import Planned, Shortage
 from coordinator.budget.spending import Price
 from coordinator.budget.state import LedgerState
 
@@ -61,19 +62,27 @@ class ForecastRequest(WireModel):
         return self
 
 
-def preview(
-    state: LedgerState, price: Price, window: Window, now: datetime, *, counts: bool
-) -> dict[str, Any]:
-    """What opening this round now would cost each member, and which limits would refuse it."""
-    members = state.roster.members()
+def planned(state: LedgerState, price: Price, window: Window, now: datetime) -> Planned:
+    """A round over everybody on the roster, opened now."""
     bounds = (epoch_microseconds(window.start), epoch_microseconds(window.end))
-    planned = Planned(price, members, bounds, epoch_microseconds(now))
-    refusals = [item.figures() for item in shortages(state.limits, state.spending, planned)]
-    if not counts:
-        for item in refusals:
+    return Planned(price, state.roster.members(), bounds, epoch_microseconds(now))
+
+
+def preview(
+    plan: Planned, found: Sequence[Shortage], blocked: Sequence[Sequence[str]] | None
+) -> dict[str, Any]:
+    """What opening the round would cost each member, and which limits would refuse it.
+
+    `found`: these limits' shortages; `blocked`: for an operator, whom each concerns.
+    """
+    price, refusals = plan.price, [item.figures() for item in found]
+    for place, item in enumerate(refusals):
+        if blocked is None:
             item.pop("rounds")
+        else:
+            item["blocked"] = list(blocked[place])
     return {
-        "curators": int(members.sum()),
+        "curators": int(plan.members.sum()),
         "costs": {
             unit.value: [_cost(price, unit, scenario) for scenario in Scenario]
             for unit in PrivacyUnit

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.errors import places_of
 from common.models.base import WireModel, require
 from common.models.query import Identifier
 from common.service.auth import Principal
@@ -126,7 +127,7 @@ async def _concerned(
     found = await store.curators_named(connection, ids)
     missing = set(ids) - {row.id for row in found}
     if missing:
-        raise UnknownCurator(pointer="/curators", extra={"unknown": sorted(missing)[:10]})
+        raise UnknownCurator(pointer="/curators", extra=places_of(ids, missing))
     if not caller.has(Scope.OPERATOR):
         if kind not in OWN:
             raise UpdateForbidden(pointer="/kind")

@@ -49,6 +49,11 @@ class PartyRow:
     enrolled: datetime | None
     anchors: tuple[Anchor, ...]
 
+    @property
+    def logged(self) -> str:
+        """What a log may say of it: a host's name. A lone curator's name is a curator's."""
+        return self.id if self.kind is PartyKind.HOST else "a lone curator"
+
 
 @dataclass(frozen=True)
 class Speaker:

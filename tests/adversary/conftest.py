@@ -2,5 +2,6 @@
 
 from tests.aggregator.conftest import alliance, pair
 from tests.coordinator.conftest import house
+from tests.e2e.conftest import deviating, homes
 
-__all__ = ["alliance", "house", "pair"]
+__all__ = ["alliance", "deviating", "homes", "house", "pair"]

@@ -199,7 +199,8 @@ async def test_two_rounds_at_one_instant_against_a_budget_for_one(
             assert refusal["asked"]["epsilon"] == "0.5"
             assert refusal["spent"]["epsilon"] == "0.5"
             assert refusal["limit"]["epsilon"] == "0.75"
-            assert refusal["blocked"] == [f"gateway.{index}" for index in range(3)]
+            assert refusal["curators"] == 3
+            assert "gateway" not in lost.text
             assert refusal["rounds"] == [won.json()["id"]]
             assert refusal["windows"][0]["start"] == WINDOW["start"]
 
@@ -289,6 +290,9 @@ async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses
         seen = (await it.ask("POST", "/v1/budget/preview", plan)).json()
         assert seen["allowed"] is False
         assert seen["refusals"][0]["spent"]["epsilon"] == "0.125"
+        assert seen["refusals"][0]["blocked"] == [f"gateway.{index}" for index in range(3)]
+        analyst = await it.ask("POST", "/v1/budget/preview", plan, await it.token("analyst"))
+        assert "gateway" not in analyst.text
         assert problem(await opening(it, created["id"])) == (409, "budget_exceeded")
         seen = (await it.ask("POST", "/v1/budget/preview", {**plan, "window": LATER})).json()
         assert seen["allowed"] is True
