@@ -29,6 +29,7 @@ from common.agreement import (
     ManifestRefused,
     check_commitments,
     commitment_hash,
+    manifest_hash,
     manifest_of,
 )
 from common.mechanisms import aggregator_plan, draw
@@ -73,7 +74,10 @@ async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest
 
 def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
     """The manifest, recomputed from all signed sets; refused unless everything agrees."""
-    manifest = manifest_of(context.descriptor, request.accepted)
+    salt = request.manifest.salt
+    if salt is None:
+        raise ManifestRefused("without a salt nobody could check how many took part")
+    manifest = manifest_of(context.descriptor, request.accepted, salt)
     if manifest != request.manifest:
         raise ManifestRefused
     own = Signed[AcceptedSet].model_validate_json(accepted)
@@ -87,7 +91,7 @@ def _checked_manifest(context: RoundContext, accepted: str, request: ManifestReq
 
 
 def _committed_before(row: RoundRow, manifest: Manifest) -> str:
-    if row.manifest_hash != manifest.digest():
+    if row.manifest_hash != manifest_hash(manifest):
         raise ManifestRefused("another manifest was committed to; there is never a second one")
     assert row.commitment is not None
     return row.commitment
@@ -118,13 +122,13 @@ async def _commit(
     Raises DifferenceRefused, and nothing of it is stored.
     """
     nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
-    manifest_hash = manifest.digest()
+    digest = manifest_hash(manifest)
     statement = Commitment(
         round=context.id,
         descriptor_hash=context.digest,
-        manifest_hash=manifest_hash,
+        manifest_hash=digest,
         aggregator=aggregator.id,
-        hash=commitment_hash(context.digest, manifest_hash, aggregator.id, nonce, content),
+        hash=commitment_hash(context.digest, digest, aggregator.id, nonce, content),
     )
     signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
     async with aggregator.engine.begin() as connection:
@@ -135,7 +139,7 @@ async def _commit(
             RoundState.FROZEN,
             RoundState.COMMITTED,
             manifest=wire_json(manifest),
-            manifest_hash=manifest_hash,
+            manifest_hash=digest,
             nonce=nonce,
             partial=content,
             commitment=signed,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import httpx
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
@@ -87,6 +88,9 @@ def plain_errors() -> Iterator[None]:
         fail(f"the round was aborted: {error}")
     except httpx.TransportError as error:
         fail(f"no answer: {error}")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")
     except (OSError, ValueError, RuntimeError, TimeoutError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
@@ -122,6 +126,17 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         result.add_row(*row)
     return result
+
+
+def digits(fingerprint: str) -> str:
+    """A fingerprint as people write it: 64 hexadecimal digits, with colons or blanks if they like.
+
+    Raises ValueError.
+    """
+    plain = fingerprint.replace(":", "").replace(" ", "").lower()
+    if len(plain) != 64 or not set(plain) <= set("0123456789abcdef"):
+        raise ValueError("a fingerprint has 64 hexadecimal digits")
+    return plain
 
 
 def read_json(source: str) -> Any:

@@ -255,7 +255,7 @@ def _perform(deployment: Deployment, act: Act, truth: Truth) -> str:
     verdict = "matches" if checked["matches"] else "DOES NOT MATCH"
     console.print(
         f"transcript checked here: {len(checked['aggregators'])} commitment(s), the recombined "
-        f"sum {verdict} the published one",
+        f"sum {verdict} the published one; one machine runs all parties, so no identity is pinned",
         highlight=False,
     )
     query_id: str = created["id"]

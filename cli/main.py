@@ -29,6 +29,7 @@ from cli import (
     rounds,
     simulate,
     tokens,
+    trust,
     up,
     whatif,
 )
@@ -63,6 +64,7 @@ app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
 app.add_typer(policy.app, name="policy")
 app.add_typer(tokens.app, name="token")
+app.add_typer(trust.app, name="trust")
 app.add_typer(keys.app, name="keys")
 app.add_typer(pairing.app, name="pair")
 app.add_typer(config.app, name="config")

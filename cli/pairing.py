@@ -18,6 +18,7 @@ from cli.context import (
     Home,
     Target,
     console,
+    digits,
     fail,
     plain_errors,
     show,
@@ -151,8 +152,7 @@ def _ask(url: str, *documents: str) -> dict[str, Any]:
 
 
 def _compare(found: dict[str, Any], given: str) -> None:
-    plain = given.replace(":", "").replace(" ", "").lower()
-    if not hmac.compare_digest(plain.encode(), str(found["fingerprint"]).encode()):
+    if not hmac.compare_digest(digits(given).encode(), str(found["fingerprint"]).encode()):
         fail(f"another fingerprint stands at that address: {found['fingerprint']}")
 
 

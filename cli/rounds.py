@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from cli.context import (
     plain_errors,
     show,
 )
+from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, result_lines
 from common.models.report import PrivacyReport
 from common.report.words import plain_words
@@ -108,25 +110,56 @@ def report(
 @app.command("verify")
 def verify(
     round_id: RoundId,
+    trust: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TACIT_TRUST",
+            help=f"Identities that you know from elsewhere (`tacit trust`); {DEFAULT_FILE} in this "
+            "directory is taken by itself.",
+        ),
+    ] = None,
     home: Home = DEFAULT_HOME,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check signatures and commitments here and recombine the sum; exit code 1 if it differs."""
+    """Check signatures and commitments here and recombine the sum; exit code 1 if it differs, 3 if
+    no trust file pins the identities."""
+    if trust is None and DEFAULT_FILE.exists():
+        trust = DEFAULT_FILE
     with plain_errors(), Target(home, url, token).coordinator() as client:
-        checked = client.verify(round_id)
-    words = "matches" if checked["matches"] else "DOES NOT MATCH"
-    show(
-        checked,
-        as_json,
-        lambda: console.print(
-            f"{len(checked['aggregators'])} commitments checked; the recombined sum {words} "
-            f"the published result. Coordinator {checked['coordinator_fingerprint'][:16]}..."
-        ),
-    )
+        checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
+    show(checked, as_json, lambda: _print_verdict(checked))
     if not checked["matches"]:
         raise typer.Exit(1)
+    if not checked["anchored"]:
+        raise typer.Exit(3)
+
+
+def _print_verdict(checked: dict[str, Any]) -> None:
+    words = "matches" if checked["matches"] else "DOES NOT MATCH"
+    lines = [
+        f"{len(checked['aggregators'])} commitments checked; the recombined sum {words} "
+        f"the published result. Coordinator {checked['coordinator_fingerprint'][:16]}..."
+    ]
+    if checked["participants_bound"]:
+        lines.append(f"The aggregators committed to {checked['participants']} participants.")
+    else:
+        lines.append(
+            f"Nothing binds the number of participants ({checked['participants']}): the transcript "
+            "is of an earlier version."
+        )
+    if not checked["anchored"]:
+        lines.append(
+            "Not pinned: any identity. The coordinator alone vouches for these aggregators, and "
+            "could have invented them; see `tacit trust`."
+        )
+    elif checked["unknown_operators"]:
+        lines.append(f"Who runs these is not pinned: {', '.join(checked['unknown_operators'])}.")
+    else:
+        lines.append("Every identity and operator is pinned by the trust file.")
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def follow(client: Client, round_id: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +31,14 @@ from common.models.round import (
     RoundDescriptor,
     Transcript,
 )
+from common.models.trust import Trust
 from common.sealing import length_prefixed, segment_size
 from common.sharing import scheme
 from common.signing import SignatureBroken, Signed, fingerprint, verify
 
 _COMMITMENT = b"tacit partial sum v1"
+_MANIFEST = b"tacit manifest v2"
+_MEMBERS = b"tacit members v2"
 
 
 class DescriptorRefused(Invalid):
@@ -65,6 +69,11 @@ class CommitmentRefused(Conflict):
 class RevealRefused(Conflict):
     name = "reveal_refused"
     title = "A partial sum does not match its commitment"
+
+
+class TranscriptNotBound(Conflict):
+    name = "transcript_not_bound"
+    title = "The transcript is not the one that the aggregators committed to"
 
 
 def check_descriptor(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
@@ -107,8 +116,12 @@ def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, bytes]) -> 
             raise KeyNotAnchored(f"aggregator {entry.id} is not anchored by an enrolment")
 
 
-def manifest_of(descriptor: RoundDescriptor, accepted: Sequence[Signed[AcceptedSet]]) -> Manifest:
-    """The one manifest that these signed sets give; every aggregator recomputes it.
+def manifest_of(
+    descriptor: RoundDescriptor,
+    accepted: Sequence[Signed[AcceptedSet]],
+    salt: bytes | None = None,
+) -> Manifest:
+    """The one manifest that these signed sets and the salt give; every aggregator recomputes it.
 
     Raises TooFewParticipants, or ManifestRefused for sets of another round, bad signatures, or a
     quorum or noise contributions below what the query needs.
@@ -153,6 +166,50 @@ def manifest_of(descriptor: RoundDescriptor, accepted: Sequence[Signed[AcceptedS
         members=members,
         count=count,
         contributions=contributions,
+        salt=salt,
+    )
+
+
+def members_hash(salt: bytes, members: bytes) -> bytes:
+    """What a transcript shows of who took part: the bitmap, salted and hashed."""
+    return hashlib.sha256(length_prefixed(_MEMBERS, salt, members)).digest()
+
+
+def manifest_hash_of(
+    round_id: str,
+    descriptor_hash: bytes,
+    quorum: Sequence[int],
+    count: int,
+    contributions: Sequence[int],
+    members: bytes,
+) -> bytes:
+    """What every commitment of a round binds; `members` is their hash.
+
+    Spec: keys, section 6.1. A verifier computes it from what a transcript says, so that nothing of
+    it can be changed afterwards.
+    """
+    fields = (
+        round_id.encode(),
+        descriptor_hash,
+        bytes(quorum),
+        count.to_bytes(4, "big"),
+        bytes(contributions),
+        members,
+    )
+    return hashlib.sha256(length_prefixed(_MANIFEST, *fields)).digest()
+
+
+def manifest_hash(manifest: Manifest) -> bytes:
+    """The hash of a manifest; of one of an earlier version, its digest."""
+    if manifest.salt is None:
+        return manifest.digest()
+    return manifest_hash_of(
+        manifest.round,
+        manifest.descriptor_hash,
+        manifest.quorum,
+        manifest.count,
+        manifest.contributions,
+        members_hash(manifest.salt, manifest.members),
     )
 
 
@@ -247,21 +304,52 @@ def open_sum(
         raise RevealRefused(str(error)) from None
 
 
-def check_transcript(transcript: Transcript, coordinator_key: bytes) -> NDArray[np.int64]:
+@dataclass(frozen=True)
+class CheckedSum:
+    """What a transcript proves.
+
+    `total`: (d,) signed ring units. `anchored`: whether every identity was known from elsewhere;
+    else the coordinator alone vouches for its aggregators. `unknown_operators`: aggregators of
+    which the verifier does not know who runs them. `participants_bound`: whether the aggregators
+    committed to quorum, participants and contributions as the transcript gives them.
+    """
+
+    total: NDArray[np.int64]
+    anchored: bool
+    unknown_operators: tuple[str, ...]
+    participants_bound: bool
+
+
+def check_transcript(
+    transcript: Transcript, coordinator_key: bytes, trust: Trust | None = None
+) -> CheckedSum:
     """Recombine a published transcript from scratch; what `tacit round verify` does.
 
-    Who took part is known to the parties only; what is published of it must keep the query's rules.
+    Who took part is known to the parties only; what is published of it must keep the query's rules,
+    and be what the aggregators committed to. Without `trust` the aggregators are those that the
+    coordinator names: it could have invented all of them. Raises TranscriptNotAnchored (`trust`
+    knows another), TranscriptNotBound, and what each single check raises.
     """
     descriptor = check_descriptor(transcript.descriptor, coordinator_key)
+    everyone = tuple(entry.id for entry in descriptor.aggregators)
+    unknown = everyone if trust is None else trust.check(descriptor, coordinator_key)
     query, contributions = descriptor.query, transcript.contributions
     if not query.min_participants <= transcript.participants <= query.n_max:
         raise ManifestRefused("the transcript's participants are not within the query's limits")
     if not _are_contributors(query, contributions) or not _enough_noise(query, contributions):
         raise ManifestRefused("the transcript's noise contributions are not those of the query")
-    return open_sum(
-        descriptor,
-        transcript.manifest_hash,
+    manifest = transcript.manifest_hash or manifest_hash_of(
+        descriptor.round,
+        descriptor.digest(),
         transcript.quorum,
-        transcript.commitments,
-        transcript.reveals,
+        transcript.participants,
+        contributions,
+        transcript.members_hash or b"",
     )
+    committed = {item.statement.manifest_hash for item in transcript.commitments}
+    if committed and manifest not in committed:
+        raise TranscriptNotBound("quorum, participants or contributions are others")
+    total = open_sum(
+        descriptor, manifest, transcript.quorum, transcript.commitments, transcript.reveals
+    )
+    return CheckedSum(total, trust is not None, unknown, transcript.members_hash is not None)

@@ -29,13 +29,13 @@ def quorum_size(query: Query) -> int:
 
 
 def agree(
-    descriptor: RoundDescriptor, accepted: Sequence[SignedSet]
+    descriptor: RoundDescriptor, accepted: Sequence[SignedSet], salt: bytes
 ) -> tuple[Manifest, list[SignedSet]]:
     """The manifest of the best quorum, and the signed sets that give it."""
     chosen = list(accepted)
     if descriptor.query.sharing is Sharing.SHAMIR and len(chosen) > quorum_size(descriptor.query):
         chosen = [chosen[place] for place in _best(descriptor, [item.statement for item in chosen])]
-    return manifest_of(descriptor, chosen), chosen
+    return manifest_of(descriptor, chosen, salt), chosen
 
 
 def _best(descriptor: RoundDescriptor, accepted: Sequence[AcceptedSet]) -> list[int]:

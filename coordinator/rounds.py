@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +23,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from common.agreement import ManifestRefused, check_commitments, open_sum
+from common.agreement import (
+    ManifestRefused,
+    check_commitments,
+    manifest_hash,
+    members_hash,
+    open_sum,
+)
 from common.differencing import DifferenceRefused
 from common.functions import decode
 from common.mechanisms import noisy_aggregators, shares_its_noise
@@ -67,6 +74,7 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
 
 REASON_CHARACTERS = 256
+SALT_BYTES = 32
 log = get_logger("tacit.rounds")
 
 _ACCEPTED = TypeAdapter(list[Signed[AcceptedSet]])
@@ -184,7 +192,9 @@ async def freeze(conduct: Conduct, row: RoundRow) -> None:
         await _note_due(conduct, row)
         raise _failure("the freeze", peers, answers)
     try:
-        manifest, chosen = await asyncio.to_thread(quorum.agree, descriptor, accepted)
+        manifest, chosen = await asyncio.to_thread(
+            quorum.agree, descriptor, accepted, secrets.token_bytes(SALT_BYTES)
+        )
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
     async with conduct.engine.begin() as connection:
@@ -250,7 +260,7 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     commitments = answered(answers)
     if len(commitments) < len(peers):
         raise _failure("the commitment", peers, answers)
-    check_commitments(descriptor, manifest.digest(), manifest.quorum, commitments)
+    check_commitments(descriptor, manifest_hash(manifest), manifest.quorum, commitments)
     async with conduct.engine.begin() as connection:
         await store.change(
             connection,
@@ -266,7 +276,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     opened."""
     signed = signed_descriptor(row)
     descriptor, manifest = signed.statement, _manifest(row)
-    query, digest = descriptor.query, manifest.digest()
+    query, digest = descriptor.query, manifest_hash(manifest)
     commitments = _COMMITMENTS.validate_json(row.commitments or "[]")
     report = await asyncio.to_thread(
         query_report,
@@ -286,7 +296,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     )
     transcript = Transcript(
         descriptor=signed,
-        manifest_hash=digest,
+        **_manifest_fields(manifest),
         quorum=manifest.quorum,
         participants=manifest.count,
         contributions=manifest.contributions,
@@ -363,6 +373,13 @@ def _signed(text: str) -> Signed[RoundDescriptor]:
 def signed_descriptor(row: RoundRow) -> Signed[RoundDescriptor]:
     """The signed descriptor of a stored round."""
     return _signed(row.descriptor)
+
+
+def _manifest_fields(manifest: Manifest) -> dict[str, Any]:
+    """What a transcript says of the manifest beside its figures; format 1 of an earlier version."""
+    if manifest.salt is None:
+        return {"format": "tacit.transcript/1", "manifest_hash": manifest_hash(manifest)}
+    return {"members_hash": members_hash(manifest.salt, manifest.members)}
 
 
 def _manifest(row: RoundRow) -> Manifest:

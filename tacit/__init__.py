@@ -23,7 +23,7 @@ from tacit.problems import (
     Unavailable,
     UnsupportedForm,
 )
-from tacit.rounds import IdentityMismatch, RoundNotReleased
+from tacit.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
 
 __all__ = [
     "AsyncClient",
@@ -33,7 +33,6 @@ __all__ = [
     "FieldProblem",
     "Forbidden",
     "Gone",
-    "IdentityMismatch",
     "Invalid",
     "KeyReused",
     "Malformed",
@@ -47,6 +46,8 @@ __all__ = [
     "TooLarge",
     "TooMany",
     "TooSlow",
+    "TranscriptNotAnchored",
+    "Trust",
     "Unauthenticated",
     "Unavailable",
     "UnsupportedForm",

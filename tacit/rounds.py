@@ -12,9 +12,11 @@ from common.agreement import check_transcript
 from common.functions import decode
 from common.models.base import parse_binary
 from common.models.round import Transcript
+from common.models.trust import TranscriptNotAnchored, Trust
 from tacit.exchange import Item, Json, Request, Steps, Stream, creating, get, pages
 from tacit.operation import operation, stream
 
+__all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")
 POLL_S: Final = 20.0
 _PLAIN: Final = {"Accept": "text/plain"}
@@ -22,10 +24,6 @@ _PLAIN: Final = {"Accept": "text/plain"}
 
 class RoundNotReleased(Exception):
     """The round was aborted."""
-
-
-class IdentityMismatch(Exception):
-    """The coordinator's identity is not the one of the pinned fingerprint."""
 
 
 def _open_round(
@@ -138,28 +136,31 @@ def _identity() -> Steps[Json]:
     return (yield from _json("/.well-known/tacit-coordinator"))
 
 
-def _verify(round_id: str, *, fingerprint: str | None = None) -> Steps[Json]:
-    """Recombine a round's transcript here and compare; {"result", "matches", ...}.
+def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
+    """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
 
     Every signature, commitment and reveal is checked, and the sum is put together again from the
-    partial sums. `fingerprint` (hex) pins the coordinator's identity, which otherwise is the one
-    that the service shows: raises IdentityMismatch.
+    partial sums. `trust` pins the identities of the coordinator and of all aggregators, as you
+    know them from elsewhere (`tacit trust`): raises TranscriptNotAnchored for any other. Without
+    it the coordinator alone vouches for its aggregators, and `anchored` is false.
     """
     identity = yield from _identity()
-    if fingerprint is not None and identity["fingerprint"] != fingerprint:
-        raise IdentityMismatch("the coordinator shows another identity than the pinned one")
     answer: httpx.Response = yield get(f"/v1/rounds/{round_id}/transcript")
     transcript = Transcript.model_validate_json(answer.content)
-    total = check_transcript(transcript, parse_binary(identity["identity_key"]))
-    if transcript.descriptor.statement.round != round_id:
+    checked = check_transcript(transcript, parse_binary(identity["identity_key"]), trust)
+    descriptor = transcript.descriptor.statement
+    if descriptor.round != round_id:
         raise ValueError("the transcript is that of another round")
-    recombined = decode(transcript.descriptor.statement.query, total)
+    recombined = decode(descriptor.query, checked.total)
     published = yield from _result(round_id)
     return {
         "round": round_id,
         "result": recombined,
         "matches": recombined == published["result"],
+        "anchored": checked.anchored,
+        "unknown_operators": list(checked.unknown_operators),
         "participants": transcript.participants,
+        "participants_bound": checked.participants_bound,
         "aggregators": [reveal.aggregator for reveal in transcript.reveals],
         "coordinator_fingerprint": identity["fingerprint"],
     }

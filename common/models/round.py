@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from common import sets
 from common.models.base import Binary, Instant, WireModel, require
 from common.models.enrolment import EpochKey, PublicKey
-from common.models.query import Identifier, Query, Window
+from common.models.query import MAX_AGGREGATORS, Identifier, Query, Window
 from common.signing import Signed, fingerprint
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
@@ -140,7 +140,11 @@ class AcceptedSet(WireModel):
 
 
 class Manifest(WireModel):
-    """What is summed: the quorum (indices) and the intersection of its accepted sets."""
+    """What is summed: the quorum (indices) and the intersection of its accepted sets.
+
+    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
+    a transcript could try guesses of who took part. Only manifests of an earlier version have none.
+    """
 
     round: RoundId
     descriptor_hash: Hash
@@ -148,6 +152,7 @@ class Manifest(WireModel):
     members: Binary
     count: Annotated[int, Field(ge=0)]
     contributions: tuple[int, ...]
+    salt: Hash | None = None
 
 
 class ManifestRequest(WireModel):
@@ -187,7 +192,8 @@ class AbortRequest(WireModel):
 
 class AbortStatement(WireModel):
     """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
-    signed an accepted set before. A statement "never frozen" may earn a credit."""
+    signed an accepted set before, or may have, as after a restore from a backup. A statement
+    "never frozen" may earn a credit."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -197,17 +203,29 @@ class AbortStatement(WireModel):
 
 
 class Transcript(WireModel):
-    """What anyone needs to check a released sum. The manifest's members are for the parties:
-    here stand its hash and size."""
+    """What anyone needs to check a released sum. The manifest's members are for the parties: here
+    is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
+    participants and contributions are those that every aggregator committed to.
 
-    format: Literal["tacit.transcript/1"] = "tacit.transcript/1"
+    Format 1, of an earlier version, gives the manifest's hash instead, which binds none of these.
+    """
+
+    format: Literal["tacit.transcript/1", "tacit.transcript/2"] = "tacit.transcript/2"
     descriptor: Signed[RoundDescriptor]
-    manifest_hash: Hash
-    quorum: tuple[int, ...]
-    participants: Annotated[int, Field(ge=0)]
-    contributions: tuple[int, ...]
+    manifest_hash: Hash | None = None
+    members_hash: Hash | None = None
+    quorum: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    participants: Annotated[int, Field(ge=0, lt=2**32)]
+    contributions: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
     commitments: tuple[Signed[Commitment], ...]
     reveals: tuple[Reveal, ...]
+
+    @model_validator(mode="after")
+    def _one_hash(self) -> Transcript:
+        first = self.format == "tacit.transcript/1"
+        fits = (self.manifest_hash is not None, self.members_hash is not None) == (first, not first)
+        require(fits, None, "manifest_hash in format 1, members_hash in format 2")
+        return self
 
 
 class ItemAnswer(WireModel):

@@ -300,7 +300,7 @@ class _Host:
         """The total in ring units, recombined here from the checked transcript."""
         answer = await self.coordinator.request("GET", f"/v1/rounds/{round_id}/transcript")
         transcript = Transcript.model_validate_json(answer.content)
-        return check_transcript(transcript, self.coordinator_key)
+        return check_transcript(transcript, self.coordinator_key).total
 
     def _exact(self, event: RoundEvents, senders: Bits) -> tuple[Ints, Ints]:
         """What the honest readings of all enrolled add up to, and what the senders reported."""

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from common import sets
-from common.agreement import manifest_of, open_sum
+from common.agreement import manifest_hash, manifest_of, open_sum
 from common.functions import dimension
 from common.models.base import encode_binary, parse_binary
 from common.models.enrolment import (
@@ -60,6 +60,7 @@ from common.sharing import scheme
 from common.signing import Identity, Signed
 
 DEPLOYMENT = "test"
+SALT = bytes(range(32))
 OPERATOR_TOKEN = "operator-token-for-tests-0123456789abcdef"
 Words = NDArray[np.uint64]
 
@@ -426,7 +427,7 @@ class Round:
         self, accepted: Sequence[Signed[AcceptedSet]]
     ) -> tuple[Manifest, list[Signed[Commitment]]]:
         """The manifest of these sets, and the quorum's commitments to it."""
-        manifest = manifest_of(self.descriptor, accepted)
+        manifest = manifest_of(self.descriptor, accepted, SALT)
         request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
         result = []
         for index in manifest.quorum:
@@ -456,5 +457,7 @@ class Round:
         accepted = await self.freeze(quorum)
         manifest, commitments = await self.commit(accepted)
         reveals = await self.reveal(manifest, commitments)
-        total = open_sum(self.descriptor, manifest.digest(), manifest.quorum, commitments, reveals)
+        total = open_sum(
+            self.descriptor, manifest_hash(manifest), manifest.quorum, commitments, reveals
+        )
         return total, manifest

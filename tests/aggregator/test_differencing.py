@@ -15,7 +15,7 @@ from common.models.query import Query, Window
 from common.models.round import ManifestRequest
 from common.service.clock import ManualClock
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, Round, Sender, query
+from tests.aggregator.double import SALT, Federation, Round, Sender, query
 from tests.aggregator.test_pieces import problem
 from tests.aggregator.test_transitions import refused
 
@@ -55,7 +55,7 @@ async def released(pair: Federation, senders: list[Sender], wanted: Query, **mor
 async def commitment(opened: Round) -> Any:
     """The first aggregator's answer to the manifest."""
     accepted = await opened.freeze()
-    manifest = manifest_of(opened.descriptor, accepted)
+    manifest = manifest_of(opened.descriptor, accepted, SALT)
     request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
     return await opened.federation.peers[0].coordinate("POST", opened.path("commitment"), request)
 

@@ -30,7 +30,7 @@ from common.models.round import (
 from common.service.clock import ManualClock
 from common.signing import Identity, Signed, verify
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, Round, Sender, query
+from tests.aggregator.double import SALT, Federation, Round, Sender, query
 from tests.aggregator.test_pieces import problem
 
 EXACT = {"aggregators": 2, "mechanism": "exact"}
@@ -64,7 +64,7 @@ async def test_each_transition_repeats_its_bytes(pair: Federation) -> None:
     await twice("/v1/rounds", current.signed)
     await twice(current.path("freeze"))
     accepted = await current.freeze()
-    manifest = manifest_of(current.descriptor, accepted)
+    manifest = manifest_of(current.descriptor, accepted, SALT)
     request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
     await twice(current.path("commitment"), request)
     _, commitments = await current.commit(accepted)
@@ -120,7 +120,7 @@ async def test_never_a_second_manifest(alliance: Alliance) -> None:
         accepted = await current.freeze()
         await current.commit(accepted[:3])
         other = tuple(accepted[2:])
-        manifest = manifest_of(current.descriptor, other)
+        manifest = manifest_of(current.descriptor, other, SALT)
         answer = await federation.peers[2].coordinate(
             "POST", current.path("commitment"), ManifestRequest(manifest=manifest, accepted=other)
         )
@@ -131,7 +131,7 @@ async def test_a_manifest_is_recomputed(pair: Federation) -> None:
     current, _ = await filled(pair)
     peer, path = pair.peers[0], current.path("commitment")
     accepted = await current.freeze()
-    honest = manifest_of(current.descriptor, accepted)
+    honest = manifest_of(current.descriptor, accepted, SALT)
     smaller = honest.model_copy(update={"members": b"\x03", "count": 2})
     request = ManifestRequest(manifest=smaller, accepted=tuple(accepted))
     refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
@@ -155,6 +155,7 @@ async def test_too_few_participants(pair: Federation) -> None:
         members=accepted[0].statement.members,
         count=sets.count(accepted[0].statement.members),
         contributions=(),
+        salt=SALT,
     )
     request = ManifestRequest(manifest=made_up, accepted=tuple(accepted))
     answer = await pair.peers[0].coordinate("POST", current.path("commitment"), request)
@@ -192,6 +193,7 @@ async def test_steps_out_of_order(pair: Federation) -> None:
         members=b"\x07",
         count=3,
         contributions=(),
+        salt=SALT,
     )
     request = ManifestRequest(manifest=manifest, accepted=())
     answer = await peer.coordinate("POST", current.path("commitment"), request)
@@ -216,7 +218,7 @@ async def test_an_abort_is_final(pair: Federation, when: str) -> None:
     state = (await peer.coordinate("GET", current.path())).json()
     assert (state["state"], state["reason"]) == ("aborted", "test")
     if when != "open":
-        manifest = manifest_of(current.descriptor, accepted)
+        manifest = manifest_of(current.descriptor, accepted, SALT)
         request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
         answer = await peer.coordinate("POST", current.path("commitment"), request)
         refused(answer, 410, "round_closed")

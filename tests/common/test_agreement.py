@@ -1,5 +1,6 @@
 """What honest parties refuse, whoever shows it to them: a hostile coordinator in pure functions."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from common import sets
 from common.agreement import (
@@ -17,12 +19,16 @@ from common.agreement import (
     ManifestRefused,
     RevealRefused,
     TooFewParticipants,
+    TranscriptNotBound,
     check_anchors,
     check_commitments,
     check_descriptor,
     check_transcript,
     commitment_hash,
+    manifest_hash,
+    manifest_hash_of,
     manifest_of,
+    members_hash,
     open_sum,
 )
 from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
@@ -40,6 +46,7 @@ from common.models.round import (
     RoundDescriptor,
     Transcript,
 )
+from common.models.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
 from common.randomness import SeededRandom
 from common.sealing import segment_size
 from common.sharing import PRIME, scheme
@@ -61,6 +68,7 @@ SHAMIR = {
     "epsilon": "1",
 }
 VALUES = [5, -3, 1000]
+SALT = bytes(range(32))
 
 
 def entry(index: int, epoch_seed: int | None = None, party: str | None = None) -> AggregatorEntry:
@@ -333,9 +341,9 @@ class Opening:
         self.partials = [self.shared.add(zero, piece).tobytes() for piece in pieces]
         noise = tuple(self.quorum[:3]) if wanted.sharing == "shamir" else ()
         self.manifest: Manifest = manifest_of(
-            made, [accepted(made, i, contributions=noise) for i in self.quorum]
+            made, [accepted(made, i, contributions=noise) for i in self.quorum], SALT
         )
-        self.hash = self.manifest.digest()
+        self.hash = manifest_hash(self.manifest)
         self.commitments = [self.commitment(i) for i in self.quorum]
         self.reveals = [self.reveal(i) for i in self.quorum]
 
@@ -393,7 +401,7 @@ class Opening:
     def transcript(self, **changes) -> Transcript:
         fields = {
             "descriptor": signed_descriptor(self.descriptor),
-            "manifest_hash": self.hash,
+            "members_hash": members_hash(SALT, self.manifest.members),
             "quorum": self.quorum,
             "participants": 3,
             "contributions": self.manifest.contributions,
@@ -411,9 +419,145 @@ class Opening:
 def test_an_honest_sum_opens(opening):
     assert opening.open().tolist() == [sum(VALUES)]
     assert set(opening.check()) == {NAMES[i] for i in opening.quorum}
-    assert check_transcript(opening.transcript(), COORDINATOR.public_key).tolist() == [sum(VALUES)]
     back = Transcript.model_validate_json(opening.transcript().canonical())
-    assert check_transcript(back, COORDINATOR.public_key).tolist() == [sum(VALUES)]
+    for transcript in (opening.transcript(), back):
+        checked = check_transcript(transcript, COORDINATOR.public_key)
+        assert checked.total.tolist() == [sum(VALUES)]
+        assert checked.participants_bound
+        assert not checked.anchored
+
+
+def transcripts_with_other_figures(opening: Opening) -> dict[str, Transcript]:
+    figures = {
+        "participants": {"participants": 2},
+        "contributions": {"contributions": (0, 1, 3)},
+        "members": {"members_hash": members_hash(SALT, b"\x03")},
+        "salt": {"members_hash": members_hash(bytes(32), opening.manifest.members)},
+    }
+    return {name: opening.transcript(**changes) for name, changes in figures.items()}
+
+
+@pytest.mark.parametrize("kind", ["participants", "contributions", "members", "salt"])
+def test_no_figure_of_a_transcript_can_be_changed(kind):
+    opening = Opening((0, 1, 2), **SHAMIR)
+    with pytest.raises(TranscriptNotBound):
+        check_transcript(transcripts_with_other_figures(opening)[kind], COORDINATOR.public_key)
+
+
+def test_another_quorum_is_not_the_one_committed_to():
+    opening = Opening((0, 1, 2), **SHAMIR)
+    with pytest.raises((TranscriptNotBound, CommitmentRefused)):
+        check_transcript(opening.transcript(quorum=(0, 1, 3)), COORDINATOR.public_key)
+
+
+def test_the_hash_of_a_manifest_covers_every_field():
+    fields = [ROUND, b"d" * 32, (0, 1, 2), 3, (0, 1), b"m" * 32]
+    hashes = {manifest_hash_of(*fields)}
+    others = [OTHER_ROUND, b"e" * 32, (0, 1), 4, (0, 2), b"n" * 32]
+    for place, other in enumerate(others):
+        hashes.add(manifest_hash_of(*[*fields[:place], other, *fields[place + 1 :]]))
+    assert len(hashes) == 7
+    prefixed = b"".join(
+        len(field).to_bytes(4, "big") + field
+        for field in (
+            b"tacit manifest v2",
+            ROUND.encode(),
+            b"d" * 32,
+            bytes([0, 1, 2]),
+            bytes([0, 0, 0, 3]),
+            bytes([0, 1]),
+            b"m" * 32,
+        )
+    )
+    assert manifest_hash_of(*fields) == hashlib.sha256(prefixed).digest()
+
+
+def test_a_transcript_of_format_1_binds_no_figure():
+    opening = Opening()
+    earlier = opening.manifest.model_copy(update={"salt": None})
+    opening.hash = manifest_hash(earlier)
+    assert opening.hash == earlier.digest()
+    opening.commitments = [opening.commitment(i) for i in opening.quorum]
+    fields = {"format": "tacit.transcript/1", "manifest_hash": opening.hash, "members_hash": None}
+    checked = check_transcript(
+        opening.transcript(**fields, participants=700), COORDINATOR.public_key
+    )
+    assert not checked.participants_bound
+    with pytest.raises(ValidationError):
+        opening.transcript(manifest_hash=opening.hash)
+    with pytest.raises(ValidationError):
+        opening.transcript(members_hash=None)
+
+
+# --- the trust file ------------------------------------------------------------------------------
+
+
+def trust(opening: Opening, **changes) -> Trust:
+    pinned = tuple(
+        TrustedAggregator(
+            id=entry.id,
+            operator=entry.operator,
+            fingerprints=(Pinned(fingerprint=entry.fingerprint.hex()),),
+        )
+        for entry in opening.descriptor.aggregators
+    )
+    fields = {
+        "deployment": opening.descriptor.deployment,
+        "coordinator": (COORDINATOR.fingerprint.hex(),),
+        "aggregators": pinned,
+    }
+    return Trust(**{**fields, **changes})
+
+
+def pinned_as(opening: Opening, place: int, **changes) -> Trust:
+    """With one aggregator's only fingerprint pinned otherwise."""
+    entry = opening.descriptor.aggregators[place]
+    pin = Pinned(**{"fingerprint": entry.fingerprint.hex(), **changes})
+    return trust(opening).replacing(
+        TrustedAggregator(id=entry.id, operator=entry.operator, fingerprints=(pin,))
+    )
+
+
+def test_a_trust_file_anchors_a_transcript():
+    opening = Opening()
+    opened = opening.descriptor.opened
+    known = trust(opening)
+    for fitting in (known, pinned_as(opening, 0, **{"from": opened})):
+        checked = check_transcript(opening.transcript(), COORDINATOR.public_key, fitting)
+        assert checked.anchored
+        assert checked.unknown_operators == ()
+    loose = known.replacing(known.aggregators[0].model_copy(update={"operator": None}))
+    checked = check_transcript(opening.transcript(), COORDINATOR.public_key, loose)
+    assert checked.anchored
+    assert checked.unknown_operators == (opening.descriptor.aggregators[0].id,)
+
+
+def strangers(opening: Opening) -> dict[str, Trust]:
+    """Trust files that miss something. Aggregator 4 is outside the quorum: with true ones among
+    inventions the sum is right."""
+    opened = opening.descriptor.opened
+    known, last = trust(opening), opening.descriptor.aggregators[4]
+    return {
+        "deployment": trust(opening, deployment="other"),
+        "coordinator": trust(opening, coordinator=(STRANGER.fingerprint.hex(),)),
+        "a missing aggregator": trust(opening, aggregators=known.aggregators[:4]),
+        "another identity": pinned_as(opening, 4, fingerprint=STRANGER.fingerprint.hex()),
+        "stolen": pinned_as(opening, 4, compromised=True),
+        "later": pinned_as(opening, 4, **{"from": opened + timedelta(seconds=1)}),
+        "until then": pinned_as(opening, 4, until=opened),
+        "operator": known.replacing(
+            known.named(last.id).model_copy(update={"operator": "someone else"})
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", strangers(Opening((0, 1, 2), **SHAMIR)))
+def test_what_a_trust_file_does_not_pin_is_refused(kind):
+    opening = Opening((0, 1, 2), **SHAMIR)
+    transcript, key = opening.transcript(), COORDINATOR.public_key
+    assert check_transcript(transcript, key, trust(opening)).anchored
+    with pytest.raises(TranscriptNotAnchored):
+        check_transcript(transcript, key, strangers(opening)[kind])
 
 
 def foreign_commitments(opening: Opening) -> dict[str, list[Signed[Commitment]]]:

@@ -38,11 +38,11 @@ async def test_a_released_result_is_the_sum(
         assert Decimal(found["result"]["sum"]) == Decimal(int(values.sum())) / 1000
         transcript = await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")
         identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
-        total = check_transcript(
+        checked = check_transcript(
             Transcript.model_validate_json(transcript.content),
             parse_binary(identity["identity_key"]),
         )
-        assert total.tolist() == [int(values.sum())]
+        assert checked.total.tolist() == [int(values.sum())]
 
 
 async def test_too_few_participants_abort_the_round(house: Houses) -> None:

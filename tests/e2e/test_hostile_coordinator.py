@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from common import sets
-from common.agreement import manifest_of, open_sum
+from common.agreement import manifest_hash, manifest_of, open_sum
 from common.models.round import (
     COMMITMENT_LABEL,
     Commitment,
@@ -20,7 +20,7 @@ from common.models.round import (
     Reveal,
 )
 from common.signing import Identity, Signed
-from tests.aggregator.double import Round, query
+from tests.aggregator.double import SALT, Round, query
 from tests.e2e.hostile import (
     PLAIN,
     SHAMIR,
@@ -107,6 +107,7 @@ async def test_aggregators_shown_different_descriptors_open_nothing(deviating: D
                 members=members,
                 count=2,
                 contributions=(),
+                salt=SALT,
             )
             assert problem(await commit(view, index, manifest, accepted)) == (
                 409,
@@ -152,7 +153,7 @@ async def test_two_manifests_for_two_quorums_open_one_sum_at_most(
                 assert (await opened.send(senders[2], index, piece)).status_code == 201
         accepted = await opened.freeze()
         quorums = [accepted[:3], accepted[2:]]
-        manifests = [manifest_of(opened.descriptor, item) for item in quorums]
+        manifests = [manifest_of(opened.descriptor, item, SALT) for item in quorums]
         assert [item.count for item in manifests] == [3, 2]
         commitments: list[list[Signed[Commitment]]] = [[], []]
         refused = []
@@ -179,7 +180,7 @@ async def test_two_manifests_for_two_quorums_open_one_sum_at_most(
             if which == first:
                 total = open_sum(
                     opened.descriptor,
-                    manifests[which].digest(),
+                    manifest_hash(manifests[which]),
                     manifests[which].quorum,
                     commitments[which],
                     reveals[:3],
@@ -200,7 +201,7 @@ async def test_a_sum_of_fewer_aggregators_than_all_is_none_under_additive(
         for sender in senders:
             await opened.contribute(sender, np.array([[1]]))
         accepted = await opened.freeze()
-        whole = manifest_of(opened.descriptor, accepted)
+        whole = manifest_of(opened.descriptor, accepted, SALT)
         part = whole.model_copy(update={"quorum": (0, 1)})
         for index in (0, 1):
             answer = await commit(opened, index, part, accepted[:2])
@@ -236,6 +237,6 @@ async def test_nothing_is_revealed_before_all_have_committed_to_the_same(
         assert {await state(opened, index) for index in range(3)} == {"committed"}
         reveals = await opened.reveal(manifest, commitments)
         total = open_sum(
-            opened.descriptor, manifest.digest(), manifest.quorum, commitments, reveals
+            opened.descriptor, manifest_hash(manifest), manifest.quorum, commitments, reveals
         )
         assert total.tolist() == [2]

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from common import sets
-from common.agreement import RevealRefused, manifest_of, open_sum
+from common.agreement import RevealRefused, manifest_hash, manifest_of, open_sum
 from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
 from common.models.query import Window
 from common.models.round import (
@@ -26,6 +26,7 @@ from common.models.round import (
 )
 from common.service.clock import ManualClock
 from common.signing import Identity, Signed
+from tests.aggregator.double import SALT
 from tests.e2e.hostile import (
     NOISY,
     PLAIN,
@@ -126,6 +127,7 @@ async def test_curators_that_no_roster_has_cannot_fill_a_round(deviating: Deviat
             members=everyone,
             count=6,
             contributions=(),
+            salt=SALT,
         )
         forged = [
             Identity.generate().sign(
@@ -153,7 +155,7 @@ async def test_a_manifest_may_not_name_who_is_not_held(deviating: Deviating) -> 
         for sender in senders[:2]:
             await opened.contribute(sender, np.array([[1]]))
         accepted = await opened.freeze()
-        honest = manifest_of(opened.descriptor, accepted)
+        honest = manifest_of(opened.descriptor, accepted, SALT)
         everyone = honest.model_copy(
             update={"members": sets.pack(np.ones(3, np.bool_)), "count": 3}
         )
@@ -182,6 +184,7 @@ async def test_noise_that_is_not_relayed_ends_the_round(deviating: Deviating) ->
             members=accepted[0].statement.members,
             count=3,
             contributions=(),
+            salt=SALT,
         )
         for noise in ((), (0,), (0, 1, 2)):
             asked = manifest.model_copy(update={"contributions": noise})
@@ -198,7 +201,7 @@ async def test_noise_cannot_be_dropped_from_the_manifest(deviating: Deviating) -
         for sender in senders:
             await opened.contribute(sender, np.array([[1000]]))
         accepted = await opened.freeze()
-        honest = manifest_of(opened.descriptor, accepted)
+        honest = manifest_of(opened.descriptor, accepted, SALT)
         assert honest.contributions == (0, 1, 2, 3, 4)
         for noise in ((), (0, 1), (0, 1, 2), (0, 0, 0)):
             dropped = honest.model_copy(update={"contributions": noise})
@@ -228,6 +231,7 @@ async def test_sets_without_noise_that_others_did_not_sign(deviating: Deviating)
             members=accepted[0].statement.members,
             count=2,
             contributions=(0, 1, 2),
+            salt=SALT,
         )
         answer = await commit(opened, 0, manifest, sets_of_all)
         assert problem(answer) == (409, "manifest_refused")
@@ -296,7 +300,7 @@ async def test_an_abort_between_reveals_is_final(deviating: Deviating) -> None:
         assert json.loads(answer.content)["statement"]["frozen"] is True
         assert problem(await reveal(opened, 2, commitments)) == (410, "round_closed")
         with pytest.raises(RevealRefused):
-            open_sum(opened.descriptor, manifest.digest(), (0, 1, 2), commitments, reveals)
+            open_sum(opened.descriptor, manifest_hash(manifest), (0, 1, 2), commitments, reveals)
         # The retry is another round: the old pieces fit nowhere, and neither does the old manifest.
         again = await it.announce(await it.descriptor(PLAIN))
         for sender, pieces in zip(senders, kept, strict=True):

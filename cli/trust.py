@@ -1,0 +1,124 @@
+"""`tacit trust`: the identities that you know from elsewhere, in a file of your own.
+
+`tacit round verify --trust FILE` believes these and no other. What a coordinator says of its
+aggregators never enters the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.context import AsJson, console, digits, fail, plain_errors, show, table
+from common.models.enrolment import JoinToken
+from common.models.trust import Trust
+
+app = typer.Typer(
+    no_args_is_help=True, help="Identities known from elsewhere, which a verification pins."
+)
+
+TrustFile = Annotated[
+    Path, typer.Option("--file", envvar="TACIT_TRUST", help="The trust file; made if needed.")
+]
+Name = Annotated[str, typer.Argument(help="The aggregator's id.")]
+Given = Annotated[
+    str, typer.Argument(help="As its operator gave it: 64 hexadecimal digits, colons allowed.")
+]
+DEFAULT_FILE = Path("tacit-trust.json")
+
+
+def read_trust(path: Path) -> Trust:
+    """A trust file. Raises OSError, ValueError."""
+    try:
+        return Trust.model_validate_json(path.read_bytes())
+    except ValueError:
+        raise ValueError(f"{path}: no trust file (tacit.trust/1)") from None
+
+
+@app.command("from-join")
+def from_join(
+    token: Annotated[str, typer.Argument(help="A join token; its secrets are not kept.")],
+    file: TrustFile = DEFAULT_FILE,
+) -> None:
+    """Pin the coordinator and every aggregator of a join token that you got out of band."""
+    with plain_errors():
+        join = JoinToken.from_text(token)
+        deployment, pinned = join.coordinator.party, join.coordinator.fingerprint.hex()
+        trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
+        trust = trust.pinning_coordinator(pinned)
+        for grant in join.aggregators:
+            trust = trust.pinning(grant.party, grant.fingerprint.hex())
+        _write(file, trust)
+    typer.echo(f"{len(join.aggregators)} aggregators and the coordinator pinned in {file}")
+
+
+@app.command("coordinator")
+def coordinator(
+    deployment: Annotated[str, typer.Argument(help="The deployment's name.")],
+    fingerprint: Given,
+    file: TrustFile = DEFAULT_FILE,
+) -> None:
+    """Pin a deployment's coordinator."""
+    with plain_errors():
+        pinned = digits(fingerprint)
+        trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
+        _write(file, trust.pinning_coordinator(pinned))
+    typer.echo(f"coordinator pinned in {file}")
+
+
+@app.command("add")
+def add(
+    name: Name,
+    fingerprint: Given,
+    operator: Annotated[str | None, typer.Option(help="Who runs it, as you know it.")] = None,
+    file: TrustFile = DEFAULT_FILE,
+) -> None:
+    """Pin an aggregator, and who runs it. The coordinator is pinned first."""
+    with plain_errors():
+        pinned = digits(fingerprint)
+        _write(file, read_trust(file).pinning(name, pinned, operator))
+    typer.echo(f"{name} pinned in {file}")
+
+
+@app.command("compromised")
+def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> None:
+    """Mark an aggregator's identity as stolen: no round that rests on it is verified any more."""
+    with plain_errors():
+        _write(file, read_trust(file).compromising(name, digits(fingerprint)))
+    typer.echo(f"{name}: marked in {file}")
+
+
+@app.command("show")
+def show_trust(file: TrustFile = DEFAULT_FILE, as_json: AsJson = False) -> None:
+    """What the file pins."""
+    with plain_errors():
+        trust = read_trust(file)
+    rows = [["coordinator", "", pinned, ""] for pinned in trust.coordinator]
+    rows += [
+        [item.id, item.operator or "unknown", pin.fingerprint, "stolen" if pin.compromised else ""]
+        for item in trust.aggregators
+        for pin in item.fingerprints
+    ]
+    columns = ["party", "operator", "fingerprint", ""]
+    show(
+        trust.model_dump(mode="json", by_alias=True, exclude_none=True),
+        as_json,
+        lambda: console.print(table(f"Deployment {trust.deployment}", columns, rows)),
+    )
+
+
+def _of(file: Path, deployment: str) -> Trust | None:
+    """The file's content, if there is one; it must be of this deployment."""
+    if not file.exists():
+        return None
+    trust = read_trust(file)
+    if trust.deployment != deployment:
+        fail(f"{file} is of deployment {trust.deployment}, not {deployment}")
+    return trust
+
+
+def _write(file: Path, trust: Trust) -> None:
+    document = trust.model_dump_json(by_alias=True, exclude_none=True, indent=2)
+    file.write_text(f"{document}\n", encoding="utf-8")

@@ -1,0 +1,112 @@
+"""`tacit trust`: the identities that a verifier knows from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from common.models.enrolment import Grant, JoinToken, PartyKind
+from common.signing import Identity
+
+COORDINATOR, NORTH, SOUTH = (Identity.generate().fingerprint for _ in range(3))
+
+
+def run(*words: str, exit_code: int = 0) -> str:
+    found = CliRunner().invoke(app, ["trust", *words])
+    assert found.exit_code == exit_code, found.output
+    return found.output
+
+
+def token(deployment: str = "demo", **aggregators: bytes) -> str:
+    def grant(party: str, fingerprint: bytes) -> Grant:
+        return Grant(party=party, url="http://it.test", fingerprint=fingerprint, secret="s" * 40)
+
+    return JoinToken(
+        party="meter-1",
+        kind=PartyKind.CURATOR,
+        max_curators=1,
+        coordinator=grant(deployment, COORDINATOR),
+        aggregators=tuple(grant(name, pinned) for name, pinned in aggregators.items()),
+        expires=datetime(2030, 1, 1, tzinfo=UTC),
+    ).to_text()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trust.json"
+
+
+def shown(file: Path) -> Any:
+    return json.loads(run("show", "--file", str(file), "--json"))
+
+
+def pins(file: Path) -> dict[str, list[str]]:
+    return {
+        item["id"]: [pin["fingerprint"] for pin in item["fingerprints"]]
+        for item in shown(file)["aggregators"]
+    }
+
+
+def test_a_join_token_pins_everyone_and_leaves_no_secret(file: Path) -> None:
+    run("from-join", token(north=NORTH, south=SOUTH), "--file", str(file))
+    assert pins(file) == {"north": [NORTH.hex()], "south": [SOUTH.hex()]}
+    assert shown(file)["coordinator"] == [COORDINATOR.hex()]
+    assert "ssss" not in file.read_text()
+    before = file.read_text()
+    run("from-join", token(north=NORTH, south=SOUTH), "--file", str(file))
+    assert file.read_text() == before
+
+
+def test_pinning_by_hand(file: Path) -> None:
+    run("coordinator", "demo", COORDINATOR.hex(":").upper(), "--file", str(file))
+    run("add", "north", NORTH.hex(), "--operator", "North Ltd", "--file", str(file))
+    run("add", "north", SOUTH.hex(), "--file", str(file))
+    assert pins(file) == {"north": [NORTH.hex(), SOUTH.hex()]}
+    assert shown(file)["aggregators"][0]["operator"] == "North Ltd"
+    run("compromised", "north", NORTH.hex(), "--file", str(file))
+    stolen = {pin["fingerprint"]: pin["compromised"] for pin in _pins_of_north(file)}
+    assert stolen == {NORTH.hex(): True, SOUTH.hex(): False}
+    # What was stolen is not made good by being pinned again.
+    run("add", "north", NORTH.hex(), "--file", str(file), exit_code=2)
+    assert {pin["fingerprint"]: pin["compromised"] for pin in _pins_of_north(file)} == stolen
+
+
+def _pins_of_north(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = shown(file)["aggregators"][0]["fingerprints"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "north", "12"), "64 hexadecimal digits"),
+        (("add", "south", "0" * 64, "--operator", "x" * 200), "No such file"),
+        (("from-join", "nonsense"), "not a join token"),
+        (("show",), "No such file"),
+        (("coordinator", "not a name", "0" * 64), "deployment: "),
+    ],
+)
+def test_what_is_refused(file: Path, words: tuple[str, ...], said: str) -> None:
+    output = run(*words, "--file", str(file), exit_code=2)
+    assert len(output.strip().splitlines()) == 1
+    assert said in output
+    assert not file.exists()
+
+
+def test_a_file_of_another_deployment_or_operator_is_kept(file: Path) -> None:
+    run("from-join", token(north=NORTH), "--file", str(file))
+    run("add", "north", NORTH.hex(), "--operator", "North Ltd", "--file", str(file))
+    before = file.read_text()
+    run("from-join", token("other", north=NORTH), "--file", str(file), exit_code=2)
+    run("add", "north", SOUTH.hex(), "--operator", "Other", "--file", str(file), exit_code=2)
+    run("compromised", "south", SOUTH.hex(), "--file", str(file), exit_code=2)
+    file.write_text("{}")
+    run("show", "--file", str(file), exit_code=2)
+    file.write_text(before)
+    assert pins(file) == {"north": [NORTH.hex()]}
