@@ -64,7 +64,12 @@ async def budget(
             found["worst_instant"] = worst_instant(debits, position)
         found["debits"] = [_debit(item) for item in debits if item.over(position, 1)[0]][-100:]
         units[unit.value] = found
-    return {"curator": row.id, "party": party.id, "units": units}
+    return {
+        "curator": row.id,
+        "party": party.id,
+        "public_columns": list(policy.public_columns),
+        "units": units,
+    }
 
 
 def _debit(item: Debit) -> dict[str, Any]:

@@ -150,6 +150,10 @@ class Participation:
         """Take up the open rounds of a coordinator now; whether it answered."""
         return await self._rounds.look(url)
 
+    async def discover_collections(self, url: str) -> bool:
+        """Take up the open collections of a coordinator now; whether it answered."""
+        return await self._collections.look(url)
+
     async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
         open_now = set()
         for item in items:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from common.models.base import Binary, Exact, WireModel, require
-from common.models.federation import step_of
+from common.models.federation import ColumnName, Descriptor, step_of
 from common.models.query import Mechanism, PrivacyUnit, Stance
 from common.models.round import RoundDescriptor
 from curator.errors import PolicyRefused
@@ -46,7 +46,8 @@ class Limits(WireModel):
 
 class Policy(WireModel):
     """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
-    the federated jobs it takes part in, by name."""
+    the federated jobs it takes part in, by name; `public_columns`: those of the owner's tables that
+    may be sent as they are, without noise."""
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
     record: Limits = Limits()
@@ -59,6 +60,7 @@ class Policy(WireModel):
     queries: tuple[QueryHash, ...] = ()
     allow_repeats: bool = False
     algorithms: tuple[Annotated[str, Field(max_length=40)], ...] = ()
+    public_columns: tuple[ColumnName, ...] = ()
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""
@@ -87,6 +89,25 @@ def check_algorithm(policy: Policy, algorithm: str) -> None:
             "the algorithm is not among those agreed",
             pointer="/algorithms",
             extra={"algorithm": algorithm},
+        )
+
+
+def check_collection(policy: Policy, descriptor: Descriptor, *, verified: bool) -> None:
+    """Raise PolicyRefused unless the policy agrees to a collection's public parameters."""
+    check_algorithm(policy, descriptor.algorithm)
+    if Stance(descriptor.stance) not in policy.stances:
+        raise PolicyRefused(f"stance {descriptor.stance} is not allowed", pointer="/stances")
+    if not verified and not policy.allow_unverified:
+        raise PolicyRefused("the reports have no verified figure", pointer="/allow_unverified")
+    if descriptor.min_participants < policy.min_participants:
+        raise PolicyRefused(
+            "fewer participants are asked for than the policy", pointer="/min_participants"
+        )
+    if descriptor.label is not None and descriptor.label not in policy.public_columns:
+        raise PolicyRefused(
+            "the label is a column that its owner has not declared public",
+            pointer="/public_columns",
+            extra={"column": descriptor.label},
         )
 
 

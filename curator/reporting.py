@@ -29,7 +29,7 @@ from common import sets
 from common.encoders.reports import Cost, Encoding, EncodingRefused, read
 from common.models.base import encode_binary
 from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
-from common.models.query import PrivacyUnit, Stance
+from common.models.query import PrivacyUnit
 from common.randomness import SecureRandom
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
@@ -40,7 +40,7 @@ from curator import consent, runs
 from curator.errors import PeerUnavailable, PolicyRefused
 from curator.ledger import FEMTO, INFINITE, MICRO, Charge
 from curator.peers import Peers
-from curator.policy import Policy, check_algorithm
+from curator.policy import Policy, check_collection
 from curator.records import load_rows
 from curator.store import accounts
 from curator.store import parties as party_store
@@ -177,6 +177,8 @@ class Reporting:
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
             raise EncodingRefused("a figure holds in the sound stance, and only there")
+        if encoding.labelled != (descriptor.label is not None):
+            raise EncodingRefused("no column but the one named as the label is sent as it is")
         if encoding.columns != len(descriptor.taken):
             raise EncodingRefused("a report takes another number of columns")
         of_table = {isinstance(column, str) for column in descriptor.taken}
@@ -201,15 +203,9 @@ class Reporting:
         ):
             result.periods.add(policy.period_s)
             try:
-                check_algorithm(policy, descriptor.algorithm)
-                if Stance(descriptor.stance) not in policy.stances:
-                    raise PolicyRefused(f"stance {descriptor.stance} is not allowed")
-                if not asked.charge.verified and not policy.allow_unverified:
-                    raise PolicyRefused("the reports have no verified figure")
-                if descriptor.min_participants < policy.min_participants:
-                    raise PolicyRefused("fewer participants are asked for than the policy")
+                check_collection(policy, descriptor, verified=asked.charge.verified)
             except PolicyRefused as error:
-                result.refuse(members, error.name, error.detail)
+                result.refuse(members, error.name, error.detail, dict(error.extra))
                 continue
             await consent.afford(connection, party, asked, policy, span, members, now, result)
         return result

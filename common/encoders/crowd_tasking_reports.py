@@ -53,7 +53,12 @@ class Encoding:
     @property
     def columns(self) -> int:
         """One for each coordinate, and one for the label."""
-        return self.perturbation.dimension + bool(self.classes)
+        return self.perturbation.dimension + self.labelled
+
+    @property
+    def labelled(self) -> bool:
+        """Where there are classes."""
+        return bool(self.classes)
 
     @property
     def most_rows(self) -> int:

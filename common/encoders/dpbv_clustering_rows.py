@@ -32,6 +32,7 @@ class RowReports:
     box: Box
     records: int
     ledger_unit: ClassVar[LedgerUnit] = "record"
+    labelled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.records <= MOST_RECORDS:

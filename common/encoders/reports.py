@@ -47,6 +47,11 @@ class Encoding(Protocol):
         ...
 
     @property
+    def labelled(self) -> bool:
+        """Whether the last of them is a label, which is sent as it is."""
+        ...
+
+    @property
     def most_rows(self) -> int:
         """How many rows of a curator count: its first ones."""
         ...
