@@ -155,6 +155,44 @@ def curator(
     show(found, as_json, human)
 
 
+@app.command("own")
+def own(
+    curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a curator spent in its own ledger, which decides, and what each figure assumes."""
+    with plain_errors(), Target(home, url, token).curator() as client:
+        found = client.statement(curator_id)
+    show(found, as_json, lambda: _print_own(found))
+
+
+def _print_own(found: Json) -> None:
+    for unit, spent in found["units"].items():
+        rows = [
+            [
+                debit["made"],
+                amount(debit["epsilon"]),
+                amount(debit["delta"]),
+                "credited" if debit["credited"] else debit["status"],
+                debit["assumes"],
+            ]
+            for debit in spent["debits"]
+        ]
+        title = f"Charged to {found['curator']}, unit {unit}"
+        console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
+        period, lifetime = spent["period"], spent["lifetime"]
+        console.print(
+            f"period: epsilon {amount(period['epsilon'])}, delta {amount(period['delta'])}; "
+            f"all time: epsilon {amount(lifetime['epsilon'])}, delta {amount(lifetime['delta'])}",
+            highlight=False,
+        )
+    columns = ", ".join(found["public_columns"]) or "none"
+    console.print(f"columns that may be sent as they are: {columns}", highlight=False, markup=False)
+
+
 @app.command("events")
 def events(
     curator_id: Annotated[str | None, typer.Option("--curator", help="Only this one's.")] = None,

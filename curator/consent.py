@@ -118,7 +118,7 @@ async def consent(
     for policy, members in await policies(connection, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
-            check_policy(policy, descriptor, verified=charge.verified)
+            check_policy(policy, descriptor, verified=charge.verified, anchors=len(row.anchors))
         except PolicyRefused as error:
             result.refuse(members, error.name, error.detail, dict(error.extra))
             continue

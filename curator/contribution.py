@@ -80,8 +80,7 @@ class Contributor:
     ) -> AsyncIterator[list[Sealed]]:
         """Sealed bytes of one round, as they become durable; each lot may be sent at once."""
         descriptor = round_row.signed().statement
-        operators = [entry.operator for entry in descriptor.aggregators]
-        charge = await asyncio.to_thread(charge_of, descriptor.query, operators)
+        charge = await asyncio.to_thread(charge_of, descriptor.query, descriptor.operators)
         willing = []
         for task in tasks:
             try:

@@ -133,6 +133,7 @@ class Debit:
     """One row of the ledger: a round's charge for the members of a span of curators.
 
     `offset` counts from the party's first curator; `members` has one bit per curator of the span.
+    `contribution`: what it paid for; None for reports.
     """
 
     charge: Charge
@@ -141,6 +142,7 @@ class Debit:
     window: Window
     made: datetime
     credited: bool
+    contribution: int | None = None
 
     def over(self, offset: int, length: int) -> Bits:
         """Its members as seen from another span."""

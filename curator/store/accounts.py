@@ -135,6 +135,7 @@ def _debit(row: Row[Any]) -> Debit:
         Window(start=row.window_start, end=row.window_end),
         row.made,
         row.credited is not None,
+        row.contribution,
     )
 
 

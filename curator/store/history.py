@@ -32,6 +32,16 @@ async def history(
     return list(await connection.execute(query))
 
 
+async def descriptors(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, str]:
+    """The signed descriptor of each contribution's round, as JSON."""
+    rows = await connection.execute(
+        select(contributions.c.id, rounds.c.descriptor)
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .where(contributions.c.id.in_(ids))
+    )
+    return {row.id: row.descriptor for row in rows}
+
+
 async def contributed_spans(
     connection: AsyncConnection, first: datetime, last: datetime
 ) -> list[Row[Any]]:
