@@ -174,8 +174,8 @@ def _print_own(found: Json) -> None:
         rows = [
             [
                 debit["made"],
-                amount(debit["epsilon"]),
-                amount(debit["delta"]),
+                debit["epsilon"],
+                debit["delta"],
                 "credited" if debit["credited"] else debit["status"],
                 debit["assumes"],
             ]
@@ -185,8 +185,8 @@ def _print_own(found: Json) -> None:
         console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
         period, lifetime = spent["period"], spent["lifetime"]
         console.print(
-            f"period: epsilon {amount(period['epsilon'])}, delta {amount(period['delta'])}; "
-            f"all time: epsilon {amount(lifetime['epsilon'])}, delta {amount(lifetime['delta'])}",
+            f"period: epsilon {period['epsilon']}, delta {period['delta']}; "
+            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}",
             highlight=False,
         )
     columns = ", ".join(found["public_columns"]) or "none"

@@ -24,6 +24,7 @@ from common.agreement import check_anchors, check_descriptor
 from common.errors import DomainError
 from common.functions import dimension
 from common.models.federation import step_of
+from common.models.query import PrivacyUnit
 from common.models.round import RoundDescriptor
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
@@ -31,7 +32,7 @@ from common.service.logs import get_logger
 from common.service.problems import ProblemReceived
 from curator import consent, runs
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
-from curator.ledger import Charge, charge_of
+from curator.ledger import Charges, charges_of
 from curator.lots import Portion, Task, groups, keys_of, lots, portions
 from curator.parties import Keyring
 from curator.policy import Policy
@@ -54,7 +55,7 @@ class Work:
     """What all contributions to one round share."""
 
     descriptor: RoundDescriptor
-    charge: Charge
+    charges: Charges
     policy: Policy
 
 
@@ -80,7 +81,7 @@ class Contributor:
     ) -> AsyncIterator[list[Sealed]]:
         """Sealed bytes of one round, as they become durable; each lot may be sent at once."""
         descriptor = round_row.signed().statement
-        charge = await asyncio.to_thread(charge_of, descriptor.query, descriptor.operators)
+        charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
         willing = []
         for task in tasks:
             try:
@@ -92,7 +93,7 @@ class Contributor:
         question, willing = await self._question(descriptor, willing)
         if not willing:
             return
-        work = Work(descriptor, charge, await self._policy())
+        work = Work(descriptor, charges, await self._policy())
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
@@ -234,7 +235,7 @@ class Contributor:
         place = (portion.offset, span.length)
         now = self._clock.now()
         decision = await consent.consent(
-            connection, party, work.descriptor, work.charge, work.policy, place, now
+            connection, party, work.descriptor, work.charges, work.policy, place, now
         )
         await self._record_grounds(connection, contribution, place, decision, now)
         if not decision.present.any():
@@ -257,7 +258,7 @@ class Contributor:
             length=span.length,
             presence=sets.pack(decision.present),
             unit=work.descriptor.query.privacy_unit,
-            charge=work.charge,
+            charges=work.charges,
             window=work.descriptor.window,
             made=now,
             used=runs.pack(prepared.used),
@@ -267,8 +268,7 @@ class Contributor:
             connection,
             party.id,
             party.curators,
-            debit.unit,
-            debit.charge,
+            debit.charges[PrivacyUnit.CURATOR],
             now,
             (portion.offset, decision.present),
             sorted(decision.periods),

@@ -25,6 +25,7 @@ from curator.errors import ForeignCurator, UnknownCurator
 from curator.ledger import (
     FEMTO,
     MICRO,
+    Charge,
     Debit,
     presence_bits,
     statement_of,
@@ -83,19 +84,24 @@ async def budget(
 
 
 def _debit(item: Debit, text: str | None) -> dict[str, Any]:
-    charge = item.charge
     descriptor = None if text is None else _descriptor(text)
     return {
         "round": None if descriptor is None else descriptor.round,
         "assumes": NOTHING if descriptor is None else _assumption(descriptor),
         "made": format_instant(item.made),
         "window": item.window.model_dump(mode="json"),
+        **_charge(item.charge),
+        "credited": item.credited,
+    }
+
+
+def _charge(charge: Charge) -> dict[str, str]:
+    return {
         "status": "verified" if charge.verified else "unverified",
         "epsilon": amount(charge.epsilon, MICRO),
         "delta": amount(charge.delta, FEMTO),
         "epsilon_all_aggregators": amount(charge.epsilon_all, MICRO),
         "delta_all_aggregators": amount(charge.delta_all, FEMTO),
-        "credited": item.credited,
     }
 
 
@@ -161,14 +167,9 @@ def _contribution(
     }
     if taken and debit is not None:
         used, clamped = _usage(debit, position)
-        answer["declared"] = {
-            "status": "verified" if debit.verified else "unverified",
-            "assumes": _assumption(descriptor),
-            "epsilon": amount(debit.epsilon, MICRO),
-            "delta": amount(debit.delta, FEMTO),
-            "epsilon_all_aggregators": amount(debit.epsilon_all, MICRO),
-            "delta_all_aggregators": amount(debit.delta_all, FEMTO),
-        }
+        charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
+        answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
+        answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
     return answer
 

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from math import ceil
 from secrets import SystemRandom
 from typing import Any, Final
 
@@ -26,6 +25,8 @@ from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common import sets
+from common.accounting import costs as accounting
+from common.accounting.costs import UNVERIFIED
 from common.encoders.reports import Cost, Encoding, EncodingRefused, read
 from common.models.base import encode_binary
 from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
@@ -38,7 +39,7 @@ from common.service.problems import ProblemReceived
 from common.signing import SignatureBroken, Signed, verify
 from curator import consent, runs
 from curator.errors import PeerUnavailable, PolicyRefused
-from curator.ledger import FEMTO, INFINITE, MICRO, Charge
+from curator.ledger import Charge
 from curator.peers import Peers
 from curator.policy import Policy, check_collection
 from curator.records import load_rows
@@ -232,7 +233,7 @@ class Reporting:
             length=party.curators,
             presence=sets.pack(members),
             unit=asked.unit,
-            charge=asked.charge,
+            charges=asked.charges,
             window=asked.window,
             made=now,
             used=runs.pack(np.array(used, np.int64)),
@@ -242,8 +243,7 @@ class Reporting:
             connection,
             party.id,
             party.curators,
-            asked.unit,
-            asked.charge,
+            asked.charges[PrivacyUnit.CURATOR],
             now,
             (0, members),
             sorted(decision.periods),
@@ -303,14 +303,14 @@ def _bulk(left: list[NoisyReport]) -> list[NoisyReport]:
 
 
 def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> consent.Asked:
-    """Whom a collection charges, and what. All aggregators colluding change nothing: there are
-    none."""
-    epsilon, delta = INFINITE, 0
-    if cost is not None:
-        epsilon = min(ceil(cost.epsilon * MICRO), INFINITE)
-        delta = min(ceil(cost.delta * FEMTO), INFINITE)
-    charge = Charge(epsilon, delta, epsilon, delta, cost is not None)
-    return consent.Asked(PrivacyUnit(encoding.ledger_unit), descriptor.window, charge)
+    """What a collection charges. All aggregators colluding change nothing: there are none."""
+    own = PrivacyUnit(encoding.ledger_unit)
+    other = next(unit for unit in PrivacyUnit if unit is not own)
+    charges = {
+        unit: Charge.of(*[UNVERIFIED if found is None else accounting.Cost(*found)] * 2)
+        for unit, found in ((own, cost), (other, encoding.other_cost))
+    }
+    return consent.Asked(own, descriptor.window, charges)
 
 
 def _drawn(

@@ -105,6 +105,14 @@ class Encoding:
         found = total_epsilon(self.rounds, one, self.delta)
         return Cost(found, self.delta) if found < pure else Cost(pure, Fraction(0))
 
+    @property
+    def other_cost(self) -> Cost | None:
+        """Of all rounds together where `cost` is one reading's; of one reading where it is not."""
+        if self.stance == "paper":
+            return None
+        rounds = self.rounds if self.unit == "reading" else 1
+        return Cost(rounds * self.reading_epsilon, Fraction(0))
+
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
         plan = self.perturbation

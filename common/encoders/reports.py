@@ -69,6 +69,11 @@ class Encoding(Protocol):
         """
         ...
 
+    @property
+    def other_cost(self) -> Cost | None:
+        """What they cost in the unit that is not `ledger_unit`; None where `cost` is None."""
+        ...
+
     def document(self) -> dict[str, Any]:
         """All of it as JSON without floating-point numbers; `read` gives the encoding back."""
         ...

@@ -32,9 +32,9 @@ def test_equal_totals_take_a_few_bytes() -> None:
 
 def test_what_is_infinite_stays_so() -> None:
     both = np.ones(2, np.bool_)
-    spent = Totals.zero(2).plus(Charge(INFINITE, 0, INFINITE, 0, False), both)
-    spent = spent.plus(Charge(5, 1, 5, 1, True), both)
-    spent = spent.plus(Charge(5, 1, 0, 0, True), both, factor=-1)
+    spent = Totals.zero(2).plus(Charge(INFINITE, 0, INFINITE, 0), both)
+    spent = spent.plus(Charge(5, 1, 5, 1), both)
+    spent = spent.plus(Charge(5, 1, 0, 0), both, factor=-1)
     assert spent.epsilon.tolist() == [INFINITE, INFINITE]
     assert spent.delta.tolist() == [0, 0]
 
