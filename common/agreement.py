@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,8 @@ from common.sealing import length_prefixed, segment_size
 from common.sharing import scheme
 from common.signing import SignatureBroken, Signed, fingerprint, verify
 
+CLOCK_SKEW: Final = timedelta(seconds=300)
+"""How far the clocks of honest parties may lie apart."""
 _COMMITMENT = b"tacit partial sum v1"
 
 
@@ -67,8 +71,25 @@ class RevealRefused(Conflict):
     title = "A partial sum does not match its commitment"
 
 
-def check_descriptor(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
-    """The descriptor, if the coordinator signed it and it is consistent in itself."""
+def check_opened(opened: datetime, now: datetime) -> None:
+    """Raise DescriptorRefused for what is opened later than any honest clock says by now.
+
+    A party that was restored since would take it for something that it cannot have answered.
+    """
+    if opened > now + CLOCK_SKEW:
+        raise DescriptorRefused("it is opened in the future")
+
+
+def check_descriptor(
+    signed: Signed[RoundDescriptor], coordinator_key: bytes, now: datetime
+) -> RoundDescriptor:
+    """The descriptor, if the coordinator signed it, it is consistent in itself, and opened."""
+    descriptor = _consistent(signed, coordinator_key)
+    check_opened(descriptor.opened, now)
+    return descriptor
+
+
+def _consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
     try:
         descriptor = verify(DESCRIPTOR_LABEL, signed, coordinator_key)
         for entry in descriptor.aggregators:
@@ -252,7 +273,7 @@ def check_transcript(transcript: Transcript, coordinator_key: bytes) -> NDArray[
 
     Who took part is known to the parties only; what is published of it must keep the query's rules.
     """
-    descriptor = check_descriptor(transcript.descriptor, coordinator_key)
+    descriptor = _consistent(transcript.descriptor, coordinator_key)
     query, contributions = descriptor.query, transcript.contributions
     if not query.min_participants <= transcript.participants <= query.n_max:
         raise ManifestRefused("the transcript's participants are not within the query's limits")

@@ -23,7 +23,6 @@ from curator.errors import (
     DeadlinePassed,
     NotConcerned,
     NotInRound,
-    OpenedBeforeRestore,
     PolicyRefused,
     WindowContributed,
 )
@@ -39,6 +38,7 @@ from curator.ledger import (
     shortages,
 )
 from curator.policy import Limit, Limits, Policy, check_policy
+from curator.restoring import Restore
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
@@ -82,15 +82,14 @@ class Consent:
 
 
 def check_round(
-    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restored: datetime | None
+    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restore: Restore
 ) -> None:
     """Grounds that hold for the whole party. Raises a RoundRefused."""
     if now >= descriptor.deadline:
         raise DeadlinePassed
     if row.first is None or row.first + row.curators > descriptor.roster_size:
         raise NotInRound(extra={"roster_version": descriptor.roster_version})
-    if restored is not None and descriptor.opened <= restored:
-        raise OpenedBeforeRestore
+    restore.check(descriptor.opened, now)
 
 
 async def consent(

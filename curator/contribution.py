@@ -37,6 +37,7 @@ from curator.lots import Portion, Task, groups, keys_of, lots, portions
 from curator.parties import Keyring
 from curator.policy import Policy
 from curator.records import Question, RecordSource, RecordWindow
+from curator.restoring import Restore
 from curator.steps import Steps
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
@@ -60,7 +61,7 @@ class Work:
 
 
 class Contributor:
-    """Makes contributions; `restored` is when this store was restored from a backup, if ever."""
+    """Makes contributions."""
 
     def __init__(
         self,
@@ -68,13 +69,13 @@ class Contributor:
         keyring: Keyring,
         clock: Clock,
         policy: Callable[[], Awaitable[Policy]],
-        restored: datetime | None,
+        restore: Restore,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
         self._steps = steps
         self._store, self._keyring, self._clock = engine, keyring, clock
-        self._policy, self._restored, self._counted = policy, restored, counted
+        self._policy, self._restore, self._counted = policy, restore, counted
 
     async def contribute(
         self, round_row: RoundRow, tasks: Sequence[Task]
@@ -152,12 +153,13 @@ class Contributor:
         assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
-        descriptor = check_descriptor(round_row.signed(), party.coordinator_key)
+        now = self._clock.now()
+        descriptor = check_descriptor(round_row.signed(), party.coordinator_key, now)
         asks = self._steps is not None and step_of(descriptor.query) is not None
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
-        consent.check_round(party, descriptor, self._clock.now(), self._restored)
+        consent.check_round(party, descriptor, now, self._restore)
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
         count = task.party.curators

@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
 from secrets import SystemRandom
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from common import sets
 from common.accounting import costs as accounting
 from common.accounting.costs import UNVERIFIED
+from common.agreement import DescriptorRefused, check_opened
 from common.encoders.reports import Cost, Encoding, EncodingRefused, read
 from common.models.base import encode_binary
 from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
@@ -38,11 +38,12 @@ from common.service.logs import get_logger
 from common.service.problems import ProblemReceived
 from common.signing import SignatureBroken, Signed, verify
 from curator import consent, runs
-from curator.errors import PeerUnavailable, PolicyRefused
+from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused
 from curator.ledger import Charge
 from curator.peers import Peers
 from curator.policy import Policy, check_collection
 from curator.records import load_rows
+from curator.restoring import Restore
 from curator.store import accounts
 from curator.store import parties as party_store
 from curator.store import reports as store
@@ -58,14 +59,14 @@ _logger = get_logger("tacit.curator.reporting")
 
 @dataclass
 class Reporting:
-    """A process's part in collections; `restored`: when its store came back from a backup."""
+    """A process's part in collections."""
 
     engine: AsyncEngine
     peers: Peers
     clock: Clock
     policy: Callable[[], Awaitable[Policy]]
     send_share: float
-    restored: datetime | None
+    restore: Restore
 
     async def turn(self) -> None:
         """Make what is due, send what has no answer."""
@@ -92,12 +93,13 @@ class Reporting:
 
     async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:
         descriptor = signed.statement
+        now = self.clock.now()
         try:
             verify(DESCRIPTOR_LABEL, signed, coordinator_key)
-        except SignatureBroken:
+            check_opened(descriptor.opened, now)
+        except (SignatureBroken, DescriptorRefused):
             _logger.warning("descriptor_refused", job=descriptor.job)
             return
-        now = self.clock.now()
         if now >= descriptor.deadline:
             return
         whose = (descriptor.job, coordinator_key, descriptor.deployment)
@@ -137,7 +139,7 @@ class Reporting:
         descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
         try:
             encoding, cost = await asyncio.to_thread(self._checked, descriptor)
-        except (EncodingRefused, PolicyRefused) as error:
+        except (EncodingRefused, RoundRefused) as error:
             await self._refuse(item, str(error))
             return False
         asked = _asked(descriptor, encoding, cost)
@@ -170,10 +172,9 @@ class Reporting:
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
         """What to do, and what it costs; None: no figure holds, which the stance `paper` says.
 
-        Raises EncodingRefused for what is not known, or is not protected.
+        Raises EncodingRefused for what is not known, or is not protected; a RoundRefused.
         """
-        if self.restored is not None and descriptor.opened <= self.restored:
-            raise EncodingRefused("it was opened before this curator was restored from a backup")
+        self.restore.check(descriptor.opened, self.clock.now())
         encoding = read(descriptor.algorithm, descriptor.encoding)
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
