@@ -137,11 +137,12 @@ async def consent(
 async def _repeated(
     connection: AsyncConnection, row: PartyRow, descriptor: RoundDescriptor
 ) -> str | None:
-    """An earlier round of this query and window with our debit that is not known to be aborted."""
+    """An earlier round of this query and window with our debit. Only the signed statements that
+    earn a credit show that it ended without a sum, not what the coordinator says of it."""
     earlier = await outbox.contributed_rounds(
         connection, row.id, descriptor.query.digest(), descriptor.window, descriptor.round
     )
-    return next((item.id for item in earlier if item.outcome != "aborted"), None)
+    return earlier[0].id if earlier else None
 
 
 async def policies(
