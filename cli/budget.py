@@ -23,7 +23,7 @@ from cli.context import (
     show,
     table,
 )
-from cli.words import amount
+from cli.words import amount, print_verified
 
 app = typer.Typer(
     no_args_is_help=True, help="The privacy budget: bounds, limits, events, forecast."
@@ -273,15 +273,7 @@ def verify(
     with plain_errors(), Target(home, url, token).coordinator() as client:
         kept = {} if transcript is None else _kept_head(transcript)
         found = client.verify_budget(**kept)
-
-    def human() -> None:
-        if found["verified"]:
-            console.print(f"verified: {found['rows']} rows, head {found['head']}", highlight=False)
-        else:
-            broken = found["broken"]
-            console.print(f"broken at row {broken['row']}: {broken['reason']}", highlight=False)
-
-    show(found, as_json, human)
+    show(found, as_json, lambda: print_verified(found))
     if not found["verified"]:
         raise typer.Exit(1)
 

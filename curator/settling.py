@@ -129,6 +129,11 @@ def descriptor_of(row: RoundRow) -> RoundDescriptor:
     return row.signed().statement
 
 
+def stored_statements(text: str | None) -> list[Signed[AbortStatement]]:
+    """Those that came with a round's outcome."""
+    return [] if text is None else _aborts.validate_json(text)
+
+
 def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
     """The abort statements in a coordinator's answer; none if they cannot be read."""
     found = []
