@@ -73,7 +73,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
         known = await round_store.round_row(connection, signed.statement.round)
     if coordinator is None:
         raise NotPaired
-    descriptor = check_descriptor(signed, coordinator.identity_key)
+    descriptor = check_descriptor(signed, coordinator.identity_key, aggregator.clock.now())
     digest = descriptor.digest()
     if known is not None:
         async with reading(aggregator.engine) as connection:

@@ -1,7 +1,11 @@
-"""`tacit audit`: who may pollute a deployment. Proposals for an operator, who decides."""
+"""`tacit audit`: who may pollute a deployment (proposals for an operator, who decides), and whether
+a ledger is still the one that it was."""
 
 from __future__ import annotations
 
+import json
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,18 +20,27 @@ from cli.context import (
     console,
     fail,
     plain_errors,
+    read_json,
     show,
     table,
 )
 from cli.deployment import trusted
-from cli.words import amount
+from cli.words import amount, print_verified
 from tacit import Client
 
 app = typer.Typer(
-    no_args_is_help=True, help="Who may pollute sums: proposals that change nothing by themselves."
+    no_args_is_help=True,
+    help="Who may pollute sums: proposals that change nothing by themselves. Ledgers against "
+    "checkpoints kept elsewhere.",
 )
 
 Json = dict[str, Any]
+CHECKPOINT = "tacit.ledger-checkpoint/1"
+
+
+class Ledger(StrEnum):
+    COORDINATOR = "coordinator"
+    CURATOR = "curator"
 
 
 @app.command("noise")
@@ -69,6 +82,55 @@ def curators(
     with plain_errors(), Target(home, url, token).coordinator() as client:
         found = client.get("/v1/budget/proposals", alpha=alpha)
     show(found, as_json, lambda: _print_curators(found))
+
+
+@app.command("ledger")
+def ledger(
+    service: Annotated[Ledger, typer.Argument(help="Whose ledger: coordinator or curator.")],
+    write: Annotated[
+        Path | None, typer.Option(help="Write a checkpoint to this new file: keep it elsewhere.")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Look whether the ledger still has what this file says.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at every row of a ledger, and keep or compare a checkpoint. Exit code 1 if it is broken.
+
+    The hash chain has no key outside the database that it protects. Who can write there can rewrite
+    it whole, or cut its tail: only a checkpoint that lies elsewhere shows that.
+    """
+    with plain_errors():
+        if write is not None and write.exists():
+            fail(f"{write} is there already; a checkpoint is a new file")
+        kept = {} if check is None else _checkpoint(check, service)
+        target = Target(home, url, token)
+        with target.curator() if service is Ledger.CURATOR else target.coordinator() as client:
+            look = client.verify_ledger if service is Ledger.CURATOR else client.verify_budget
+            found = look(**kept)
+        if write is not None and found["verified"]:
+            document = {
+                "format": CHECKPOINT,
+                "ledger": service.value,
+                "rows": found["rows"],
+                "head": found["head"],
+            }
+            write.write_text(json.dumps(document, indent=2) + "\n")
+    show(found, as_json, lambda: print_verified(found))
+    if not found["verified"]:
+        raise typer.Exit(1)
+
+
+def _checkpoint(path: Path, service: Ledger) -> Json:
+    document = read_json(str(path))
+    if not isinstance(document, dict) or document.get("format") != CHECKPOINT:
+        raise ValueError(f"{path}: it is no checkpoint")
+    if document.get("ledger") != service:
+        raise ValueError(f"{path}: it is of the {document.get('ledger')}'s ledger")
+    return {"seq": document.get("rows"), "head": document.get("head")}
 
 
 def _aggregator(named: str | None, home: Home, token: str | None) -> Client:

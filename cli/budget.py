@@ -23,7 +23,7 @@ from cli.context import (
     show,
     table,
 )
-from cli.words import amount
+from cli.words import amount, print_verified
 
 app = typer.Typer(
     no_args_is_help=True, help="The privacy budget: bounds, limits, events, forecast."
@@ -155,6 +155,44 @@ def curator(
     show(found, as_json, human)
 
 
+@app.command("own")
+def own(
+    curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a curator spent in its own ledger, which decides, and what each figure assumes."""
+    with plain_errors(), Target(home, url, token).curator() as client:
+        found = client.statement(curator_id)
+    show(found, as_json, lambda: _print_own(found))
+
+
+def _print_own(found: Json) -> None:
+    for unit, spent in found["units"].items():
+        rows = [
+            [
+                debit["made"],
+                debit["epsilon"],
+                debit["delta"],
+                "credited" if debit["credited"] else debit["status"],
+                debit["assumes"],
+            ]
+            for debit in spent["debits"]
+        ]
+        title = f"Charged to {found['curator']}, unit {unit}"
+        console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
+        period, lifetime = spent["period"], spent["lifetime"]
+        console.print(
+            f"period: epsilon {period['epsilon']}, delta {period['delta']}; "
+            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}",
+            highlight=False,
+        )
+    columns = ", ".join(found["public_columns"]) or "none"
+    console.print(f"columns that may be sent as they are: {columns}", highlight=False, markup=False)
+
+
 @app.command("events")
 def events(
     curator_id: Annotated[str | None, typer.Option("--curator", help="Only this one's.")] = None,
@@ -235,15 +273,7 @@ def verify(
     with plain_errors(), Target(home, url, token).coordinator() as client:
         kept = {} if transcript is None else _kept_head(transcript)
         found = client.verify_budget(**kept)
-
-    def human() -> None:
-        if found["verified"]:
-            console.print(f"verified: {found['rows']} rows, head {found['head']}", highlight=False)
-        else:
-            broken = found["broken"]
-            console.print(f"broken at row {broken['row']}: {broken['reason']}", highlight=False)
-
-    show(found, as_json, human)
+    show(found, as_json, lambda: print_verified(found))
     if not found["verified"]:
         raise typer.Exit(1)
 

@@ -27,6 +27,15 @@ def amount(value: object, digits: int = 3) -> str:
     return f"{number:.{digits}g}"
 
 
+def print_verified(found: Json) -> None:
+    """What a look at every row of a ledger found."""
+    if found["verified"]:
+        console.print(f"verified: {found['rows']} rows, head {found['head']}", highlight=False)
+    else:
+        broken = found["broken"]
+        console.print(f"broken at row {broken['row']}: {broken['reason']}", highlight=False)
+
+
 def result_lines(found: Json) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]

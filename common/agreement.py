@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,8 @@ from common.sealing import length_prefixed, segment_size
 from common.sharing import scheme
 from common.signing import SignatureBroken, Signed, fingerprint, verify
 
+CLOCK_SKEW: Final = timedelta(seconds=300)
+"""How far the clocks of honest parties may lie apart."""
 _COMMITMENT = b"tacit partial sum v1"
 _MANIFEST = b"tacit manifest v2"
 _MEMBERS = b"tacit members v2"
@@ -76,8 +80,25 @@ class TranscriptNotBound(Conflict):
     title = "The transcript is not the one that the aggregators committed to"
 
 
-def check_descriptor(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
-    """The descriptor, if the coordinator signed it and it is consistent in itself."""
+def check_opened(opened: datetime, now: datetime) -> None:
+    """Raise DescriptorRefused for what is opened later than any honest clock says by now.
+
+    A party that was restored since would take it for something that it cannot have answered.
+    """
+    if opened > now + CLOCK_SKEW:
+        raise DescriptorRefused("it is opened in the future")
+
+
+def check_descriptor(
+    signed: Signed[RoundDescriptor], coordinator_key: bytes, now: datetime
+) -> RoundDescriptor:
+    """The descriptor, if the coordinator signed it, it is consistent in itself, and opened."""
+    descriptor = _consistent(signed, coordinator_key)
+    check_opened(descriptor.opened, now)
+    return descriptor
+
+
+def _consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
     try:
         descriptor = verify(DESCRIPTOR_LABEL, signed, coordinator_key)
         for entry in descriptor.aggregators:
@@ -330,7 +351,7 @@ def check_transcript(
     coordinator names: it could have invented all of them. Raises TranscriptNotAnchored (`trust`
     knows another), TranscriptNotBound, and what each single check raises.
     """
-    descriptor = check_descriptor(transcript.descriptor, coordinator_key)
+    descriptor = _consistent(transcript.descriptor, coordinator_key)
     everyone = tuple(entry.id for entry in descriptor.aggregators)
     unknown = everyone if trust is None else trust.check(descriptor, coordinator_key)
     query, contributions = descriptor.query, transcript.contributions

@@ -103,7 +103,7 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
         members=None if members is None else sets.compressed(members),
     )
     signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
-    check_descriptor(signed, conduct.identity.public_key)
+    check_descriptor(signed, conduct.identity.public_key, now)
     operators = tuple(entry.operator for entry in entries)
     return Prepared(signed, await asyncio.to_thread(charging.price_of, query, operators))
 

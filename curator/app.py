@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import httpx
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as PathParameter
+from fastapi import Query as Parameter
 from pydantic import Field
 from starlette.responses import JSONResponse
 
@@ -35,7 +36,7 @@ from common.service.paging import PageQuery, next_link
 from common.service.token_routes import NewToken, add_tokens
 from common.service.tokens import Scope
 from common.service.wire import read_body
-from curator import examples, owner
+from curator import chain, examples, owner
 from curator.active import Active, connected
 from curator.errors import BadItem, BadMapping, UnknownCurator
 from curator.intake_routes import add_intake
@@ -123,6 +124,7 @@ def create_app(
     )
     _add_policy(app)
     _add_owner(app)
+    _add_ledger(app)
     add_intake(app, settings)
     add_records(app)
     return app
@@ -276,6 +278,35 @@ def _add_owner(app: FastAPI) -> None:
         async with reading(_service(app).engine) as connection:
             row, party = await owner.find(connection, curator_id, caller)
             return await owner.reading_counts(connection, row, party)
+
+
+def _add_ledger(app: FastAPI) -> None:
+    @app.get(
+        "/v1/ledger/verification",
+        tags=["owner"],
+        summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
+    )
+    async def verification(
+        _: Operator,
+        seq: Annotated[
+            int | None, Parameter(ge=0, description="The rows of a checkpoint that somebody kept.")
+        ] = None,
+        head: Annotated[
+            str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")
+        ] = None,
+    ) -> dict[str, Any]:
+        kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
+        async with reading(_service(app).engine) as connection:
+            found = await chain.verify(connection, kept)
+        broken = None
+        if found.broken is not None:
+            broken = {"row": found.broken[0], "reason": found.broken[1]}
+        return {
+            "verified": broken is None,
+            "rows": found.rows,
+            "head": found.head.hex(),
+            "broken": broken,
+        }
 
 
 def _party(row: PartyRow) -> dict[str, Any]:

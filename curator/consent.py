@@ -23,7 +23,6 @@ from curator.errors import (
     DeadlinePassed,
     NotConcerned,
     NotInRound,
-    OpenedBeforeRestore,
     PolicyRefused,
     WindowContributed,
 )
@@ -31,13 +30,15 @@ from curator.ledger import (
     LIFETIME,
     Bits,
     Charge,
+    Charges,
     Debit,
     Totals,
     largest_over_instants,
     period_of,
     shortages,
 )
-from curator.policy import Limits, Policy, check_policy
+from curator.policy import Limit, Limits, Policy, check_policy
+from curator.restoring import Restore
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
@@ -81,22 +82,21 @@ class Consent:
 
 
 def check_round(
-    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restored: datetime | None
+    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restore: Restore
 ) -> None:
     """Grounds that hold for the whole party. Raises a RoundRefused."""
     if now >= descriptor.deadline:
         raise DeadlinePassed
     if row.first is None or row.first + row.curators > descriptor.roster_size:
         raise NotInRound(extra={"roster_version": descriptor.roster_version})
-    if restored is not None and descriptor.opened <= restored:
-        raise OpenedBeforeRestore
+    restore.check(descriptor.opened, now)
 
 
 async def consent(
     connection: AsyncConnection,
     row: PartyRow,
     descriptor: RoundDescriptor,
-    charge: Charge,
+    charges: Charges,
     default: Policy,
     span: tuple[int, int],
     now: datetime,
@@ -115,10 +115,13 @@ async def consent(
             {"group": descriptor.query.group},
         )
     repeated = await _repeated(connection, row, descriptor)
+    asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
     for policy, members in await policies(connection, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
-            check_policy(policy, descriptor, verified=charge.verified)
+            check_policy(
+                policy, descriptor, verified=asked.charge.verified, anchors=len(row.anchors)
+            )
         except PolicyRefused as error:
             result.refuse(members, error.name, error.detail, dict(error.extra))
             continue
@@ -127,7 +130,6 @@ async def consent(
                 members, WindowContributed.name, WindowContributed.title, {"round": repeated}
             )
             continue
-        asked = Asked(descriptor.query.privacy_unit, descriptor.window, charge)
         await afford(connection, row, asked, policy, span, members, now, result)
     return result
 
@@ -135,11 +137,12 @@ async def consent(
 async def _repeated(
     connection: AsyncConnection, row: PartyRow, descriptor: RoundDescriptor
 ) -> str | None:
-    """An earlier round of this query and window with our debit that is not known to be aborted."""
+    """An earlier round of this query and window with our debit. Only the signed statements that
+    earn a credit show that it ended without a sum, not what the coordinator says of it."""
     earlier = await outbox.contributed_rounds(
         connection, row.id, descriptor.query.digest(), descriptor.window, descriptor.round
     )
-    return next((item.id for item in earlier if item.outcome != "aborted"), None)
+    return earlier[0].id if earlier else None
 
 
 async def policies(
@@ -159,11 +162,16 @@ async def policies(
 
 @dataclass(frozen=True)
 class Asked:
-    """What a ledger would be charged: for whom, over which window."""
+    """What a ledger would be charged, over which window; `unit`: the query's own."""
 
     unit: PrivacyUnit
     window: Window
-    charge: Charge
+    charges: Charges
+
+    @property
+    def charge(self) -> Charge:
+        """That of its own unit."""
+        return self.charges[self.unit]
 
 
 async def afford(
@@ -176,27 +184,34 @@ async def afford(
     now: datetime,
     result: Consent,
 ) -> None:
-    """Leave out the members whose limits the charge would pass."""
-    unit, charge = asked.unit, asked.charge
-    limits = policy.limits(unit)
-    if limits == Limits():
-        return
-    overlapping: list[Debit] = []
-    if unit is PrivacyUnit.RECORD:
-        overlapping = await accounts.list_debits(connection, row.id, unit, overlapping=asked.window)
-    for some in spans(*span, TOGETHER):
-        part = (some.first, some.length)
-        if unit is PrivacyUnit.CURATOR:
-            period = await accounts.totals(connection, row.id, unit, policy.period_s, now, part)
-            lifetime = await accounts.totals(connection, row.id, unit, LIFETIME, now, part)
-        else:
-            period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
-        inside = slice(some.first - span[0], some.first - span[0] + some.length)
-        for shortage in shortages(limits, charge, period, lifetime, members[inside]):
-            short = np.zeros(members.size, np.bool_)
-            short[inside] = shortage.members
-            figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
-            result.refuse(short, BudgetExceeded.name, shortage.detail, figures)
+    """Leave out the members whose limits, in either unit, the charges would pass."""
+    for unit, charge in asked.charges.items():
+        limits = policy.limits(unit)
+        if limits == Limits():
+            continue
+        if not charge.verified and not policy.allow_unverified:
+            detail = f"nothing is verified for the unit {unit}, which has limits"
+            result.refuse(members, PolicyRefused.name, detail, {"unit": unit.value})
+            continue
+        overlapping: list[Debit] = []
+        if unit is PrivacyUnit.RECORD:
+            since = None if limits.lifetime != Limit() else period_of(now, policy.period_s)[0]
+            overlapping = await accounts.list_debits(
+                connection, row.id, unit, since=since, overlapping=asked.window, span=span
+            )
+        for some in spans(*span, TOGETHER):
+            part = (some.first, some.length)
+            if unit is PrivacyUnit.CURATOR:
+                period = await accounts.totals(connection, row.id, policy.period_s, now, part)
+                lifetime = await accounts.totals(connection, row.id, LIFETIME, now, part)
+            else:
+                period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
+            inside = slice(some.first - span[0], some.first - span[0] + some.length)
+            for shortage in shortages(limits, charge, period, lifetime, members[inside]):
+                short = np.zeros(members.size, np.bool_)
+                short[inside] = shortage.members
+                figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
+                result.refuse(short, BudgetExceeded.name, shortage.detail, figures)
 
 
 def _record_totals(
@@ -206,7 +221,10 @@ def _record_totals(
     span: tuple[int, int],
     now: datetime,
 ) -> tuple[Totals, Totals]:
-    """A record meets only rounds whose window covers it: the worst instant of this window."""
+    """A record meets only rounds whose window covers it: the worst instant of this window.
+
+    `overlapping`: all of them, or where nothing limits a lifetime those of the period.
+    """
     start, _ = period_of(now, policy.period_s)
     current = [item for item in overlapping if item.made >= start]
     return (

@@ -24,6 +24,7 @@ from common.agreement import check_anchors, check_descriptor
 from common.errors import DomainError
 from common.functions import dimension
 from common.models.federation import step_of
+from common.models.query import PrivacyUnit
 from common.models.round import RoundDescriptor
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
@@ -31,11 +32,12 @@ from common.service.logs import get_logger
 from common.service.problems import ProblemReceived
 from curator import consent, runs
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
-from curator.ledger import Charge, charge_of
+from curator.ledger import Charges, charges_of
 from curator.lots import Portion, Task, groups, keys_of, lots, portions
 from curator.parties import Keyring
 from curator.policy import Policy
 from curator.records import Question, RecordSource, RecordWindow
+from curator.restoring import Restore
 from curator.steps import Steps
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
@@ -54,12 +56,12 @@ class Work:
     """What all contributions to one round share."""
 
     descriptor: RoundDescriptor
-    charge: Charge
+    charges: Charges
     policy: Policy
 
 
 class Contributor:
-    """Makes contributions; `restored` is when this store was restored from a backup, if ever."""
+    """Makes contributions."""
 
     def __init__(
         self,
@@ -67,21 +69,20 @@ class Contributor:
         keyring: Keyring,
         clock: Clock,
         policy: Callable[[], Awaitable[Policy]],
-        restored: datetime | None,
+        restore: Restore,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
         self._steps = steps
         self._store, self._keyring, self._clock = engine, keyring, clock
-        self._policy, self._restored, self._counted = policy, restored, counted
+        self._policy, self._restore, self._counted = policy, restore, counted
 
     async def contribute(
         self, round_row: RoundRow, tasks: Sequence[Task]
     ) -> AsyncIterator[list[Sealed]]:
         """Sealed bytes of one round, as they become durable; each lot may be sent at once."""
         descriptor = round_row.signed().statement
-        operators = [entry.operator for entry in descriptor.aggregators]
-        charge = await asyncio.to_thread(charge_of, descriptor.query, operators)
+        charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
         willing = []
         for task in tasks:
             try:
@@ -93,7 +94,7 @@ class Contributor:
         question, willing = await self._question(descriptor, willing)
         if not willing:
             return
-        work = Work(descriptor, charge, await self._policy())
+        work = Work(descriptor, charges, await self._policy())
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
@@ -152,12 +153,13 @@ class Contributor:
         assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
-        descriptor = check_descriptor(round_row.signed(), party.coordinator_key)
+        now = self._clock.now()
+        descriptor = check_descriptor(round_row.signed(), party.coordinator_key, now)
         asks = self._steps is not None and step_of(descriptor.query) is not None
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
-        consent.check_round(party, descriptor, self._clock.now(), self._restored)
+        consent.check_round(party, descriptor, now, self._restore)
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
         count = task.party.curators
@@ -235,7 +237,7 @@ class Contributor:
         place = (portion.offset, span.length)
         now = self._clock.now()
         decision = await consent.consent(
-            connection, party, work.descriptor, work.charge, work.policy, place, now
+            connection, party, work.descriptor, work.charges, work.policy, place, now
         )
         await self._record_grounds(connection, contribution, place, decision, now)
         if not decision.present.any():
@@ -258,7 +260,7 @@ class Contributor:
             length=span.length,
             presence=sets.pack(decision.present),
             unit=work.descriptor.query.privacy_unit,
-            charge=work.charge,
+            charges=work.charges,
             window=work.descriptor.window,
             made=now,
             used=runs.pack(prepared.used),
@@ -268,8 +270,7 @@ class Contributor:
             connection,
             party.id,
             party.curators,
-            debit.unit,
-            debit.charge,
+            debit.charges[PrivacyUnit.CURATOR],
             now,
             (portion.offset, decision.present),
             sorted(decision.periods),

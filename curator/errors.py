@@ -137,6 +137,11 @@ class OpenedBeforeRestore(RoundRefused):
     title = "The round was opened before this curator was restored from a backup"
 
 
+class RestoredRecently(RoundRefused):
+    name = "restored_recently"
+    title = "This curator was restored from a backup, and takes part in nothing for a while"
+
+
 class DescriptorChanged(RoundRefused):
     name = "descriptor_changed"
     title = "Another descriptor was shown for this round before"

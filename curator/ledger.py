@@ -1,15 +1,16 @@
 """The curator's own ledger: what a round costs, what was spent, what is left. The authority.
 
-Spec: budget, section 5. Amounts are scaled integers: micro-epsilon and 10^-15 of delta, both
-rounded up; `INFINITE` stands for "no finite figure". A debit has two columns: (e) under the
-query's own collusion assumption, (d) if all aggregators collude.
+Spec: budget, sections 3 and 5. Every round and every collection costs something in *both* privacy
+units, whichever its query names, and is debited in both. Amounts are scaled integers: micro-epsilon
+and 10^-15 of delta, both rounded up; `INFINITE` stands for "no finite figure". A debit has two
+columns: (e) under the query's own collusion assumption, (d) if all aggregators collude.
 
 - unit `curator`: all rounds add up (basic composition, which holds when later rounds depend on
   earlier results), per period and for ever.
 - unit `record`: a record touches only rounds whose window covers its instant, so what counts is
   the largest sum over the instants of the round's window.
-- A round without a verified figure makes the lifetime total infinite; the period's total counts
-  verified rounds.
+- A round without a verified figure in a unit makes that unit's lifetime total infinite; the
+  period's total counts verified rounds.
 
 A debit is final once a piece may have left. The one exception is `common.accounting.credit`.
 Pure: arrays and values only. It must never see a reading.
@@ -17,21 +18,24 @@ Pure: arrays and values only. It must never see a reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common import sets
-from common.accounting.debits import debit
+from common.accounting.costs import Cost
+from common.accounting.scenarios import Scenario
+from common.accounting.unit_costs import unit_cost
 from common.models.base import format_exact
-from common.models.query import Mechanism, Query, Stance, Window
+from common.models.query import PrivacyUnit, Query, Window
 from common.service.clock import epoch_microseconds, from_epoch_microseconds
 from curator.policy import Limit, Limits
 
@@ -49,40 +53,55 @@ BEGINNING: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True)
 class Charge:
-    """What one round costs: columns (e) and (d), and whether (e) is a verified figure."""
+    """What one round costs in one privacy unit: columns (e) and (d)."""
 
     epsilon: int
     delta: int
     epsilon_all: int
     delta_all: int
-    verified: bool
+
+    @classmethod
+    def of(cls, assumed: Cost, everyone: Cost) -> Charge:
+        """Of exact costs, rounded up."""
+        return cls(*_scaled(assumed), *_scaled(everyone))
+
+    @property
+    def verified(self) -> bool:
+        """Whether column (e) is a figure that holds."""
+        return self.epsilon < INFINITE
+
+
+Charges = Mapping[PrivacyUnit, Charge]
+"""What one round costs, in both units."""
 
 
 @lru_cache(maxsize=1024)
-def _charge(text: str, operators: tuple[str, ...] | None) -> Charge:
+def _charges(text: str, operators: tuple[str, ...] | None) -> Charges:
     query = Query.model_validate_json(text)
-    if query.mechanism is Mechanism.EXACT:
-        return Charge(INFINITE, 0, INFINITE, 0, False)
-    assumed, everyone = debit(query, operators)
-    finite = assumed[0] is not None and assumed[1] is not None
-    verified = finite and query.stance is not Stance.PAPER
-    epsilon, delta = _scaled(assumed) if verified else (INFINITE, 0)
-    return Charge(epsilon, delta, *_scaled(everyone), verified)
+
+    def cost(unit: PrivacyUnit, scenario: Scenario) -> Cost:
+        return unit_cost(query, scenario, unit, operators)
+
+    return MappingProxyType(
+        {
+            unit: Charge.of(cost(unit, Scenario.ASSUMED), cost(unit, Scenario.EVERYONE))
+            for unit in PrivacyUnit
+        }
+    )
 
 
-def charge_of(query: Query, operators: Sequence[str] | None = None) -> Charge:
+def charges_of(query: Query, operators: Sequence[str] | None = None) -> Charges:
     """The cost of a round of this query; the same for every curator. May take a second, once.
 
     `operators`: who runs its aggregators (two of one operator are one aggregator).
     """
-    return _charge(query.canonical().decode(), None if operators is None else tuple(operators))
+    return _charges(query.canonical().decode(), None if operators is None else tuple(operators))
 
 
-def _scaled(pair: tuple[Fraction | None, Fraction | None]) -> tuple[int, int]:
-    epsilon, delta = pair
-    if epsilon is None or delta is None:
+def _scaled(cost: Cost) -> tuple[int, int]:
+    if cost.epsilon is None or cost.delta is None:
         return INFINITE, 0
-    return min(ceil(epsilon * MICRO), INFINITE), min(ceil(delta * FEMTO), INFINITE)
+    return min(ceil(cost.epsilon * MICRO), INFINITE), min(ceil(cost.delta * FEMTO), INFINITE)
 
 
 @dataclass(frozen=True)
@@ -130,9 +149,10 @@ class Totals:
 
 @dataclass(frozen=True)
 class Debit:
-    """One row of the ledger: a round's charge for the members of a span of curators.
+    """One row of the ledger, in one unit: a round's charge for the members of a span of curators.
 
     `offset` counts from the party's first curator; `members` has one bit per curator of the span.
+    `contribution`: what it paid for; None for reports.
     """
 
     charge: Charge
@@ -141,6 +161,7 @@ class Debit:
     window: Window
     made: datetime
     credited: bool
+    contribution: int | None = None
 
     def over(self, offset: int, length: int) -> Bits:
         """Its members as seen from another span."""
@@ -158,9 +179,9 @@ class Debit:
     @property
     def counted(self) -> Charge:
         """The charge with column (e) taken back if it was credited."""
-        if not self.credited:
+        if not self.credited or not self.charge.verified:
             return self.charge
-        return Charge(0, 0, self.charge.epsilon_all, self.charge.delta_all, self.charge.verified)
+        return Charge(0, 0, self.charge.epsilon_all, self.charge.delta_all)
 
 
 def period_of(now: datetime, period_s: int) -> tuple[datetime, datetime]:
@@ -187,7 +208,7 @@ def for_account(charge: Charge, period_s: int) -> Charge:
 
 def _for_account(charge: Charge, verified_only: bool) -> Charge:
     if verified_only and not charge.verified:
-        return Charge(0, 0, charge.epsilon_all, charge.delta_all, charge.verified)
+        return Charge(0, 0, charge.epsilon_all, charge.delta_all)
     return charge
 
 

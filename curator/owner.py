@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.accounting.scenarios import assumption
 from common.models.base import encode_binary, format_instant
 from common.models.query import PrivacyUnit
 from common.models.round import RoundDescriptor
@@ -24,16 +25,23 @@ from curator.errors import ForeignCurator, UnknownCurator
 from curator.ledger import (
     FEMTO,
     MICRO,
+    Charge,
     Debit,
     presence_bits,
-    shown,
     statement_of,
     worst_instant,
+)
+from curator.ledger import (
+    shown as amount,
 )
 from curator.policy import Policy
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
 from curator.store.parties import CuratorRow, PartyRow
+
+SHOWN: Final = 100
+"""Debits of a statement: the newest."""
+NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
 
 
 async def find(
@@ -62,23 +70,49 @@ async def budget(
         found = statement_of(debits, position, now, policy.period_s, policy.limits(unit))
         if unit is PrivacyUnit.RECORD:
             found["worst_instant"] = worst_instant(debits, position)
-        found["debits"] = [_debit(item) for item in debits if item.over(position, 1)[0]][-100:]
+        shown = [item for item in debits if item.over(position, 1)[0]][-SHOWN:]
+        paid = [item.contribution for item in shown if item.contribution is not None]
+        texts = await history.descriptors(connection, paid)
+        found["debits"] = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
         units[unit.value] = found
-    return {"curator": row.id, "party": party.id, "units": units}
-
-
-def _debit(item: Debit) -> dict[str, Any]:
-    charge = item.charge
     return {
+        "curator": row.id,
+        "party": party.id,
+        "public_columns": list(policy.public_columns),
+        "units": units,
+    }
+
+
+def _debit(item: Debit, text: str | None) -> dict[str, Any]:
+    descriptor = None if text is None else _descriptor(text)
+    return {
+        "round": None if descriptor is None else descriptor.round,
+        "assumes": NOTHING if descriptor is None else _assumption(descriptor),
         "made": format_instant(item.made),
         "window": item.window.model_dump(mode="json"),
-        "status": "verified" if charge.verified else "unverified",
-        "epsilon": shown(charge.epsilon, MICRO),
-        "delta": shown(charge.delta, FEMTO),
-        "epsilon_all_aggregators": shown(charge.epsilon_all, MICRO),
-        "delta_all_aggregators": shown(charge.delta_all, FEMTO),
+        **_charge(item.charge),
         "credited": item.credited,
     }
+
+
+def _charge(charge: Charge) -> dict[str, str]:
+    return {
+        "status": "verified" if charge.verified else "unverified",
+        "epsilon": amount(charge.epsilon, MICRO),
+        "delta": amount(charge.delta, FEMTO),
+        "epsilon_all_aggregators": amount(charge.epsilon_all, MICRO),
+        "delta_all_aggregators": amount(charge.delta_all, FEMTO),
+    }
+
+
+def _descriptor(text: str) -> RoundDescriptor:
+    return Signed[RoundDescriptor].model_validate_json(text).statement
+
+
+def _assumption(descriptor: RoundDescriptor) -> str:
+    """Under which the figure of a round's debit holds."""
+    ids = [entry.id for entry in descriptor.aggregators]
+    return assumption(descriptor.query, ids, descriptor.operators)
 
 
 async def contributions(
@@ -102,8 +136,7 @@ async def contributions(
 def _contribution(
     item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
 ) -> dict[str, Any]:
-    signed = Signed[RoundDescriptor].model_validate_json(item.descriptor)
-    descriptor = signed.statement
+    descriptor = _descriptor(item.descriptor)
     query = descriptor.query
     taken = (
         debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
@@ -134,13 +167,9 @@ def _contribution(
     }
     if taken and debit is not None:
         used, clamped = _usage(debit, position)
-        answer["declared"] = {
-            "status": "verified" if debit.verified else "unverified",
-            "epsilon": shown(debit.epsilon, MICRO),
-            "delta": shown(debit.delta, FEMTO),
-            "epsilon_all_aggregators": shown(debit.epsilon_all, MICRO),
-            "delta_all_aggregators": shown(debit.delta_all, FEMTO),
-        }
+        charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
+        answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
+        answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
     return answer
 

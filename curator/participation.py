@@ -150,6 +150,10 @@ class Participation:
         """Take up the open rounds of a coordinator now; whether it answered."""
         return await self._rounds.look(url)
 
+    async def discover_collections(self, url: str) -> bool:
+        """Take up the open collections of a coordinator now; whether it answered."""
+        return await self._collections.look(url)
+
     async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
         open_now = set()
         for item in items:
@@ -166,12 +170,13 @@ class Participation:
 
     async def _plan(self, signed: Signed[RoundDescriptor], coordinator_key: bytes) -> None:
         descriptor = signed.statement
+        now = self._clock.now()
         try:
-            check_descriptor(signed, coordinator_key)
+            check_descriptor(signed, coordinator_key, now)
         except DomainError as error:
             _logger.warning("descriptor_refused", round=descriptor.round, problem=error.name)
             return
-        digest, now = descriptor.digest(), self._clock.now()
+        digest = descriptor.digest()
         async with self._store.begin() as connection:
             known = await outbox.find_round(connection, descriptor.round)
             if known is not None and known.hash != digest:

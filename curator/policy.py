@@ -7,17 +7,19 @@ section 5). A process has one default policy; a curator may have its own.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
 from common.models.base import Binary, Exact, WireModel, require
-from common.models.federation import step_of
-from common.models.query import Mechanism, PrivacyUnit, Stance
+from common.models.federation import ColumnName, Descriptor, step_of
+from common.models.query import MAX_AGGREGATORS, Collusion, Mechanism, PrivacyUnit, Stance
 from common.models.round import RoundDescriptor
 from curator.errors import PolicyRefused
 from curator.settings import CuratorSettings
 
+FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""As `tacit keys show` and `GET /v1/parties` print it."""
 QueryHash = Annotated[Binary, Field(min_length=32, max_length=32)]
 
 
@@ -46,7 +48,13 @@ class Limits(WireModel):
 
 class Policy(WireModel):
     """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
-    the federated jobs it takes part in, by name."""
+    the federated jobs it takes part in, by name; `public_columns`: those of the owner's tables that
+    may be sent as they are, without noise.
+
+    A round that shares among aggregators has at least `min_aggregators` of them (`all`: those of
+    the party's join token), the `required_aggregators` (fingerprints) among them, and a figure that
+    assumes at least `min_collusion` of them, and of other curators, to be corrupt.
+    """
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
     record: Limits = Limits()
@@ -59,6 +67,10 @@ class Policy(WireModel):
     queries: tuple[QueryHash, ...] = ()
     allow_repeats: bool = False
     algorithms: tuple[Annotated[str, Field(max_length=40)], ...] = ()
+    public_columns: tuple[ColumnName, ...] = ()
+    min_aggregators: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)] | Literal["all"] = "all"
+    required_aggregators: tuple[FingerprintText, ...] = ()
+    min_collusion: Collusion = Collusion()
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""
@@ -90,8 +102,32 @@ def check_algorithm(policy: Policy, algorithm: str) -> None:
         )
 
 
-def check_policy(policy: Policy, descriptor: RoundDescriptor, *, verified: bool) -> None:
-    """Raise PolicyRefused unless the policy agrees to the round's public parameters."""
+def check_collection(policy: Policy, descriptor: Descriptor, *, verified: bool) -> None:
+    """Raise PolicyRefused unless the policy agrees to a collection's public parameters."""
+    check_algorithm(policy, descriptor.algorithm)
+    if Stance(descriptor.stance) not in policy.stances:
+        raise PolicyRefused(f"stance {descriptor.stance} is not allowed", pointer="/stances")
+    if not verified and not policy.allow_unverified:
+        raise PolicyRefused("the reports have no verified figure", pointer="/allow_unverified")
+    if descriptor.min_participants < policy.min_participants:
+        raise PolicyRefused(
+            "fewer participants are asked for than the policy", pointer="/min_participants"
+        )
+    if descriptor.label is not None and descriptor.label not in policy.public_columns:
+        raise PolicyRefused(
+            "the label is a column that its owner has not declared public",
+            pointer="/public_columns",
+            extra={"column": descriptor.label},
+        )
+
+
+def check_policy(
+    policy: Policy, descriptor: RoundDescriptor, *, verified: bool, anchors: int
+) -> None:
+    """Raise PolicyRefused unless the policy agrees to the round's public parameters.
+
+    `anchors`: how many aggregators the party's join token names.
+    """
     query = descriptor.query
     step = step_of(query)
     if step is not None:
@@ -110,3 +146,40 @@ def check_policy(policy: Policy, descriptor: RoundDescriptor, *, verified: bool)
         )
     if not verified and not policy.allow_unverified:
         raise PolicyRefused("the round has no verified figure", pointer="/allow_unverified")
+    _check_aggregators(policy, descriptor, anchors)
+
+
+def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int) -> None:
+    """Who sums. A local round shows its one aggregator each noisy value, and its figure assumes
+    nothing of it: it is one of the required ones, where there are any."""
+    present = {entry.fingerprint.hex() for entry in descriptor.aggregators}
+    required = set(policy.required_aggregators)
+    local = descriptor.query.mechanism is Mechanism.LOCAL
+    if (required and not present <= required) if local else not required <= present:
+        raise PolicyRefused(
+            "an aggregator that the policy requires is not in the round",
+            pointer="/required_aggregators",
+            extra={"missing": sorted(required - present)},
+        )
+    if local:
+        return
+    collusion, least = descriptor.query.collusion, policy.min_collusion
+    fewest = anchors if policy.min_aggregators == "all" else policy.min_aggregators
+    for name, minimum, asked in (
+        ("min_aggregators", fewest, len(present)),
+        ("min_collusion/aggregators", least.aggregators, collusion.aggregators),
+        ("min_collusion/curators", least.curators, collusion.curators),
+    ):
+        if asked < minimum:
+            raise PolicyRefused(
+                _TOO_FEW[name], pointer=f"/{name}", extra={"minimum": minimum, "asked": asked}
+            )
+
+
+_TOO_FEW: Final = {
+    "min_aggregators": "the round shares among fewer aggregators than the policy demands",
+    "min_collusion/aggregators": "the round's figure assumes fewer corrupt aggregators than the "
+    "policy demands",
+    "min_collusion/curators": "the round's figure assumes fewer corrupt curators than the policy "
+    "demands",
+}

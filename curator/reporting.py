@@ -15,8 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
-from math import ceil
 from secrets import SystemRandom
 from typing import Any, Final
 
@@ -26,10 +24,13 @@ from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common import sets
+from common.accounting import costs as accounting
+from common.accounting.costs import UNVERIFIED
+from common.agreement import DescriptorRefused, check_opened
 from common.encoders.reports import Cost, Encoding, EncodingRefused, read
 from common.models.base import encode_binary
 from common.models.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
-from common.models.query import PrivacyUnit, Stance
+from common.models.query import PrivacyUnit
 from common.randomness import SecureRandom
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
@@ -37,11 +38,12 @@ from common.service.logs import get_logger
 from common.service.problems import ProblemReceived
 from common.signing import SignatureBroken, Signed, verify
 from curator import consent, runs
-from curator.errors import PeerUnavailable, PolicyRefused
-from curator.ledger import FEMTO, INFINITE, MICRO, Charge
+from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused
+from curator.ledger import Charge
 from curator.peers import Peers
-from curator.policy import Policy, check_algorithm
+from curator.policy import Policy, check_collection
 from curator.records import load_rows
+from curator.restoring import Restore
 from curator.store import accounts
 from curator.store import parties as party_store
 from curator.store import reports as store
@@ -57,14 +59,14 @@ _logger = get_logger("tacit.curator.reporting")
 
 @dataclass
 class Reporting:
-    """A process's part in collections; `restored`: when its store came back from a backup."""
+    """A process's part in collections."""
 
     engine: AsyncEngine
     peers: Peers
     clock: Clock
     policy: Callable[[], Awaitable[Policy]]
     send_share: float
-    restored: datetime | None
+    restore: Restore
 
     async def turn(self) -> None:
         """Make what is due, send what has no answer."""
@@ -91,12 +93,13 @@ class Reporting:
 
     async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:
         descriptor = signed.statement
+        now = self.clock.now()
         try:
             verify(DESCRIPTOR_LABEL, signed, coordinator_key)
-        except SignatureBroken:
+            check_opened(descriptor.opened, now)
+        except (SignatureBroken, DescriptorRefused):
             _logger.warning("descriptor_refused", job=descriptor.job)
             return
-        now = self.clock.now()
         if now >= descriptor.deadline:
             return
         whose = (descriptor.job, coordinator_key, descriptor.deployment)
@@ -136,7 +139,7 @@ class Reporting:
         descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
         try:
             encoding, cost = await asyncio.to_thread(self._checked, descriptor)
-        except (EncodingRefused, PolicyRefused) as error:
+        except (EncodingRefused, RoundRefused) as error:
             await self._refuse(item, str(error))
             return False
         asked = _asked(descriptor, encoding, cost)
@@ -169,14 +172,15 @@ class Reporting:
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
         """What to do, and what it costs; None: no figure holds, which the stance `paper` says.
 
-        Raises EncodingRefused for what is not known, or is not protected.
+        Raises EncodingRefused for what is not known, or is not protected; a RoundRefused.
         """
-        if self.restored is not None and descriptor.opened <= self.restored:
-            raise EncodingRefused("it was opened before this curator was restored from a backup")
+        self.restore.check(descriptor.opened, self.clock.now())
         encoding = read(descriptor.algorithm, descriptor.encoding)
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
             raise EncodingRefused("a figure holds in the sound stance, and only there")
+        if encoding.labelled != (descriptor.label is not None):
+            raise EncodingRefused("no column but the one named as the label is sent as it is")
         if encoding.columns != len(descriptor.taken):
             raise EncodingRefused("a report takes another number of columns")
         of_table = {isinstance(column, str) for column in descriptor.taken}
@@ -201,15 +205,9 @@ class Reporting:
         ):
             result.periods.add(policy.period_s)
             try:
-                check_algorithm(policy, descriptor.algorithm)
-                if Stance(descriptor.stance) not in policy.stances:
-                    raise PolicyRefused(f"stance {descriptor.stance} is not allowed")
-                if not asked.charge.verified and not policy.allow_unverified:
-                    raise PolicyRefused("the reports have no verified figure")
-                if descriptor.min_participants < policy.min_participants:
-                    raise PolicyRefused("fewer participants are asked for than the policy")
+                check_collection(policy, descriptor, verified=asked.charge.verified)
             except PolicyRefused as error:
-                result.refuse(members, error.name, error.detail)
+                result.refuse(members, error.name, error.detail, dict(error.extra))
                 continue
             await consent.afford(connection, party, asked, policy, span, members, now, result)
         return result
@@ -236,7 +234,7 @@ class Reporting:
             length=party.curators,
             presence=sets.pack(members),
             unit=asked.unit,
-            charge=asked.charge,
+            charges=asked.charges,
             window=asked.window,
             made=now,
             used=runs.pack(np.array(used, np.int64)),
@@ -246,8 +244,7 @@ class Reporting:
             connection,
             party.id,
             party.curators,
-            asked.unit,
-            asked.charge,
+            asked.charges[PrivacyUnit.CURATOR],
             now,
             (0, members),
             sorted(decision.periods),
@@ -255,7 +252,7 @@ class Reporting:
         await accounts.add_debit(connection, debit)
 
     async def _refuse(self, item: CollectionRow, ground: str) -> None:
-        _logger.info("collection_refused", job=item.job, party=item.party, ground=ground)
+        _logger.info("collection_refused", job=item.job, ground=ground)
         async with self.engine.begin() as connection:
             await store.change(connection, item, Stage.REFUSED, ground)
 
@@ -307,14 +304,14 @@ def _bulk(left: list[NoisyReport]) -> list[NoisyReport]:
 
 
 def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> consent.Asked:
-    """Whom a collection charges, and what. All aggregators colluding change nothing: there are
-    none."""
-    epsilon, delta = INFINITE, 0
-    if cost is not None:
-        epsilon = min(ceil(cost.epsilon * MICRO), INFINITE)
-        delta = min(ceil(cost.delta * FEMTO), INFINITE)
-    charge = Charge(epsilon, delta, epsilon, delta, cost is not None)
-    return consent.Asked(PrivacyUnit(encoding.ledger_unit), descriptor.window, charge)
+    """What a collection charges. All aggregators colluding change nothing: there are none."""
+    own = PrivacyUnit(encoding.ledger_unit)
+    other = next(unit for unit in PrivacyUnit if unit is not own)
+    charges = {
+        unit: Charge.of(*[UNVERIFIED if found is None else accounting.Cost(*found)] * 2)
+        for unit, found in ((own, cost), (other, encoding.other_cost))
+    }
+    return consent.Asked(own, descriptor.window, charges)
 
 
 def _drawn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -24,6 +24,7 @@ from curator.policy import Policy, initial_policy
 from curator.progress import Progress
 from curator.readings import Intake
 from curator.reporting import Reporting
+from curator.restoring import Restore
 from curator.settings import CuratorSettings
 from curator.settling import Settling
 from curator.steps import Steps
@@ -78,9 +79,7 @@ class Policies:
         self._current = policy
 
 
-async def restored_at(
-    engine: AsyncEngine, settings: CuratorSettings, clock: Clock
-) -> datetime | None:
+async def find_restore(engine: AsyncEngine, settings: CuratorSettings, clock: Clock) -> Restore:
     """When this store was last restored from a backup: the file `<data_dir>/restored`, put there by
     whoever restores, becomes a fact at the next start. Rounds opened before it are refused: a
     debit and its sealed bytes may have been lost, and fresh noise would let them be averaged."""
@@ -91,7 +90,8 @@ async def restored_at(
             _logger.warning("restored_from_backup")
         text = await store.fact(connection, RESTORED)
     marker.unlink(missing_ok=True)
-    return None if text is None else datetime.fromisoformat(text)
+    at = None if text is None else datetime.fromisoformat(text)
+    return Restore(at, timedelta(seconds=settings.restore_quiet_s))
 
 
 async def build(
@@ -102,7 +102,7 @@ async def build(
     transports: Mapping[str, httpx.AsyncBaseTransport] | None,
 ) -> Service:
     """Make all parts of a service whose store is migrated."""
-    restored = await restored_at(engine, settings, clock)
+    restore = await find_restore(engine, settings, clock)
     async with reading(engine) as connection:
         text = await store.fact(connection, POLICY)
     policy = initial_policy(settings) if text is None else Policy.model_validate_json(text)
@@ -122,7 +122,7 @@ async def build(
         keyring,
         clock,
         policies.current,
-        restored,
+        restore,
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(engine, peers, clock),
     )
@@ -138,7 +138,7 @@ async def build(
     )
     settling = Settling(engine, peers, clock)
     reporting = Reporting(
-        engine, peers, clock, policies.current, settings.send_window_share, restored
+        engine, peers, clock, policies.current, settings.send_window_share, restore
     )
     participation = Participation(
         engine,

@@ -61,6 +61,13 @@ class CuratorSettings(ServiceSettings):
         ge=60,
         description="Age at which a party's sealing key is replaced by a new one.",
     )
+    restore_quiet_s: float = Field(
+        default=172_800,
+        ge=0,
+        description="How long a store that was restored from a backup takes part in nothing: it "
+        "may have answered what it does not know of. 0 also takes every clock to be right: for "
+        "rehearsals.",
+    )
     future_tolerance_s: float = Field(
         default=300.0, ge=0, description="How far in the future a reading's time may lie."
     )

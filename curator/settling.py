@@ -7,7 +7,7 @@ statements of its aggregators give column (e) back, never in local mode, and col
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ from common.service.problems import ProblemReceived
 from common.sets import pack
 from common.signing import Signed
 from curator.errors import PeerUnavailable
-from curator.ledger import Charge, presence_bits
+from curator.ledger import presence_bits
 from curator.peers import Peers
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
@@ -100,26 +100,23 @@ class Settling:
         found: Sequence[ContributionRow],
         parties: dict[str, PartyRow],
     ) -> None:
-        unit = descriptor_of(row).query.privacy_unit
         for contribution in sorted(found, key=lambda item: item.party):
             party = parties[contribution.party]
             await exclusive(connection, f"ledger {party.id}")
             now = self.clock.now()
             for debit in await accounts.credit(connection, contribution.id, now):
-                await _give_back(connection, party, unit, debit)
+                await _give_back(connection, party, debit)
             await outbox.set_credited(connection, contribution.id, now)
             _logger.info("credited", party=party.logged, round=row.id)
 
 
-async def _give_back(
-    connection: AsyncConnection, party: PartyRow, unit: PrivacyUnit, debit: Any
-) -> None:
+async def _give_back(connection: AsyncConnection, party: PartyRow, debit: Any) -> None:
+    charge = accounts.charge_in(debit, PrivacyUnit.CURATOR)
     await accounts.charge_accounts(
         connection,
         party.id,
         party.curators,
-        unit,
-        Charge(debit.epsilon, debit.delta, 0, 0, True),
+        replace(charge, epsilon_all=0, delta_all=0),
         debit.made,
         (debit.offset, presence_bits(debit.presence, debit.length)),
         (),
@@ -130,6 +127,11 @@ async def _give_back(
 def descriptor_of(row: RoundRow) -> RoundDescriptor:
     """The stored descriptor."""
     return row.signed().statement
+
+
+def stored_statements(text: str | None) -> list[Signed[AbortStatement]]:
+    """Those that came with a round's outcome."""
+    return [] if text is None else _aborts.validate_json(text)
 
 
 def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:

@@ -190,7 +190,7 @@ async def _party_accounts(
     connection: AsyncConnection, party: PartyRow, period_s: int, since: datetime, now: datetime
 ) -> list[Account]:
     unit, span = PrivacyUnit.CURATOR, (0, party.curators)
-    running = await accounts.totals(connection, party.id, unit, period_s, now, span)
+    running = await accounts.totals(connection, party.id, period_s, now, span)
     made = await accounts.list_debits(connection, party.id, unit, since=since)
     summed = sum_debits(made, *span, verified_only=True)
     names = await curator_parties.curator_ids(connection, party.id)

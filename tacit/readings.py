@@ -61,6 +61,11 @@ def _statement(curator: str) -> Steps[Json]:
     return (yield from _json(get(f"/v1/curators/{curator}/budget")))
 
 
+def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[Json]:
+    """Let a curator service look at every row of its ledger, also against a checkpoint you kept."""
+    return (yield from _json(get("/v1/ledger/verification", {"seq": seq, "head": head})))
+
+
 def _history(curator: str) -> Stream[Json]:
     """Rounds that a curator contributed to or refused, newest first."""
     yield from pages(f"/v1/curators/{curator}/contributions", "contributions")
@@ -107,6 +112,7 @@ class Readings:
     records = operation(_records)
     drop_records = operation(_drop_records)
     statement = operation(_statement)
+    verify_ledger = operation(_verify_ledger)
     history = stream(_history)
     reading_counts = operation(_reading_counts)
     policy = operation(_policy)

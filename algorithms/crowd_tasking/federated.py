@@ -3,7 +3,7 @@
 Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
 both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
 at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they
-are, hence declared public.
+are: only from a column that the curator's own policy declares public, whatever the task says.
 """
 
 from __future__ import annotations

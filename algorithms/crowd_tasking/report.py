@@ -267,10 +267,14 @@ def _assumptions(task: Task) -> tuple[str, ...]:
     if task.permanent or "L" in task.components:
         held.append("Lasting parts of the noise are kept, secret, for the life of the task.")
     if task.params.labels_are_public and task.params.aggregate == "CLS":
-        held.append("Class labels were declared public.")
+        held.append(_OWNERS_LABELS if task.on_devices else "Class labels were declared public.")
     return tuple(held)
 
 
+_OWNERS_LABELS: Final = (
+    "Class labels come from a column that its owner declared public: a curator takes part only if "
+    "its own policy says so."
+)
 _CENTRAL: Final = (
     "The coordinator holds the readings and is trusted with them; the noise is drawn as devices "
     "would."

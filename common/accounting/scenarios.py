@@ -175,6 +175,20 @@ def described(query: Query, scenario: Scenario, honest: Honest) -> str:
     }[scenario]
 
 
+def assumption(query: Query, aggregators: Sequence[str], operators: Sequence[str]) -> str:
+    """What a round's figure, and the secrecy of its pieces, assume of these aggregators (by id)
+    and of other curators, in words."""
+    named = ", ".join(aggregators)
+    if query.sharing is Sharing.NONE:
+        return f"nothing of the aggregator {named} or of other curators: all of them may collude"
+    honest = honest_draws(query, Scenario.ASSUMED, None, operators)
+    if honest.corrupt_aggregators >= openers(query):
+        return f"nothing of the aggregators {named}: {honest.fallen}"
+    few = f"at most {honest.corrupt_aggregators}" if honest.corrupt_aggregators else "none"
+    others = query.collusion.curators
+    return f"{few} of the aggregators {named} and {others} other curators collude"
+
+
 def trust_model(query: Query, scenario: Scenario, participants: int) -> TrustModel | None:
     """The DAP draft's name of this scenario among so many curators, where it has one."""
     match scenario:

@@ -53,7 +53,12 @@ class Encoding:
     @property
     def columns(self) -> int:
         """One for each coordinate, and one for the label."""
-        return self.perturbation.dimension + bool(self.classes)
+        return self.perturbation.dimension + self.labelled
+
+    @property
+    def labelled(self) -> bool:
+        """Where there are classes."""
+        return bool(self.classes)
 
     @property
     def most_rows(self) -> int:
@@ -99,6 +104,14 @@ class Encoding:
             return Cost(pure, Fraction(0))
         found = total_epsilon(self.rounds, one, self.delta)
         return Cost(found, self.delta) if found < pure else Cost(pure, Fraction(0))
+
+    @property
+    def other_cost(self) -> Cost | None:
+        """Of all rounds together where `cost` is one reading's; of one reading where it is not."""
+        if self.stance == "paper":
+            return None
+        rounds = self.rounds if self.unit == "reading" else 1
+        return Cost(rounds * self.reading_epsilon, Fraction(0))
 
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""

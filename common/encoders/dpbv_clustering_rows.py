@@ -6,13 +6,14 @@ Rows are clipped to the public box, silently: a refusal would tell.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from common.encoders.dpbv_clustering import Box, Floats, MalformedBits, Words, from_wire, to_wire
-from common.encoders.reports import EncodingRefused, LedgerUnit
+from common.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from common.encoders.sums import MOST_RECORDS
 from common.models.base import parse_exact
 from common.models.federation import Report
@@ -26,12 +27,13 @@ def record_name(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class RowReports:
+class RowReports(ABC):
     """What the forms share: one report a row, of the first `records` of a curator."""
 
     box: Box
     records: int
     ledger_unit: ClassVar[LedgerUnit] = "record"
+    labelled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.records <= MOST_RECORDS:
@@ -46,6 +48,19 @@ class RowReports:
     def most_rows(self) -> int:
         """As the document says."""
         return self.records
+
+    @property
+    @abstractmethod
+    def cost(self) -> Cost | None:
+        """Of one row."""
+
+    @property
+    def other_cost(self) -> Cost | None:
+        """Of all rows that count: each report has noise of its own, so that they add up."""
+        one = self.cost
+        if one is None:
+            return None
+        return Cost(self.records * one.epsilon, min(self.records * one.delta, Fraction(1)))
 
     def misplaced(self, report: Report) -> str | None:
         """Why a report is none of a row's."""

@@ -47,6 +47,11 @@ class Encoding(Protocol):
         ...
 
     @property
+    def labelled(self) -> bool:
+        """Whether the last of them is a label, which is sent as it is."""
+        ...
+
+    @property
     def most_rows(self) -> int:
         """How many rows of a curator count: its first ones."""
         ...
@@ -62,6 +67,11 @@ class Encoding(Protocol):
 
         Raises EncodingRefused where nothing is protected, or less than the document states.
         """
+        ...
+
+    @property
+    def other_cost(self) -> Cost | None:
+        """What they cost in the unit that is not `ledger_unit`; None where `cost` is None."""
         ...
 
     def document(self) -> dict[str, Any]:

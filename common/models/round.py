@@ -104,6 +104,11 @@ class RoundDescriptor(WireModel):
             return None
         return sets.unpack(sets.decompressed(self.members, self.roster_size), self.roster_size)
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Who runs each aggregator."""
+        return tuple(entry.operator for entry in self.aggregators)
+
     def index_of(self, aggregator: str) -> int:
         """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""
         for index, entry in enumerate(self.aggregators):

@@ -20,6 +20,10 @@ TRUST: Final = (
     "Curators are trusted with being correct: a vector is not proved to come from real records.",
 )
 LOCAL_TRUST: Final = "The coordinator sees noisy reports only: each curator perturbs its own rows."
+WHO_REPORTS: Final = (
+    "which curators have rows of the asked columns, or readings in the asked hours and window, and "
+    "how many rows: it shows in the reports that they send"
+)
 NOT_PROTECTED: Final = "which curators take part in a round, and whether a round met its quorum"
 
 
@@ -55,6 +59,7 @@ def local(report: PrivacyReport, job_id: str, **details: Any) -> PrivacyReport:
     changes = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
         "assumptions": (*report.assumptions, LOCAL_TRUST),
+        "not_protected": (*report.not_protected, WHO_REPORTS),
         "details": {**report.details, **details},
     }
     if report.charged is not None:

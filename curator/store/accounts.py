@@ -1,14 +1,16 @@
 """Debits, running totals and refusals: the ledger's rows.
 
-Totals are kept per chunk of curators, packed as runs (`curator.runs`), one row for ever and one for
-each budget period in use. A row that covers the present is updated with every debit, so none that
-is read can be stale; a missing period is summed from the debits.
+A debit has its charges in both privacy units. Totals of the unit `curator` (those of `record`
+depend on windows, and are summed from the debits) are kept per chunk of curators, packed as runs
+(`curator.runs`), one row for ever and one for each budget period in use. A row that covers the
+present is updated with every debit, so none that is read can be stale; a missing period is summed
+from the debits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from itertools import product
 from typing import Any, Final
@@ -24,6 +26,7 @@ from curator.ledger import (
     LIFETIME,
     Bits,
     Charge,
+    Charges,
     Debit,
     Totals,
     for_account,
@@ -49,7 +52,7 @@ class NewDebit:
     length: int
     presence: bytes
     unit: PrivacyUnit
-    charge: Charge
+    charges: Charges
     window: Window
     made: datetime
     used: bytes
@@ -68,11 +71,11 @@ async def add_debit(connection: AsyncConnection, row: NewDebit) -> None:
             length=row.length,
             presence=row.presence,
             unit=row.unit.value,
-            verified=row.charge.verified,
-            epsilon=row.charge.epsilon,
-            delta=row.charge.delta,
-            epsilon_all=row.charge.epsilon_all,
-            delta_all=row.charge.delta_all,
+            **{
+                f"{unit}_{name}": amount
+                for unit, charge in row.charges.items()
+                for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
+            },
             window_start=row.window.start,
             window_end=row.window.end,
             made=row.made,
@@ -113,9 +116,15 @@ async def list_debits(
     *,
     since: datetime | None = None,
     overlapping: Window | None = None,
+    span: tuple[int, int] | None = None,
 ) -> list[Debit]:
-    """A party's debits of one unit, oldest first."""
-    query = select(debits).where(debits.c.party == party, debits.c.unit == unit.value)
+    """A party's debits with their charges in one unit, oldest first; `span` (offset, length):
+    those that concern one of these curators."""
+    query = select(debits).where(debits.c.party == party)
+    if span is not None:
+        query = query.where(
+            debits.c.offset < span[0] + span[1], debits.c.offset + debits.c.length > span[0]
+        )
     if since is not None:
         query = query.where(debits.c.made >= since)
     if overlapping is not None:
@@ -123,18 +132,23 @@ async def list_debits(
             debits.c.window_start < overlapping.end, debits.c.window_end > overlapping.start
         )
     rows = await connection.execute(query.order_by(debits.c.id))
-    return [_debit(row) for row in rows]
+    return [_debit(row, unit) for row in rows]
 
 
-def _debit(row: Row[Any]) -> Debit:
-    charge = Charge(row.epsilon, row.delta, row.epsilon_all, row.delta_all, row.verified)
+def charge_in(row: Row[Any], unit: PrivacyUnit) -> Charge:
+    """What a debit's row charges in this unit."""
+    return Charge(*(getattr(row, f"{unit}_{name}") for name in _AMOUNTS))
+
+
+def _debit(row: Row[Any], unit: PrivacyUnit) -> Debit:
     return Debit(
-        charge,
+        charge_in(row, unit),
         row.offset,
         presence_bits(row.presence, row.length),
         Window(start=row.window_start, end=row.window_end),
         row.made,
         row.credited is not None,
+        row.contribution,
     )
 
 
@@ -144,18 +158,18 @@ def _debit(row: Row[Any]) -> Debit:
 async def totals(
     connection: AsyncConnection,
     party: str,
-    unit: PrivacyUnit,
     period_s: int,
     now: datetime,
     span: tuple[int, int],
 ) -> Totals:
-    """What the curators offset..offset+length-1 spent in the present period (or for ever)."""
+    """What the curators offset..offset+length-1 spent, in the unit `curator`, in the present period
+    (or for ever)."""
     offset, length = span
     start, _ = period_of(now, period_s)
     chunks = _chunks(offset, length)
     rows = await connection.execute(
         select(accounts).where(
-            *_of(party, chunks, unit),
+            *_of(party, chunks),
             accounts.c.period_s == period_s,
             accounts.c.period_start == start,
         )
@@ -170,7 +184,7 @@ async def totals(
             parts.append(known[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
             continue
         if made is None:
-            made = await list_debits(connection, party, unit, since=start)
+            made = await list_debits(connection, party, PrivacyUnit.CURATOR, since=start)
         parts.append(sum_debits(made, first, last - first, verified_only=period_s != LIFETIME))
     columns = zip(*(part.columns() for part in parts), strict=True)
     return Totals(*(np.concatenate(column) for column in columns))
@@ -180,7 +194,6 @@ async def charge_accounts(
     connection: AsyncConnection,
     party: str,
     curators: int,
-    unit: PrivacyUnit,
     charge: Charge,
     made: datetime,
     members: tuple[int, Bits],
@@ -190,14 +203,14 @@ async def charge_accounts(
 ) -> None:
     """Add a debit to every running total that covers its time (`factor` -1: take (e) back).
 
-    `members`: offset and bits. Rows for `LIFETIME` and for each of `periods` are made if missing;
-    call it *before* the debit's own row is written.
+    `charge`: in the unit `curator`. `members`: offset and bits. Rows for `LIFETIME` and for each of
+    `periods` are made if missing; call it *before* the debit's own row is written.
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
     rows = await connection.execute(
         select(accounts).where(
-            *_of(party, chunks, unit),
+            *_of(party, chunks),
             accounts.c.period_start <= made,
             accounts.c.period_end > made,
         )
@@ -212,7 +225,7 @@ async def charge_accounts(
     def changed(chunk: int, period_s: int, found: Totals) -> dict[str, Any]:
         after = found.plus(for_account(charge, period_s), masks[chunk], factor=factor)
         start, end = period_of(made, period_s)
-        place = {"party": party, "chunk": chunk, "unit": unit.value, "period_s": period_s}
+        place = {"party": party, "chunk": chunk, "period_s": period_s}
         return {**place, "period_start": start, "period_end": end, **_packed(after)}
 
     if known:
@@ -223,7 +236,8 @@ async def charge_accounts(
         return
     fresh = []
     for period_s in sorted(wanted):
-        earlier = await list_debits(connection, party, unit, since=period_of(made, period_s)[0])
+        start = period_of(made, period_s)[0]
+        earlier = await list_debits(connection, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
@@ -242,16 +256,15 @@ def _chunks(offset: int, length: int) -> range:
     return range(offset // CHUNK, (offset + length - 1) // CHUNK + 1)
 
 
-def _of(party: str, chunks: range, unit: PrivacyUnit) -> tuple[ColumnElement[bool], ...]:
+def _of(party: str, chunks: range) -> tuple[ColumnElement[bool], ...]:
     return (
         accounts.c.party == party,
         accounts.c.chunk >= chunks.start,
         accounts.c.chunk < chunks.stop,
-        accounts.c.unit == unit.value,
     )
 
 
-_KEYS: Final = ("party", "chunk", "unit", "period_s", "period_start")
+_KEYS: Final = ("party", "chunk", "period_s", "period_start")
 _AMOUNTS: Final = ("epsilon", "delta", "epsilon_all", "delta_all")
 _CHANGE: Final = (
     update(accounts)
@@ -278,13 +291,10 @@ def _packed(found: Totals) -> dict[str, bytes]:
 
 
 async def credit(connection: AsyncConnection, contribution: int, now: datetime) -> list[Row[Any]]:
-    """Mark a contribution's verified debits as credited; the rows that were not before."""
+    """Mark a contribution's debits as credited; the rows that were not before. What has no verified
+    figure stays as it is (`Debit.counted`)."""
     rows = await connection.execute(
-        select(debits).where(
-            debits.c.contribution == contribution,
-            debits.c.credited.is_(None),
-            debits.c.verified.is_(True),
-        )
+        select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
     found = list(rows.all())
     await connection.execute(

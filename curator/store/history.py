@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,16 @@ async def history(
     if after is not None:
         query = query.where(contributions.c.id < after)
     return list(await connection.execute(query))
+
+
+async def descriptors(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, str]:
+    """The signed descriptor of each contribution's round, as JSON."""
+    rows = await connection.execute(
+        select(contributions.c.id, rounds.c.descriptor)
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .where(contributions.c.id.in_(ids))
+    )
+    return {row.id: row.descriptor for row in rows}
 
 
 async def contributed_spans(
@@ -79,6 +89,42 @@ async def spans_over(
     ):
         refused.setdefault(row.contribution, []).append(row)
     return found, refused
+
+
+_HASHED = (
+    *(c for c in debits.c if c.name not in ("contribution", "credited", "used", "clamped")),
+    contributions.c.round,
+    rounds.c.hash,
+)
+_PAGE = 1000
+
+
+async def ledger(connection: AsyncConnection) -> AsyncIterator[Row[Any]]:
+    """All debits, oldest first, each with its round and what that round's descriptor hashes to;
+    without what is private (counts) or comes later (the credit)."""
+    query = (
+        select(*_HASHED)
+        .outerjoin(contributions, contributions.c.id == debits.c.contribution)
+        .outerjoin(rounds, rounds.c.id == contributions.c.round)
+        .order_by(debits.c.id)
+        .limit(_PAGE)
+    )
+    after = 0
+    while page := (await connection.execute(query.where(debits.c.id > after))).all():
+        for row in page:
+            yield row
+        after = page[-1].id
+
+
+async def credited(connection: AsyncConnection) -> list[Row[Any]]:
+    """The credited debits by `id`, with the `descriptor` and the `aborts` of their rounds."""
+    rows: Result[Any] = await connection.execute(
+        select(debits.c.id, rounds.c.descriptor, rounds.c.aborts)
+        .outerjoin(contributions, contributions.c.id == debits.c.contribution)
+        .outerjoin(rounds, rounds.c.id == contributions.c.round)
+        .where(debits.c.credited.is_not(None))
+    )
+    return list(rows.all())
 
 
 async def usage_spans(connection: AsyncConnection, party: str, position: int) -> list[Any]:

@@ -149,7 +149,7 @@ async def settle_round(
 async def contributed_rounds(
     connection: AsyncConnection, party: str, query_hash: bytes, window: Window, except_round: str
 ) -> list[RoundRow]:
-    """Rounds of the same query and window in which the party has a debit."""
+    """Rounds of the same query and window in which the party has a debit that was not credited."""
     rows = await connection.execute(
         select(rounds)
         .distinct()
@@ -157,6 +157,7 @@ async def contributed_rounds(
         .join(debits, debits.c.contribution == contributions.c.id)
         .where(
             contributions.c.party == party,
+            contributions.c.credited.is_(None),
             rounds.c.query_hash == query_hash,
             rounds.c.window_start == window.start,
             rounds.c.window_end == window.end,

@@ -63,6 +63,7 @@ GRACE_S: Final = 120.0
 REFUSING: Final[dict[str, Any]] = {"accept_any": False}
 AGREEING: Final[dict[str, Any]] = {
     "min_participants": 1,
+    "min_aggregators": 1,
     "allow_unverified": True,
     "allow_repeats": True,
 }

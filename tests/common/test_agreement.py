@@ -138,7 +138,7 @@ def accepted(
 
 def test_an_honest_descriptor_passes():
     made = descriptor()
-    assert check_descriptor(signed_descriptor(made), COORDINATOR.public_key) == made
+    assert check_descriptor(signed_descriptor(made), COORDINATOR.public_key, OPENED) == made
     check_anchors(made, {name: IDENTITIES[i].fingerprint for i, name in enumerate(NAMES)})
 
 
@@ -150,7 +150,7 @@ def test_a_descriptor_of_somebody_else_is_refused():
         signed_descriptor(made).model_copy(update={"statement": descriptor({"roster_version": 5})}),
     ):
         with pytest.raises(DescriptorRefused):
-            check_descriptor(signed, COORDINATOR.public_key)
+            check_descriptor(signed, COORDINATOR.public_key, OPENED)
 
 
 FORGED_EPOCH_KEY = entry(1).model_copy(
@@ -174,7 +174,7 @@ FORGED_EPOCH_KEY = entry(1).model_copy(
 )
 def test_inconsistent_descriptors_are_refused(changes):
     with pytest.raises(DescriptorRefused):
-        check_descriptor(signed_descriptor(descriptor(changes)), COORDINATOR.public_key)
+        check_descriptor(signed_descriptor(descriptor(changes)), COORDINATOR.public_key, OPENED)
 
 
 def test_one_identity_under_two_names_is_refused():
@@ -187,16 +187,16 @@ def test_one_identity_under_two_names_is_refused():
     )
     made = descriptor({"aggregators": (entry(0), entry(1), twin)})
     with pytest.raises(DescriptorRefused, match="identity"):
-        check_descriptor(signed_descriptor(made), COORDINATOR.public_key)
+        check_descriptor(signed_descriptor(made), COORDINATOR.public_key, OPENED)
 
 
 def test_the_window_is_the_query_s():
     window = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
     made = descriptor(window=window)
     with pytest.raises(DescriptorRefused, match="window"):
-        check_descriptor(signed_descriptor(made), COORDINATOR.public_key)
+        check_descriptor(signed_descriptor(made), COORDINATOR.public_key, OPENED)
     fitting = descriptor({"window": made.query.window}, window=window)
-    check_descriptor(signed_descriptor(fitting), COORDINATOR.public_key)
+    check_descriptor(signed_descriptor(fitting), COORDINATOR.public_key, OPENED)
 
 
 def test_a_substituted_or_unknown_key_is_not_anchored():

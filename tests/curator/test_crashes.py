@@ -168,7 +168,7 @@ async def test_a_restored_curator_refuses_older_rounds(
     (tmp_path / "curator").mkdir(exist_ok=True)
     (tmp_path / "curator" / "restored").touch()
     clock.advance(timedelta(seconds=5))
-    async with site() as s:
+    async with site(restore_quiet_s=0) as s:
         clock.advance(timedelta(seconds=5))
         fresh = s.open(noisy(name="fresh"))
         await s.take_part()
@@ -176,7 +176,7 @@ async def test_a_restored_curator_refuses_older_rounds(
         assert world.members(fresh)
         grounds = {h["round"]: h["refused_because"] for h in await s.history("house")}
         assert grounds[old.round][0]["name"] == "opened_before_restore"
-    async with site() as s:
+    async with site(restore_quiet_s=0) as s:
         older = s.open(noisy(name="older"), opened=clock.now() - HOUR, start=START)
         await s.take_part()
         assert not world.members(older)

@@ -32,9 +32,9 @@ def test_equal_totals_take_a_few_bytes() -> None:
 
 def test_what_is_infinite_stays_so() -> None:
     both = np.ones(2, np.bool_)
-    spent = Totals.zero(2).plus(Charge(INFINITE, 0, INFINITE, 0, False), both)
-    spent = spent.plus(Charge(5, 1, 5, 1, True), both)
-    spent = spent.plus(Charge(5, 1, 0, 0, True), both, factor=-1)
+    spent = Totals.zero(2).plus(Charge(INFINITE, 0, INFINITE, 0), both)
+    spent = spent.plus(Charge(5, 1, 5, 1), both)
+    spent = spent.plus(Charge(5, 1, 0, 0), both, factor=-1)
     assert spent.epsilon.tolist() == [INFINITE, INFINITE]
     assert spent.delta.tolist() == [0, 0]
 
@@ -260,10 +260,16 @@ async def test_signed_aborts_earn_a_credit_and_one_fewer_does_not(
         for column in ("epsilon_all_aggregators", "delta_all_aggregators"):
             assert found["lifetime"][column] == before["lifetime"][column]
         assert (await s.history("b"))[0]["outcome"] == "aborted"
-        # opened again: the same window under the same query, a debit of its own
+        # opened again: the same window under the same query, a debit of its own; if nothing shows
+        # that no sum was opened, only by a policy that allows repeats
         again = s.open(query(NOISY, **changes))
         await s.take_part()
-        assert world.members(again) == {0, 1}
+        assert world.members(again) == ({0, 1} if credited else set())
+        await s.policy(allow_repeats=True)
+        if not credited:
+            again = s.open(query(NOISY, **changes))
+            await s.take_part()
+            assert world.members(again) == {0, 1}
         assert (await spent(s, "b"))["lifetime"]["epsilon"] == ("1" if credited else "2")
 
 

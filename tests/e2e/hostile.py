@@ -25,6 +25,9 @@ from starlette.routing import Route
 from aggregator.app import create_app as create_aggregator
 from common.models.base import encode_binary
 from common.models.enrolment import Enrolment, Grant, JoinToken, PartyKind
+from common.models.federation import ALWAYS
+from common.models.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
+from common.models.federation import Descriptor as Collection
 from common.models.query import Window
 from common.models.round import (
     DESCRIPTOR_LABEL,
@@ -70,6 +73,8 @@ class Hostile:
         self.tokens: dict[str, str] = {}
         self.shown: dict[str, list[Descriptor]] = {}
         self.told: dict[str, dict[str, Any]] = {}
+        self.collecting: list[Signed[Collection]] = []
+        self.reports: list[dict[str, Any]] = []
         self.transports: dict[str, httpx.AsyncBaseTransport] = {}
         app = Starlette(
             routes=[
@@ -77,6 +82,8 @@ class Hostile:
                 Route("/v1/enrolments", self._enrol, methods=["POST"]),
                 Route("/v1/rounds", self._list),
                 Route("/v1/rounds/{round}", self._one),
+                Route("/v1/jobs", self._collecting),
+                Route("/v1/jobs/{job}/reports", self._take_reports, methods=["POST"]),
             ]
         )
         self.transports[COORDINATOR] = httpx.ASGITransport(app=app)
@@ -85,6 +92,25 @@ class Hostile:
         """A descriptor as an honest coordinator would sign it now, with changes."""
         self.federation.now = self.clock.now()
         return await self.federation.descriptor(asked, **changes)
+
+    def collect(self, algorithm: str, encoding: dict[str, Any], **changes: Any) -> None:
+        """List a collection of reports, signed, as it likes."""
+        now = self.clock.now()
+        fields = {
+            "deployment": DEPLOYMENT,
+            "job": f"job-{len(self.collecting)}",
+            "algorithm": algorithm,
+            "stance": "sound",
+            "window": ALWAYS,
+            "min_participants": 2,
+            "n_max": 100,
+            "opened": now,
+            "deadline": now + timedelta(hours=1),
+            "encoding": encoding,
+            "parameters": "{}",
+        }
+        descriptor = Collection(**{**fields, **changes})
+        self.collecting.append(self.federation.identity.sign(COLLECTION_LABEL, descriptor))
 
     async def announce(self, signed: Descriptor) -> Round:
         """Have every aggregator open a round, without relaying anybody's noise."""
@@ -140,6 +166,17 @@ class Hostile:
         content = {"rounds": [item.model_dump(mode="json") for item in rounds]}
         return Response(to_json(content), media_type="application/json")
 
+    async def _collecting(self, _: Request) -> Response:
+        content = {
+            "jobs": [{"descriptor": item.model_dump(mode="json")} for item in self.collecting]
+        }
+        return Response(to_json(content), media_type="application/json")
+
+    async def _take_reports(self, request: Request) -> Response:
+        found = json.loads(await request.body())["reports"]
+        self.reports += found
+        return JSONResponse({"reports": [{"status": 201} for _ in found]})
+
     async def _one(self, request: Request) -> Response:
         nothing: dict[str, Any] = {"state": "open", "aborts": []}
         return JSONResponse(self.told.get(request.path_params["round"], nothing))
@@ -168,17 +205,31 @@ class Home:
         assert await self.service.participation.discover(COORDINATOR)
         await self.service.participation.contribute_due()
 
+    async def report(self) -> None:
+        """One turn of its loop: discover collections, decide, send."""
+        participation = self.service.participation
+        assert await participation.discover_collections(COORDINATOR)
+        await self.service.reporting.turn()
+
     async def history(self) -> list[dict[str, Any]]:
         """Its contributions, oldest first."""
         answer = await self.ask("GET", f"/v1/curators/{self.party}/contributions")
         found: list[dict[str, Any]] = answer["contributions"]
         return found[::-1]
 
+    async def ledger(self) -> dict[str, Any]:
+        """The owner's statement."""
+        found: dict[str, Any] = await self.ask("GET", f"/v1/curators/{self.party}/budget")
+        return found
+
     async def debits(self) -> list[dict[str, Any]]:
         """The rows of its own ledger."""
-        answer = await self.ask("GET", f"/v1/curators/{self.party}/budget")
-        found: list[dict[str, Any]] = answer["units"]["curator"]["debits"]
+        found: list[dict[str, Any]] = (await self.ledger())["units"]["curator"]["debits"]
         return found
+
+    async def agree(self, **policy: Any) -> None:
+        """Replace its policy."""
+        await self.ask("PUT", "/v1/policy", policy)
 
 
 @asynccontextmanager

@@ -50,7 +50,10 @@ AVERAGE: dict[str, Any] = {
     "params": {"sensor": TASK["params"]["sensor"], "n": 30, "epsilon": "2", "T": 6, "p": "1/4"},
     "federation": FEDERATION,
 }
-AGREED: dict[str, Any] = {"record": {"period": {"epsilon": "100"}}}
+AGREED: dict[str, Any] = {
+    "record": {"period": {"epsilon": "100"}},
+    "public_columns": ["activity", "mood"],
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

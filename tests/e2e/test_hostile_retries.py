@@ -243,9 +243,11 @@ async def test_sets_without_noise_that_others_did_not_sign(deviating: Deviating)
 async def test_an_abort_after_the_reveals_is_paid_for(
     deviating: Deviating, homes: Any, clock: ManualClock
 ) -> None:
-    """The coordinator opens a sum, calls it aborted and tries again: every sum has its debit."""
+    """The coordinator opens a sum, calls it aborted and tries again, with curators that allow
+    repeats: every sum has its debit."""
     async with deviating(3) as it, homes(it, "a", "b") as parties:
         for party in parties:
+            await party.agree(allow_unverified=True, allow_repeats=True)
             await party.read("1", "2025-12-31T23:30:00+00:00")
         totals = []
         for turn in range(2):
