@@ -290,6 +290,7 @@ async def test_no_value_in_logs_and_the_same_log_for_every_value(
                 assert part not in log + metrics
             log = re.sub(r'"time": "[^"]+"|"ms": [\d.]+|[0-9a-f-]{36}', "", log)
             assert name not in log + metrics
-            seen.append(sorted(line for line in log.splitlines() if "a lone curator" in line))
+            # house-a takes part in the second round, too: whose line it is cannot be seen
+            seen.append({line for line in log.splitlines() if "a lone curator" in line})
     assert seen[0] == seen[1]
     assert seen[0]
