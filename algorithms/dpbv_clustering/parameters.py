@@ -114,7 +114,9 @@ class Parameters(WireModel):
     r_seed: Seed = Field(default=1, description="public: the random points")
     public_seed: Seed = Field(default=1, description="public: first records, restarts, projections")
     k: Annotated[int, Field(ge=1, le=256)] | None = Field(
-        default=None, description="clusters, 2..256 (1 only for a single row); not for dbscan"
+        default=None,
+        description="clusters, 1..256; paper: at most the rows, and 1 for a single row only; not "
+        "for dbscan",
     )
     n_init: int = Field(default=10, ge=1, le=100, description="restarts")
     max_iter: int = Field(default=100, ge=1, le=1000)
@@ -181,9 +183,12 @@ class BitPlan:
         return tuple(code.span for code in self.codes)
 
 
-def check_rows(params: Parameters, rows: int) -> None:
-    """Whether the (public) number of rows allows k clusters. Raises BadParameter."""
+def check_rows(params: Parameters, stance: Stance, rows: int) -> None:
+    """Whether the rows allow k clusters. Raises BadParameter, in `paper` only: a refusal in `sound`
+    would answer how many rows there are, without noise; it finds fewer clusters instead."""
     k = params.k
+    if stance == "sound":
+        return
     if rows < 1:
         raise TooFewRows("dataset", "at least one row")
     if params.clusterer == "dbscan" or k is None:
