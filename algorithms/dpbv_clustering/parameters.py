@@ -41,6 +41,8 @@ HOP_MEAN_ROWS: Final = 2000
 FEW_RECORDS: Final = 1000
 """Below this n epsilon a grid is coarser."""
 COARSE, FINE = 8, 16
+SHORTEST, LONGEST = 1e-15, 1e15
+"""Ranges of an attribute after the map: squared distances are held in 32 bits."""
 _SEED_END: Final = 1 << 64
 
 
@@ -272,6 +274,9 @@ def plan_bits(params: Parameters, stance: Stance, box: Box, rows: int | None) ->
     """Codes, coins and consistency. `rows`: public; None: a preview. Raises BadParameter."""
     exact = stance == "sound"
     widths = [high - low for low, high in box.ranges]
+    if not all(SHORTEST <= width <= LONGEST for width in widths):
+        reason = f"gives each attribute a range from {SHORTEST:g} to {LONGEST:g}: name one"
+        raise BadParameter("rescale_to", reason)
     if params.t is not None and params.t > min(widths):
         raise BadParameter("t", "no longer than an attribute's range, after the map")
     halves = tuple(params.t if params.t is not None else width / 2 for width in widths)
