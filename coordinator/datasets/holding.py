@@ -270,7 +270,7 @@ class Datasets:
         if found.privacy_unit != unit:
             raise LedgerConflict(
                 f"the same content was handed in before, and its ledger counts the unit "
-                f"{found.privacy_unit}: a budget that counts {unit} beside it would be spent twice. "
+                f"{found.privacy_unit}: one that counts {unit} beside it would be spent twice. "
                 f"Hand it in as a kind, or with a privacy_unit, that counts {found.privacy_unit}",
                 pointer="/privacy_unit",
                 extra={"privacy_unit": found.privacy_unit},
