@@ -62,8 +62,9 @@ def number_problem(value: float) -> str | None:
 def numbers_taken(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which of these have no `number_problem`."""
     sizes = np.abs(values)
-    found: NDArray[np.bool_] = (sizes >= SMALLEST_NUMBER) & (sizes <= LARGEST_NUMBER)
-    return found | (sizes == 0)
+    taken: NDArray[np.bool_] = (sizes >= SMALLEST_NUMBER) & (sizes <= LARGEST_NUMBER)
+    taken |= sizes == 0
+    return taken
 
 
 def text_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:

@@ -62,6 +62,7 @@ async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
             "budget": {"epsilon": "1", "delta": "0.000001"},
             "held": {"epsilon": "1", "delta": "0.000000000000007"},
             "asked": {"epsilon": "0.000001", "delta": "0"},
+            "left": {"epsilon": "0", "delta": "0.000000999999993"},
         }
         with pytest.raises(BudgetExceeded):
             await reserve(it, made, "delta", 0, 10**9)
