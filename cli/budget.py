@@ -114,15 +114,18 @@ def _worst(row: Json) -> str:
     return f"{worst['curator']}{' at ' + worst['instant'] if 'instant' in worst else ''}"
 
 
-def _print_limits(limits: list[Json]) -> None:
-    if not limits:
+def _print_limits(deployment: list[Json], own: list[Json] | None = None) -> None:
+    """The limits that hold, and whose each is; `own`: of the one curator that is asked about."""
+    named = [("the deployment", item) for item in deployment]
+    named += [("this curator", item) for item in own or []]
+    if not named:
         console.print("limits: none")
-    for item in limits:
+    for whose, item in named:
         delta = f", delta {item['delta']}" if "delta" in item else ""
         period = f" per {item['period_s']} s" if "period_s" in item else ""
         console.print(
-            f"limit: unit {item['unit']}, {item['scenario']}: epsilon {item['epsilon']}{delta}"
-            f"{period}",
+            f"limit of {whose}: unit {item['unit']}, {item['scenario']}: epsilon "
+            f"{item['epsilon']}{delta}{period}",
             highlight=False,
         )
 
@@ -150,7 +153,7 @@ def curator(
             for one, two in zip(found["spent"]["record"], found["spent"]["curator"], strict=True)
         ]
         console.print(table("Epsilon spent", ["who colludes", "one reading", "the curator"], rows))
-        _print_limits(found["limits"])
+        _print_limits(found["deployment_limits"], found["limits"])
 
     show(found, as_json, human)
 
@@ -305,11 +308,18 @@ def limits(
     with plain_errors(), Target(home, url, token).coordinator() as client:
         if source is not None:
             found = client.set_budget_limits(read_json(source)["limits"], curator=curator_id)
-        elif curator_id is not None:
+        if curator_id is not None:
             found = client.curator_budget(curator_id)
-        else:
+        elif source is None:
             found = client.budget_limits()
-    show(found, as_json, lambda: _print_limits(found["limits"]))
+
+    def human() -> None:
+        if curator_id is not None:
+            _print_limits(found["deployment_limits"], found["limits"])
+        else:
+            _print_limits(found["limits"])
+
+    show(found, as_json, human)
 
 
 @app.command("preview")

@@ -7,7 +7,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -141,11 +141,14 @@ def run(
                 declared = Source(source.file, kind, written, source.fields, sensitive)
                 budget = None if epsilon is None else {"epsilon": epsilon, "delta": delta}
                 job["dataset"] = _declared(client, declared, job, budget)
-            made = client.submit_job(job)
+            uploaded = None if source is None else str(job["dataset"])
+            with _removed_on_refusal(client, uploaded):
+                made = client.submit_job(job)
             done = _follow(client, made["id"])
             _note(done, out)
             if done["state"] != "succeeded":
-                fail(f"the job {done['state']}: {(done['error'] or {}).get('detail', '')}")
+                detail = (done["error"] or {}).get("detail", "")
+                fail(f"the job {done['state']}: {detail}{_left_behind(client, done, uploaded)}")
             _write(client, done, out)
     result = json.loads((out / "result.json").read_text("utf-8"))
 
@@ -278,10 +281,35 @@ def _declared(client: Client, source: Source, job: Json, budget: Json | None) ->
     """The id of a file's dataset, with the budget that is given or that the job costs."""
     made = source.add(client, budget)
     if budget is None:
-        charge = client.preview_job({**job, "dataset": made["id"]})["charge"]
+        with _removed_on_refusal(client, made["id"]):
+            charge = client.preview_job({**job, "dataset": made["id"]})["charge"]
         if charge["reserved"] is not None and made["budget"] is None:
+            client.delete_dataset(made["id"])  # its ledger goes on
             made = source.add(client, charge["reserved"])
     return str(made["id"])
+
+
+@contextmanager
+def _removed_on_refusal(client: Client, dataset: str | None) -> Iterator[None]:
+    """A dataset that was handed in for a job goes where the job is refused: nothing was charged.
+    Its ledger stays, and the same content finds it again."""
+    try:
+        yield
+    except Problem:
+        if dataset is not None:
+            with suppress(Problem):  # what was refused is the news
+                client.delete_dataset(dataset)
+        raise
+
+
+def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
+    """Removes what was handed in for a job that ended before noise was drawn; else names it."""
+    if uploaded is None:
+        return ""
+    if job["budget"]["noise_drawn"]:
+        return f"; noise was drawn, what it cost stays charged, and dataset {uploaded} is kept"
+    client.delete_dataset(uploaded)
+    return "; nothing was charged, and what was handed in for it is removed"
 
 
 def _follow(client: Client, job_id: str) -> Json:

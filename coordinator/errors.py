@@ -141,7 +141,7 @@ class LedgerBroken(Unavailable):
 
 class BudgetExceeded(Conflict):
     name = "budget_exceeded"
-    title = "The round would pass a limit"
+    title = "A limit on what is spent would be passed"
 
 
 class UnknownCurator(NotFound):

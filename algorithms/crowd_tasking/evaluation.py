@@ -62,7 +62,7 @@ def evaluate(
         case "CLS":
             if true_labels is not None and reports.labels is not None:
                 known["classifier"] = _classifier(task, truth, true_labels, reports, tick)
-    known["risk"] = _risks(task, truth, reports, tick)
+    known["risk"] = _risks(task, np.clip(truth, lower, upper), reports, tick)
     return known
 
 

@@ -77,11 +77,11 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 def aggregate(
     params: Parameters, stance: Stance, collected: Collected, context: Context
 ) -> Outcome:
-    """Cluster what was collected. Raises BadParameter, where there are fewer records than clusters
-    too."""
+    """Cluster what was collected. Raises BadParameter; in `paper` also for fewer records than
+    clusters."""
     found = _encoding(params, stance)
     reports = [report for _, report in collected.reports]
-    check_rows(params, len(reports))
+    check_rows(params, stance, len(reports))
     owners = [(report.curator, report.record) for report in reports]
     names = collected.columns
     context.progress(0.4, "reading reports")
@@ -93,6 +93,7 @@ def aggregate(
         return grid_outcome(found.cells, counts, clustering, names, params, report, local=True)
     if isinstance(found, PointReports):
         steps = np.array([report.values for report in reports], np.int64)
+        steps = steps.reshape(len(reports), found.box.dimension)
         context.progress(0.6, "clustering")
         points = cluster_points(steps, found.box, params)
         report = _report(params, stance, found, None)

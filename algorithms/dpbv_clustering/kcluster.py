@@ -199,7 +199,10 @@ def kcluster(
     max_iter: int = 100,
     beat: Beat = quiet,
 ) -> Clustering:
-    """The best of `restarts` starts from k distinct records each; 1 <= k <= n."""
+    """The best of `restarts` starts from k distinct records each, or from all n < k."""
+    if not held.rows:
+        return Clustering(np.empty(0, np.int64), 0.0, (), True)
+    clusters = min(clusters, held.rows)
     best: Clustering | None = None
     iterations = []
     for _ in range(restarts):

@@ -80,7 +80,8 @@ def encode_blocks(values: Floats, plan: BitPlan, context: Context, stage: str = 
         source = context.noise(stage, start // rows)
         return encode(values[start : start + rows], plan.codes, plan.flip, source)
 
-    return np.concatenate(context.map_blocks(part, starts))
+    blocks = context.map_blocks(part, starts)
+    return np.concatenate(blocks) if blocks else part(0)
 
 
 def cluster_bits(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
@@ -159,8 +160,8 @@ def cluster_matrix(
         return Found(labels, unreached=unreached, matrix=held)
     if params.clusterer == "agglomerative":
         assert params.k is not None
-        if len(held) == 1:
-            return Found(np.zeros(1, np.int64), unreached=unreached, matrix=held)
+        if len(held) < 2:  # nothing to merge
+            return Found(np.zeros(len(held), np.int64), unreached=unreached, matrix=held)
         merges = linkage_tree(held)
         return Found(cut_tree(merges, params.k), unreached=unreached, merges=merges, matrix=held)
     found = _kcluster(MatrixDistances(held), params, context)

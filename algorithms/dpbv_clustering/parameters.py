@@ -41,6 +41,8 @@ HOP_MEAN_ROWS: Final = 2000
 FEW_RECORDS: Final = 1000
 """Below this n epsilon a grid is coarser."""
 COARSE, FINE = 8, 16
+SHORTEST, LONGEST = 1e-15, 1e15
+"""Ranges of an attribute after the map: squared distances are held in 32 bits."""
 _SEED_END: Final = 1 << 64
 
 
@@ -114,7 +116,9 @@ class Parameters(WireModel):
     r_seed: Seed = Field(default=1, description="public: the random points")
     public_seed: Seed = Field(default=1, description="public: first records, restarts, projections")
     k: Annotated[int, Field(ge=1, le=256)] | None = Field(
-        default=None, description="clusters, 2..256 (1 only for a single row); not for dbscan"
+        default=None,
+        description="clusters, 1..256; paper: at most the rows, and 1 for a single row only; not "
+        "for dbscan",
     )
     n_init: int = Field(default=10, ge=1, le=100, description="restarts")
     max_iter: int = Field(default=100, ge=1, le=1000)
@@ -181,9 +185,12 @@ class BitPlan:
         return tuple(code.span for code in self.codes)
 
 
-def check_rows(params: Parameters, rows: int) -> None:
-    """Whether the (public) number of rows allows k clusters. Raises BadParameter."""
+def check_rows(params: Parameters, stance: Stance, rows: int) -> None:
+    """Whether the rows allow k clusters. Raises BadParameter, in `paper` only: a refusal in `sound`
+    would answer how many rows there are, without noise; it finds fewer clusters instead."""
     k = params.k
+    if stance == "sound":
+        return
     if rows < 1:
         raise TooFewRows("dataset", "at least one row")
     if params.clusterer == "dbscan" or k is None:
@@ -267,6 +274,9 @@ def plan_bits(params: Parameters, stance: Stance, box: Box, rows: int | None) ->
     """Codes, coins and consistency. `rows`: public; None: a preview. Raises BadParameter."""
     exact = stance == "sound"
     widths = [high - low for low, high in box.ranges]
+    if not all(SHORTEST <= width <= LONGEST for width in widths):
+        reason = f"gives each attribute a range from {SHORTEST:g} to {LONGEST:g}: name one"
+        raise BadParameter("rescale_to", reason)
     if params.t is not None and params.t > min(widths):
         raise BadParameter("t", "no longer than an attribute's range, after the map")
     halves = tuple(params.t if params.t is not None else width / 2 for width in widths)

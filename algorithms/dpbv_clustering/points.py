@@ -32,7 +32,12 @@ def kmeans(
     max_iter: int = 100,
     weights: Floats | None = None,
 ) -> KMeansResult:
-    """k-means of points (n, d), optionally weighted (n,); restarts drawn from public randomness."""
+    """k-means of points (n, d), optionally weighted (n,); restarts drawn from public randomness.
+
+    At most as many centres as there are different points, so none of no points.
+    """
+    if not len(points):
+        return KMeansResult(np.empty(0, np.int64), points, 0.0, 0)
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
@@ -55,6 +60,8 @@ def dbscan(distances: Singles, radius: float, min_samples: int) -> Ints:
     """Labels (n,) from distances (n, n) >= 0; -1 is noise."""
     from sklearn.cluster import DBSCAN
 
+    if not len(distances):
+        return np.empty(0, np.int64)
     found = DBSCAN(eps=radius, min_samples=min_samples, metric="precomputed").fit(
         np.maximum(distances, 0)
     )

@@ -63,7 +63,7 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     """Cluster a table. Raises BadParameter."""
     columns, values = _chosen(dataset, params)
     check_stance(params, stance)
-    check_rows(params, len(values))
+    check_rows(params, stance, len(values))
     reproducible = isinstance(context.noise("stance"), SeededRandom)
     context.progress(0.0, "planning")
     if stance == "paper":
@@ -84,7 +84,7 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
     """Refuse a table and parameters that do not go together. Raises BadParameter."""
     columns, values = _chosen(dataset, params)
     check_stance(params, stance)
-    check_rows(params, len(values))
+    check_rows(params, stance, len(values))
     if stance == "paper":
         bounds = _paper_bounds(columns, values, params)
         plan_bits(params, stance, make_box(params, bounds), len(values))
@@ -95,9 +95,9 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
 
 
 def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance) -> None:
-    """That the clusters are no more than the rows. Raises BadParameter."""
+    """That the clusters are no more than the rows (paper). Raises BadParameter."""
     check_stance(params, stance)
-    check_rows(params, outline["rows"])
+    check_rows(params, stance, outline["rows"])
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
@@ -210,17 +210,18 @@ def _points(
         source = context.noise("points", start // _POINT_ROWS)
         return noisy_points(values[start : start + _POINT_ROWS], box, params.epsilon, source)
 
-    steps = np.concatenate(context.map_blocks(part, range(0, len(values), _POINT_ROWS)))
+    blocks = context.map_blocks(part, range(0, len(values), _POINT_ROWS))
+    steps = np.concatenate(blocks) if blocks else np.empty(values.shape, np.int64)
     context.progress(0.6, "clustering")
     clustering = cluster_points(steps, box, params)
     evaluation = None
     if params.evaluate:
         from scipy.spatial import cKDTree
 
-        nearest = cKDTree(clustering.found.centres).query(box.apply(values))[1]
-        evaluation = _compared(dataset, clustering.found.labels) | {
-            "own_rows": _compared(dataset, nearest) or None
-        }
+        evaluation = _compared(dataset, clustering.found.labels)
+        if len(values):
+            nearest = cKDTree(clustering.found.centres).query(box.apply(values))[1]
+            evaluation["own_rows"] = _compared(dataset, nearest)
     return points_outcome(clustering, columns, params, report, evaluation=evaluation)
 
 
@@ -268,7 +269,9 @@ def _unary_counts(
         ones: Ints = reports.sum(axis=0)
         return ones
 
-    ones = np.sum(context.map_blocks(part, range(0, len(places), rows)), axis=0)
+    ones = sum(
+        context.map_blocks(part, range(0, len(places), rows)), np.zeros(cells.count, np.int64)
+    )
     return unary_estimate(ones, len(places), flip)
 
 

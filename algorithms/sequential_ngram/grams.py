@@ -19,8 +19,6 @@ from algorithms.sequential_ngram.tree import Tree
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
 
-_PAIRS: Final = 1 << 21
-"""Pairs of grams joined at once, about."""
 _ROUNDING: Final = 1e-6
 """A consistent count this close below a whole number is that number."""
 
@@ -149,30 +147,32 @@ def extended(
 def _joined(grams: Grams, max_nodes: int) -> tuple[Places, Places, Ints]:
     """Pairs (g1, g2) of the greatest length that join, and the counts of what they make.
 
-    Parents rise over the whole table: the continuations of x are a run of it.
+    Parents rise over the whole table: the continuations of x are a run of it. In a run by falling
+    count, those that join with g1 are the first ones, c(g2) >= c(x) / c(g1): they are counted
+    before any is listed, and none that does not join is looked at.
     """
     length = grams.longest
     shorter = grams.bounds[-3] if length > 1 else -1
     first = grams.bounds[-2]
-    known = first + np.flatnonzero(grams.links[first:] >= shorter)
-    shared = grams.links[known]
-    begins = np.searchsorted(grams.parents, shared, "left")
-    widths = np.searchsorted(grams.parents, shared, "right") - begins
+    parents, counts = grams.parents[first:], grams.counts[first:]
+    sizes, rank = np.unique(counts, return_inverse=True)
+    # One number for (parent, falling count): parents, and ranks, are fewer than the grams.
+    keys = (parents.astype(np.int64) + 1) * (sizes.size + 1) - rank
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    known = np.flatnonzero(grams.links[first:] >= shorter)
+    shared = grams.links[first + known].astype(np.int64)
     below = grams.counts[shared] if length > 1 else np.full(known.size, grams.counts.sum())
-    nothing = np.zeros(0, np.int32)
-    parts = [(nothing, nothing, np.zeros(0, np.int64))]
-    total = grams.size
-    step = max(_PAIRS // max(int(widths.max(initial=1)), 1), 1)
-    for start in range(0, known.size, step):
-        part = slice(start, start + step)
-        wide = widths[part]
-        rank = np.arange(int(wide.sum())) - np.repeat(np.cumsum(wide) - wide, wide)
-        ones, twos = np.repeat(known[part], wide), np.repeat(begins[part], wide) + rank
-        counts = grams.counts[ones] * grams.counts[twos] // np.repeat(below[part], wide)
-        kept = np.flatnonzero(counts)
-        total += kept.size
-        if total > max_nodes:
-            raise TreeTooLarge(max_nodes)
-        parts.append((ones[kept].astype(np.int32), twos[kept].astype(np.int32), counts[kept]))
-    firsts, seconds, made = zip(*parts, strict=True)
-    return np.concatenate(firsts), np.concatenate(seconds), np.concatenate(made)
+    least = np.searchsorted(sizes, -(-below // counts[known]))
+    begins = np.searchsorted(keys, shared * (sizes.size + 1) + 2)
+    widths = np.searchsorted(keys, (shared + 1) * (sizes.size + 1) - least, side="right") - begins
+    total = int(widths.sum())
+    if grams.size + total > max_nodes:
+        raise TreeTooLarge(max_nodes)
+    ones = np.repeat(known, widths)
+    twos = order[np.arange(total) + np.repeat(begins - np.cumsum(widths) + widths, widths)]
+    made = counts[ones] * counts[twos] // np.repeat(below, widths)
+    listed = np.lexsort((twos, ones))
+    places = (first + each[listed] for each in (ones, twos))
+    left, right = (each.astype(np.int32) for each in places)
+    return left, right, made[listed]

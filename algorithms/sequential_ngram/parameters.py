@@ -14,7 +14,8 @@ from algorithms.contract import Stance
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
-from algorithms.sequential_ngram.problems import BadLength
+from algorithms.sequential_ngram.forecast import expected_pairs
+from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.settings import (
     Budget,
     Fill,
@@ -112,7 +113,8 @@ class SequentialNgramParameters(WireModel):
 
 
 def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
-    """Raises BadEpsilon, BadLength, BadUniverse; each names the field."""
+    """Raises BadEpsilon, BadLength, BadUniverse, TreeTooLarge, TooManyPairs; each names the
+    field."""
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
     if params.auto and not 0 < params.length_budget < params.epsilon:
@@ -128,8 +130,16 @@ def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
         raise BadEpsilon("too small for the noise of so long sequences", pointer="/params/epsilon")
     check_universe(params.universe)
     size = universe_size(params.universe)
-    if stance == "paper" and size is not None and size < PAPER_ITEMS:
+    if size is None:
+        return
+    if stance == "paper" and size < PAPER_ITEMS:
         raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
+    if size + 1 > params.max_nodes:
+        raise TreeTooLarge(params.max_nodes)
+    if params.l_max != "auto" and params.l_max > 1:
+        expected = expected_pairs(size, params.l_max * params.n_max / params.epsilon)
+        if expected > params.max_nodes:
+            raise TooManyPairs(params.max_nodes, expected)
 
 
 def noise_scales(params: SequentialNgramParameters) -> tuple[Fraction, ...]:

@@ -61,13 +61,15 @@ def cell_key(partition: Ints, mask: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Generation:
-    """The work on all partitions of one depth; `source`: its own secret stream."""
+    """The work on all partitions of one depth; `source`: its own secret stream; `queued`: how many
+    partitions there have been so far, these included."""
 
     taxonomy: Taxonomy
     settings: Settings
     source: NoiseSource
     context: Context
     number: int
+    queued: int = 0
 
     def beat(self) -> None:
         """Progress depends on the transcript alone."""
@@ -116,7 +118,12 @@ class Generation:
     def tested(
         self, cells: Cells, splits: Sequence[Split], transcript: Transcript
     ) -> tuple[Tested, Tested]:
-        """Which sub-partitions live on, and which itemsets are released; by (partition, mask)."""
+        """Which sub-partitions live on, and which itemsets are released; by (partition, mask).
+
+        Raises PartitionCap, or else RowCap: which of them depends on how many survive, in total and
+        per kind, never on which of the survivors have records. So partitions are counted, with and
+        without records, before a coin of an itemset can end the run.
+        """
         leaf_masks = np.array([split.leaf_mask for split in splits], np.int64)
         ends = (cells.mask & ~leaf_masks[cells.partition]) == 0
         separate = self.settings.leaf_mode == "example"
@@ -134,6 +141,7 @@ class Generation:
             itemsets=False,
             transcript=transcript,
         )
+        self.settings.check_partitions(self.queued + inner.mask.size)
         if separate:
             empties = np.array([split.leaf_cells for split in splits], np.int64)
             rates = [self.settings.epsilon / 2 + split.cut.rest for split in splits]
@@ -227,7 +235,7 @@ class Generation:
             shown = coin.draw(self.source, min(COIN_BLOCK, coins - start))
             found.append(start + np.flatnonzero(shown))
             total += found[-1].size
-            capped(total)  # the false ones alone are too many: no need to go on
+            capped(total)  # the false ones alone are too many: so is the sum, whatever is real
         return np.concatenate(found)
 
     # ----------------------------------------------------------------------------------- leaves

@@ -33,10 +33,10 @@ def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Conte
     sizes = np.array([masks.records])
     rows = np.arange(masks.records, dtype=np.int32)
     transcript, truth, released = Transcript(), Truth(), list[Row]()
-    generation, queued = 0, 1
+    generation, queued, survived = 0, 1, 0
     while cuts:
         source = settings.law.source(context.noise("partitions", generation))
-        work = Generation(taxonomy, settings, source, context, generation)
+        work = Generation(taxonomy, settings, source, context, generation, queued)
         splits = [
             split_of(taxonomy, cut, settings.choose(len(cut.wave), source))
             for cut in work.watched(cuts)
@@ -45,10 +45,9 @@ def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Conte
         truth.real_splits += int(np.count_nonzero(sizes))
         cells = work.grouped(masks, rows, sizes, splits)
         inner, leaves = work.tested(cells, splits, transcript)
+        queued, survived = queued + inner.mask.size, survived + leaves.mask.size
+        settings.check_rows(survived)
         released += work.itemsets(leaves, splits, truth)
-        queued += inner.mask.size
-        settings.check_partitions(queued)
-        settings.check_rows(len(released))
         kept = np.isin(cell_key(cells.partition, cells.mask), cell_key(inner.partition, inner.mask))
         rows, sizes = cells.rows[np.repeat(kept, cells.count)], inner.count
         children = list(zip(inner.partition.tolist(), inner.mask.tolist(), strict=True))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, islice
-from math import comb
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,8 @@ from common.datasets.trajectories import Codes, Ints
 
 EXAMPLES: Final = 100
 MOST_SUBSETS: Final = 2 * 10**9
+MOST_GROUPS: Final = 3 * 10**7
+"""Different sequences of one length, about 40 bytes each."""
 _CHUNK: Final = 1 << 20
 _MERGE: Final = 1 << 23
 _WIDEST: Final = 1 << 62
@@ -63,13 +64,9 @@ def check(table: PairTable, model: Model, beat: Callable[[], None] = lambda: Non
     for length in np.unique(lengths[lengths > 0]).tolist():
         beat()
         paths.append(_distinct(table, length))
-    asked = sum(
-        len(items) * comb(items.shape[1], size)
-        for items, _ in paths
-        for size in range(1, depth + 1)
-    )
+    asked = sum(len(items) * model.sequences(items.shape[1], MOST_SUBSETS) for items, _ in paths)
     if asked > MOST_SUBSETS:
-        raise TooManySequences(pointer="/params/L")
+        raise TooManySequences(f"the paths have more than {MOST_SUBSETS} of at most L pairs")
     sequences = violating = 0
     examples: list[Violation] = []
     smallest: int | None = None
@@ -141,6 +138,8 @@ def _groups(
                 if waiting > _MERGE:
                     gathered = [_all(gathered, pairs)]
                     waiting = 0
+                    if len(gathered[0][0]) > MOST_GROUPS:
+                        raise TooManySequences(f"more than {MOST_GROUPS} of {size} pairs differ")
     if not gathered:
         return np.zeros((0, size), np.int32), np.zeros((0, 1), np.int64)
     return _all(gathered, pairs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from algorithms.contract import Algorithm, Stance
+from algorithms.trajectory_kcl.mining import check_size
 from algorithms.trajectory_kcl.parameters import Parameters
 from algorithms.trajectory_kcl.report import NAME, privacy_report
 from algorithms.trajectory_kcl.run import run
@@ -19,8 +20,9 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 
 def check(dataset: Trajectories, params: Parameters, stance: Stance) -> None:  # noqa: ARG001
-    """Refuse records that lack a named attribute, and a grid that does not fit."""
-    code(dataset, params.sensitive_values, params.grid)
+    """Refuse records that lack a named attribute, a grid that does not fit, and more sequences than
+    can be enumerated."""
+    check_size(code(dataset, params.sensitive_values, params.grid).table, params.model)
 
 
 ALGORITHM: Final = Algorithm(

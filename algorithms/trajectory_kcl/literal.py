@@ -11,15 +11,19 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import TypeAlias
+from itertools import combinations, islice
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from algorithms.trajectory_kcl.frequent import Frequent
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility
+from algorithms.trajectory_kcl.problems import TooManySequences
 from algorithms.trajectory_kcl.suppression import Operation
 from algorithms.trajectory_kcl.table import Flags, PairTable
+
+MOST_CANDIDATES: Final = 5 * 10**6
+"""Sequences of one length that Algorithm 5.1 compares; about 200 bytes each."""
 
 Sequence: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[int, int, Sequence]
@@ -100,11 +104,14 @@ class LiteralRun:
                     good.append(sequence)
             self.beat()
             found += sorted(bad)
-            candidates = [
+            minimal = (
                 joined
                 for joined in self._joined(good)
                 if not any(part in bad for part in combinations(joined, length))
-            ]
+            )
+            candidates = list(islice(minimal, MOST_CANDIDATES + 1))
+            if len(candidates) > MOST_CANDIDATES:
+                raise TooManySequences(f"more than {MOST_CANDIDATES} of {length + 1} pairs")
         return found
 
     def _joined(self, good: list[Sequence]) -> Iterator[Sequence]:

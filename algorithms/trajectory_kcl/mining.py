@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from math import comb
 from typing import Final
 
 import numpy as np
@@ -28,8 +27,11 @@ from common.datasets.trajectories import Codes, Ints
 Words = NDArray[np.uint64]
 
 MOST_EMITTED: Final = 2 * 10**9
-MOST_HELD: Final = 150 * 10**6
-"""Entries (record, sequence) that are kept, about 60 bytes each at the peak."""
+MOST_HELD: Final = 3 << 29
+"""Bytes of the entries (record, sequence) that are kept: half of what a job may take, with room for
+the indexes that are made of them."""
+ENTRY: Final = 60
+"""Bytes of an entry at the peak, besides its mask: 8 for every 64 pairs of the longest path."""
 MOST_VIOLATING: Final = 2 * 10**7
 BLOCK_SEQUENCES: Final = 2_000_000
 BLOCK_RECORDS: Final = 65_536
@@ -110,29 +112,59 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
         told = partial(_told, context, until * (length - 1) / longest, f"sequences of {length}")
         join = None if length == 1 else _Join(levels[-1].keys, length, table.pairs)
         if join is not None:
-            emitted += sum(join.size(block) for block in blocks)
+            sizes = [join.size(block) for block in blocks]
+            emitted += sum(sizes)
             if emitted > MOST_EMITTED:
-                raise TooManySequences(pointer="/params/L")
+                raise TooManySequences(f"more than {MOST_EMITTED} would be compared")
+            _fit(max(sizes, default=0), ENTRY)
         count = partial(_count, join, len(table.class_marks))
         parts: list[tuple[Ints, Ints]] = []
         for start in range(0, len(blocks), MERGED_BLOCKS):
             some = blocks[start : start + MERGED_BLOCKS]
             parts = [_added([*parts, *context.map_blocks(count, told(some))])]
-            if len(parts[0][0]) > MOST_HELD:
-                raise TooManySequences(pointer="/params/L")
+            _fit(len(parts[0][0]), ENTRY)
         level = _judged(*_by_class(parts, len(table.class_marks)), levels, table, model, most)
         if not level.keys.size:
             break
         violating += int(level.violating.sum())
         held += int(level.counts.sum())
-        if violating > MOST_VIOLATING or held > MOST_HELD:
-            raise TooManySequences(pointer="/params/L")
+        if violating > MOST_VIOLATING:
+            raise TooManySequences(f"more than {MOST_VIOLATING} violate")
+        _fit(held, ENTRY + _mask_bytes(table))
         number = partial(_number, join, level.keys)
         found = tuple(context.map_blocks(number, told(blocks)))
         levels.append(level)
         places.append(found)
         blocks = [each.of(~level.violating[each.sequences]) for each in found]
     return Mined(tuple(levels), tuple(places))
+
+
+def check_size(table: PairTable, model: Model) -> None:
+    """Refuse what cannot be enumerated, by the lengths of the paths alone. Raises
+    TooManySequences."""
+    lengths, paths = np.unique(table.lengths, return_counts=True)
+    most = MOST_EMITTED
+    found = sum(
+        count * model.sequences(length, most)
+        for length, count in zip(lengths.tolist(), paths.tolist(), strict=True)
+    )
+    if found > most:
+        raise TooManySequences(f"the paths have more than {most} of at most L pairs")
+    _fit(len(table.items), ENTRY + _mask_bytes(table))
+
+
+def _mask_bytes(table: PairTable) -> int:
+    return _words(table) * WORD // 8
+
+
+def _words(table: PairTable) -> int:
+    """Words of a mask: a bit for each pair of the longest path."""
+    return max(-(-int(table.lengths.max(initial=0)) // WORD), 1)
+
+
+def _fit(entries: int, size: int) -> None:
+    if entries * size > MOST_HELD:
+        raise TooManySequences(f"{entries} of {size} bytes are more than {MOST_HELD} bytes")
 
 
 def _told(
@@ -147,13 +179,13 @@ def _instances(table: PairTable, model: Model) -> list[Occurrences]:
     """Every instance as a sequence of one pair, in blocks of bounded work."""
     longest = int(table.lengths.max(initial=0))
     cost = [
-        min(sum(comb(length, k) for k in range(1, model.longest(length) + 1)), BLOCK_SEQUENCES)
+        min(model.sequences(length, BLOCK_SEQUENCES), BLOCK_SEQUENCES)
         for length in range(longest + 1)
     ]
     work = np.cumsum(np.array(cost, np.int64)[table.lengths] + BLOCK_SEQUENCES // BLOCK_RECORDS)
     blocks = (work - 1) // BLOCK_SEQUENCES
     cuts = [*np.unique(blocks, return_index=True)[1].tolist(), table.records]
-    words = max(-(-longest // WORD), 1)
+    words = _words(table)
     found = []
     for start, stop in pairwise(cuts):
         low, high = int(table.offsets[start]), int(table.offsets[stop])

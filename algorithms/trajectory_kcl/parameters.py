@@ -47,6 +47,17 @@ class Model:
         """The longest sequence that counts in paths of at most this many pairs."""
         return path if self.length is None else min(self.length, path)
 
+    def sequences(self, path: int, most: int) -> int:
+        """How many sequences of 1 to L pairs a path of this many pairs has; where that is more than
+        `most`, a number above it, found without counting on."""
+        total = term = 0
+        for size in range(1, self.longest(path) + 1):
+            term = path if size == 1 else term * (path - size + 1) // size
+            total += term
+            if total > most:
+                break
+        return total
+
 
 class Grid(WireModel):
     """Turns points into (cell, slot) pairs; a value divided by its size, rounded down."""

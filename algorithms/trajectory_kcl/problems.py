@@ -36,5 +36,10 @@ class BadGrid(Invalid):
 
 
 class TooManySequences(Invalid):
+    """Before they are enumerated: their number, or the memory that they would take."""
+
     name = "too_many_sequences"
     title = "Too many sequences: choose a smaller L, a coarser grid, or split long paths"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, pointer="/params/L")

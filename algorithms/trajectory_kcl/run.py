@@ -18,7 +18,7 @@ from algorithms.trajectory_kcl.evaluation import evaluate, instance_loss
 from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import alive, build
 from algorithms.trajectory_kcl.literal import LiteralRun
-from algorithms.trajectory_kcl.mining import mine
+from algorithms.trajectory_kcl.mining import check_size, mine
 from algorithms.trajectory_kcl.parameters import Method, Model, Parameters, Utility
 from algorithms.trajectory_kcl.publication import plots, shuffled, trajectories_file
 from algorithms.trajectory_kcl.report import privacy_report, verification
@@ -56,6 +56,7 @@ def anonymise(
     The sound form starts over if the check finds anything, which is not known to happen.
     Raises TooManySequences.
     """
+    check_size(table, model)
     frequent = None
     if utility == "mfs":
         assert least_frequent is not None

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.datasets.compression import MalformedContent
-from common.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows
+from common.datasets.reading import (
+    MAX_LINE_BYTES,
+    MalformedRow,
+    TooManyRows,
+    number_problem,
+    numbers_taken,
+)
 
 BLOCK_BYTES: Final = 8 << 20
 PARQUET_ROWS: Final = 1 << 17
@@ -197,7 +203,7 @@ def parquet_batches(
 
 
 def numbers(batch: Batch, name: str, first_row: int) -> NDArray[np.float64]:
-    """A column as finite numbers. Raises MalformedRow; `first_row`: the place of the first."""
+    """A column as numbers that are taken. Raises MalformedRow; `first_row`: of the first."""
     import pyarrow as pa
 
     column = batch.column(name)
@@ -207,9 +213,10 @@ def numbers(batch: Batch, name: str, first_row: int) -> NDArray[np.float64]:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise MalformedRow(first_row, "a column of numbers is expected", name)
     found: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
-    finite = np.isfinite(found)
-    if not finite.all():
-        raise MalformedRow(first_row + int(np.argmin(finite)), "not a finite number", name)
+    taken = numbers_taken(found)
+    if not taken.all():
+        bad = int(np.argmin(taken))
+        raise MalformedRow(first_row + bad, number_problem(float(found[bad])) or "", name)
     return found
 
 

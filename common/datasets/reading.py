@@ -1,6 +1,9 @@
-"""What every reader of a dataset's file shares: the limit of a line, and what is wrong where.
+"""What every reader of a dataset's file shares: limits of a line and of a number, and what is wrong
+where.
 
-Spec: jobs, section "Datasets": the error has the row and the column, and never the value.
+Spec: jobs, section "Datasets": the error has the row and the column, and never the value. A number
+is 0 or has a size from 1e-100 to 1e100, so that its square, and a sum of squares of all cells that
+a table may have, are numbers that a computer has too.
 """
 
 from __future__ import annotations
@@ -8,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from common.errors import Invalid, TooLarge
 
 MAX_LINE_BYTES: Final = 1 << 20
+SMALLEST_NUMBER: Final = 1e-100
+LARGEST_NUMBER: Final = 1e100
 
 
 class MalformedRow(Invalid):
@@ -40,6 +48,23 @@ class TooManyRows(TooLarge):
 
     name = "too_large"
     title = "The dataset is too large"
+
+
+def number_problem(value: float) -> str | None:
+    """Why a number (of any number of digits) is not taken; None where it is."""
+    if value == 0 or SMALLEST_NUMBER <= abs(value) <= LARGEST_NUMBER:
+        return None
+    if value != value or abs(value) == float("inf"):
+        return "not a finite number"
+    return f"a number is 0, or its size lies from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}"
+
+
+def numbers_taken(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of these have no `number_problem`."""
+    sizes = np.abs(values)
+    taken: NDArray[np.bool_] = (sizes >= SMALLEST_NUMBER) & (sizes <= LARGEST_NUMBER)
+    taken |= sizes == 0
+    return taken
 
 
 def text_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.datasets.columnar import csv_blocks, csv_header, numbers, parquet_batches, texts
+from common.datasets.reading import numbers_taken
 from common.datasets.table import Column, Table
 
 MAX_ROWS: Final = 10**8
@@ -16,7 +17,8 @@ MAX_COLUMNS: Final = 1000
 
 
 def read_csv(stream: BinaryIO, *, max_rows: int = MAX_ROWS) -> Table:
-    """A column is of numbers where every field is one, else of texts (an empty field is "").
+    """A column is of numbers where every field is one that is taken, else of texts (an empty field
+    is "").
 
     Raises MalformedRow, TooManyRows.
     """
@@ -56,7 +58,7 @@ def _guessed(chunks: list[Any]) -> Column:
         found = np.asarray(whole.cast(pa.float64()), np.float64)
     except pa.ArrowInvalid:
         return _objects(whole)
-    if np.isfinite(found).all():
+    if numbers_taken(found).all():
         return found
     return _objects(whole)
 

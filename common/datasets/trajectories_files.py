@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 
-from common.datasets.reading import MalformedRow, TooManyRows, text_lines
+from common.datasets.reading import MalformedRow, TooManyRows, number_problem, text_lines
 from common.datasets.trajectories import (
     ABSENT,
     MAX_RECORDS,
@@ -84,11 +84,11 @@ class _Attributes:
 
 
 def _number(value: Any, row: int, column: str | int) -> float:
-    """A finite number of JSON."""
+    """A number of JSON that is taken."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MalformedRow(row, "not a number", column)
-    if not math.isfinite(value):
-        raise MalformedRow(row, "not a finite number", column)
+    if (wrong := number_problem(value)) is not None:
+        raise MalformedRow(row, wrong, column)
     return float(value)
 
 
@@ -303,6 +303,6 @@ def _csv_number(text: str, row: int, column: str) -> float:
         value = float(text) if "_" not in text else math.nan
     except ValueError:
         raise MalformedRow(row, "not a number", column) from None
-    if not math.isfinite(value):
-        raise MalformedRow(row, "not a finite number", column)
+    if (wrong := number_problem(value)) is not None:
+        raise MalformedRow(row, wrong, column)
     return value

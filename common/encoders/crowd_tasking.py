@@ -271,13 +271,14 @@ def truth_probability(epsilon: Fraction, classes: int) -> Fraction:
     """How often a label of `classes` is told truly: at most e^eps / (e^eps + classes - 1).
 
     Rounded down to a multiple of 2^-32 (at least the 1 / classes of pure guessing), so that the
-    ratio of any two probabilities is at most e^epsilon.
+    ratio of any two probabilities is at most e^epsilon. What is rounded, upwards, is how often it
+    is not: beyond an epsilon of about 22 that is 2^-32, never 0.
     """
     if classes < 2 or epsilon <= 0:
         raise ValueError("at least two classes, and an epsilon above 0")
-    odds = math.exp(min(float(epsilon), 40.0)) * (1 - 1e-12)
-    told = Fraction(math.floor(odds / (odds + classes - 1) * LABEL_GRAIN), LABEL_GRAIN)
-    return max(told, Fraction(1, classes))
+    odds = math.exp(min(float(epsilon), 40.0))
+    wrong = math.ceil((classes - 1) / (odds + classes - 1) * (1 + 1e-12) * LABEL_GRAIN)
+    return max(1 - Fraction(wrong, LABEL_GRAIN), Fraction(1, classes))
 
 
 def respond(labels: Ints, classes: int, epsilon: Fraction, source: NoiseSource) -> Ints:

@@ -9,7 +9,8 @@ reports cost from the mechanism itself, never from a figure that it is told:
 - stance `paper`: no figure, whatever the mechanism is worth: the source's own noise is no better.
 
 For a classifier the last column of a row is its label, one of the public `classes`. It is sent as
-it is, by its place among them: nothing protects it, and no cost is stated for it.
+it is, by its place among them: nothing protects it, and no cost is stated for it. Another number
+there is sent as the first class: a row left out would show that its number is none of them.
 """
 
 from __future__ import annotations
@@ -134,8 +135,7 @@ class Encoding:
         return found
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
-        """Every report of every curator: row i is that of round i. A row whose label is none of the
-        classes has none."""
+        """Every report of every curator: row i is that of round i."""
         names, plan = list(rows), self.perturbation
         lengths = [len(values) for values in rows.values()]
         users = np.repeat(np.arange(len(names)), lengths)
@@ -143,10 +143,8 @@ class Encoding:
         values = np.concatenate(list(rows.values()))
         labels: list[int | None] = [None] * len(values)
         if self.classes:
-            places = self._places(values[:, -1])
-            taken = places >= 0
-            users, rounds, values = users[taken], rounds[taken], values[taken, :-1]
-            labels = places[taken].tolist()
+            labels = self._places(values[:, -1]).tolist()
+            values = values[:, :-1]
         noisy = perturb(plan, users, rounds, plan.quantise(values), source)
         return [
             Report(curator=names[user], round=number, values=tuple(numbers), label=label)
@@ -156,11 +154,11 @@ class Encoding:
         ]
 
     def _places(self, labels: Floats) -> Ints:
-        """(n,) the place of each label among the classes; -1 where it is none of them."""
+        """(n,) the place of each label among the classes; 0 where it is none of them."""
         order = np.argsort(self.classes)
         known = np.array(self.classes, np.float64)[order]
         found = np.clip(np.searchsorted(known, labels), 0, known.size - 1)
-        return np.asarray(np.where(known[found] == labels, order[found], -1), np.int64)
+        return np.asarray(np.where(known[found] == labels, order[found], 0), np.int64)
 
     def refusal(self, report: Report) -> str | None:
         """Noisy values beyond the bounds must occur; those that no honest device would send in a

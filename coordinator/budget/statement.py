@@ -236,7 +236,8 @@ def _tight(
 
 
 def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, Any]:
-    """Where a curator stands, what it declares, and what it spent."""
+    """Where a curator stands, what it declares, what it spent, and which limits hold for it: its
+    own, and those of the deployment."""
     roster, spending = state.roster, state.spending
     declared = roster.declared(number)
     charges = spending.of_curator(number)
@@ -256,6 +257,7 @@ def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, 
             "curator": _own(spending, charges, PrivacyUnit.CURATOR, number),
         },
         "limits": [limit(item) for item in state.limits.curators.get(number, ())],
+        "deployment_limits": [limit(item) for item in state.limits.deployment],
     }
     told = roster.disclosed(number)
     if disclosures and told is not None:

@@ -250,6 +250,10 @@ class Datasets:
     ) -> LedgerRow:
         hashed = self._key.keyed_hash(CONTENT, checked.digest)
         known = await store.ledger_by_content(connection, hashed)
+        if known is not None and known.privacy_unit != unit and not checked.outline["rows"]:
+            # A content without rows is nobody's data: each unit counts its own.
+            hashed = self._key.keyed_hash(CONTENT, checked.digest + unit.encode())
+            known = await store.ledger_by_content(connection, hashed)
         if known is None:
             if continued is not None and continued.ledger_id is not None:
                 found = await store.ledger(connection, continued.ledger_id)
@@ -265,7 +269,9 @@ class Datasets:
                 )
         if found.privacy_unit != unit:
             raise LedgerConflict(
-                "the ledger of this content counts another unit of privacy",
+                f"the same content was handed in before, and its ledger counts the unit "
+                f"{found.privacy_unit}: one that counts {unit} beside it would be spent twice. "
+                f"Hand it in as a kind, or with a privacy_unit, that counts {found.privacy_unit}",
                 pointer="/privacy_unit",
                 extra={"privacy_unit": found.privacy_unit},
             )

@@ -204,11 +204,7 @@ async def statement(connection: AsyncConnection, dataset_id: str) -> dict[str, A
     events = await store.events(connection, ledger.id)
     accounts = fold(events)
     budget, held = accounts.budget, accounts.held
-    left = None
-    if budget is not None:
-        left = _shown(
-            Amount(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
-        )
+    left = None if budget is None else _shown(_left(budget, held))
     infinite = {"epsilon": "inf", "delta": "1"}
     return {
         "dataset": dataset_id,
@@ -278,15 +274,28 @@ def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -
         held.epsilon + asked.epsilon <= budget.epsilon and held.delta + asked.delta <= budget.delta
     )
     if not fits:
+        left = _left(budget, held)
         raise BudgetExceeded(
-            "the dataset's budget would be passed",
+            f"the job needs {_words(asked)}; {_words(left)} is left of the dataset's budget, "
+            f"{_words(budget)}. Ask for less, or declare a larger budget with the same content "
+            "(--epsilon): what was charged stays charged",
             extra={
                 "dataset": dataset_id,
                 "budget": _shown(budget),
                 "held": _shown(held),
                 "asked": _shown(asked),
+                "left": _shown(left),
             },
         )
+
+
+def _left(budget: Amount, held: Amount) -> Amount:
+    return Amount(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
+
+
+def _words(amount: Amount) -> str:
+    shown = _shown(amount)
+    return f"epsilon {shown['epsilon']}" + (f", delta {shown['delta']}" if amount.delta else "")
 
 
 def _payload(amount: Amount) -> dict[str, Any]:

@@ -55,15 +55,18 @@ def rows(label: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 # --- labels --------------------------------------------------------------------------------------
 
 
-def test_a_label_is_sent_as_its_place_and_rows_of_no_class_are_not_reported() -> None:
+def test_a_label_is_sent_as_its_place_and_rows_of_no_class_as_the_first() -> None:
     found = encoder(classifying())
     assert (found.columns, found.classes) == (3, (7, -2, 30))
     table = np.concatenate([rows(-2, 1), [[5, 5, 8]], rows(30, 1), [[5, 5, 7.5]], rows(7, 1)])
     reports = found.perturbed({"x": table, "y": np.array([[1.0, 1, 99]])}, SeededRandom(1))
     assert [(each.curator, each.round, each.label) for each in reports] == [
         ("x", 1, 1),
+        ("x", 2, 0),
         ("x", 3, 2),
+        ("x", 4, 0),
         ("x", 5, 0),
+        ("y", 1, 0),
     ]
     assert all(len(each.values) == 2 for each in reports)
     assert all(found.refusal(each) is None for each in reports)

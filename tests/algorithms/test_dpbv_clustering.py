@@ -835,11 +835,14 @@ def test_one_row_and_none() -> None:
     ):
         outcome = run(one, asked(k=1, **changes), stance, SECRET)  # type: ignore[arg-type]
         assert outcome.result["k"] <= 1
-    for stance in ("paper", "sound"):
-        with pytest.raises(BadParameter):
-            run(NumericTable(PLANE, np.empty((0, 2))), asked(), stance, SECRET)  # type: ignore[arg-type]
-        with pytest.raises(BadParameter, match="k"):
-            run(one, asked(k=2), stance, SECRET)  # type: ignore[arg-type]
+    none = NumericTable(PLANE, np.empty((0, 2)))
+    with pytest.raises(BadParameter):
+        run(none, asked(), "paper", SECRET)
+    with pytest.raises(BadParameter, match="k"):
+        run(one, asked(k=2), "paper", SECRET)
+    for rows in (none, one):
+        found = run(rows, asked(k=2, method="dpbv-exact"), "sound", SECRET)
+        assert found.result["sizes"] == [1] * len(rows.values)
 
 
 def test_curators_and_the_coordinator_share_the_steps() -> None:

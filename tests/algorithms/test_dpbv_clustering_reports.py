@@ -324,11 +324,16 @@ def test_the_default_is_cells_while_they_fit() -> None:
     assert encoding(asked(**wide, cells_per_axis=8), "sound")["method"] == "grid-ldp"
 
 
-def test_fewer_records_than_clusters_are_no_result() -> None:
+def test_fewer_records_than_clusters_give_fewer_clusters() -> None:
+    """Except in `paper`, where the source has no answer."""
     params = asked(method="laplace-points")
-    sent = made(params, "sound").perturbed({"a": np.array([[1.0, 2.0]])}, SecureRandom())
+    for rows in (0, 1):
+        sent = made(params, "sound").perturbed({"a": np.ones((rows, 2))}, SecureRandom())
+        found = aggregate(params, "sound", together(sent), SequentialContext())
+        assert found.result["k"] == rows
+    sent = made(asked(), "paper").perturbed({"a": np.ones((1, 2))}, SecureRandom())
     with pytest.raises(BadParameter):
-        aggregate(params, "sound", together(sent), SequentialContext())
+        aggregate(asked(), "paper", together(sent), SequentialContext())
 
 
 def test_rows_beyond_the_bound_are_for_the_curator_to_leave_out() -> None:

@@ -13,7 +13,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from algorithms.sequential_ngram import counting, generation, patterns
-from algorithms.sequential_ngram import grams as grams_module
 from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.evaluation import (
     pattern_figures,
@@ -271,7 +270,6 @@ def test_extension_and_generation_against_the_words(
     }
     table = Grams.of(known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grams_module, "_PAIRS", pairs)
         patch.setattr(generation, "OCCURRENCES", 40 * pairs)
         longer = extended(table, 6, 100_000)
         given_ = {rule: listed(longer, copies(longer, rule)) for rule in RULES}

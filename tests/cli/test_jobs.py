@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from algorithms import catalogue
+from cli import jobs
 from cli.main import app
 from tacit import Client
 from tests.cli.conftest import OPERATOR
@@ -58,12 +60,20 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
 
     # The budget was what the job costs: the same file again has nothing left.
     text = tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), code=2)
-    assert text.startswith("tacit: budget_exceeded")
+    assert text.startswith("tacit: budget_exceeded: the job needs epsilon 1; epsilon 0 is left")
+    assert "--epsilon" in text
     assert len(text.splitlines()) == 1
     with Client(coordinator, OPERATOR) as client:
         ledger = client.dataset_ledger(result["dataset"])
+        kept = [item["id"] for item in client.datasets() if item["name"] == "iris.csv"]
     kinds = [event["kind"] for event in ledger["events"]]
-    assert kinds == ["declared", "declared", "reserved", "charged", "declared"]
+    first = ["declared", "deleted", "declared", "reserved", "charged"]
+    assert kinds == [*first, "declared", "deleted"]
+    assert kept == [result["dataset"]]  # of what was refused, and of the look at the price, nothing
+
+    # The way out that it names.
+    tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), "--epsilon", "2")
+    assert json.loads((out / "result.json").read_text("utf-8"))["dataset"] not in kept
 
     listed = json.loads(tacit("job", "list", "--algorithm", "kmeans", "--json", *place))
     assert result["job"] in [item["id"] for item in listed]
@@ -95,10 +105,43 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
 )
 def test_refusals(coordinator: str, iris: str, arguments: list[str], said: str) -> None:
     filled = [iris if item == "IRIS" else item for item in arguments]
-    text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
+    with Client(coordinator, OPERATOR) as client:
+        before = [item["id"] for item in client.datasets()]
+        text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
+        assert [item["id"] for item in client.datasets()] == before
     assert text.startswith("tacit: ")
     assert said in text
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_job_that_fails(
+    coordinator: str, iris: str, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end, as the client would hear it: the upload goes, unless noise was drawn from it."""
+
+    def ended(client: Client, job_id: str) -> dict[str, Any]:
+        client.cancel_job(job_id)
+        *_, last = client.watch_job(job_id)
+        budget = {**last["budget"], "noise_drawn": drawn}
+        return {**last, "state": "failed", "error": {"detail": "too long"}, "budget": budget}
+
+    monkeypatch.setattr(jobs, "_follow", ended)
+    changed = tmp_path / "iris.csv"
+    changed.write_text(Path(iris).read_text("utf-8") + f"{int(drawn)},1,1,1,x\n", "utf-8")
+    command = ("job", "run", "kmeans", "--dataset", str(changed), "--label", "species")
+    place = ("--url", coordinator, "--token", OPERATOR, "--out", str(tmp_path / "out"))
+    with Client(coordinator, OPERATOR) as client:
+        before = {item["id"] for item in client.datasets()}
+        text = tacit(*command, "--params", json.dumps(PARAMS), *place, code=2)
+        left = {item["id"] for item in client.datasets()} - before
+    assert text.startswith("tacit: the job failed: too long; ")
+    if drawn:
+        (kept,) = left
+        assert f"dataset {kept} is kept" in text
+    else:
+        assert not left
+        assert "removed" in text
 
 
 def test_a_federation_needs_curators(tmp_path: Path) -> None:

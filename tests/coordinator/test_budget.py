@@ -11,6 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import delete, text, update
 
+from cli.budget import _print_limits
 from common.models.base import encode_binary
 from common.sets import pack
 from coordinator import examples
@@ -492,6 +493,30 @@ async def test_examples_are_accepted(house: Houses) -> None:
         assert shown["limits"][0]["epsilon"] == "12"
         one = "/v1/budget/curators/meter-0007/limits"
         assert (await it.ask("PUT", one, examples.LIMITS)).status_code == 200
+
+
+async def test_which_limits_hold_for_a_curator(house: Houses) -> None:
+    """Its own, and those of the deployment, each by name."""
+    async with house(3) as it:
+        await it.enrol(it.federation.sender("host", ["meter-0007"]))
+        own = "/v1/budget/curators/meter-0007"
+        await limited(it, {"unit": "curator", "epsilon": "12"})
+        shown = (await it.ask("GET", own)).json()
+        assert (shown["limits"], len(shown["deployment_limits"])) == ([], 1)
+        body = {"limits": [{"unit": "record", "epsilon": "2"}]}
+        assert (await it.ask("PUT", f"{own}/limits", body)).status_code == 200
+        shown = (await it.ask("GET", own)).json()
+        assert [item["epsilon"] for item in shown["limits"]] == ["2"]
+        assert [item["epsilon"] for item in shown["deployment_limits"]] == ["12"]
+
+
+def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_limits([{"unit": "curator", "scenario": "assumed", "epsilon": "12"}], [])
+    assert "limit of the deployment: unit curator, assumed: epsilon 12" in capsys.readouterr().out
+    _print_limits([], [{"unit": "record", "scenario": "assumed", "epsilon": "2"}])
+    assert "limit of this curator: unit record, assumed: epsilon 2" in capsys.readouterr().out
+    _print_limits([], [])
+    assert "limits: none" in capsys.readouterr().out
 
 
 def test_every_kind_of_event_has_a_place() -> None:

@@ -20,12 +20,13 @@ from common.datasets import columnar
 from common.datasets.compression import ContentTooLarge, Limits, MalformedContent, expanded
 from common.datasets.kinds import KINDS, BadRows, WrongKind, kind_of, read, written
 from common.datasets.parts import joined, split
-from common.datasets.reading import MalformedRow, TooManyRows
+from common.datasets.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 from common.datasets.table import Table
 from common.datasets.universe import Universe
 from common.models.dataset import ColumnRoles, DatasetDeclaration, DatasetReference
 
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64)
+SIZES = st.floats(SMALLEST_NUMBER, LARGEST_NUMBER)
+NUMBERS = st.just(0.0) | SIZES | SIZES.map(lambda size: -size)
 
 
 def declared(kind: str, form: str = "csv", **roles: str) -> DatasetDeclaration:

@@ -62,6 +62,7 @@ async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
             "budget": {"epsilon": "1", "delta": "0.000001"},
             "held": {"epsilon": "1", "delta": "0.000000000000007"},
             "asked": {"epsilon": "0.000001", "delta": "0"},
+            "left": {"epsilon": "0", "delta": "0.000000999999993"},
         }
         with pytest.raises(BudgetExceeded):
             await reserve(it, made, "delta", 0, 10**9)
@@ -170,6 +171,7 @@ async def test_the_ledger_belongs_to_the_data(house: Houses, database_url: str) 
         assert problem(conflict) == (409, "ledger_conflict")
         unit = await hand_in(it, b"x,y\n1,2\n", privacy_unit="curator")
         assert problem(unit) == (409, "ledger_conflict")
+        assert "counts the unit record" in unit.json()["detail"]
         assert (await told(it, other))["charged"]["epsilon"] == "0"
         missing = await it.ask("GET", f"/v1/datasets/{'0' * 36}/ledger")
         assert problem(missing) == (404, "unknown_dataset")
@@ -281,3 +283,22 @@ def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
     assert accounts.held == Amount(sum(held.values()), 0)
     assert accounts.charged == Amount(sum(held[job] for job in charged), 0)
     assert first_break("l", events) is None
+
+
+async def test_nothing_handed_in_as_two_kinds(house: Houses, database_url: str) -> None:
+    """The same bytes with rows have one ledger, whose unit does not change; without, one a unit."""
+    async with house(0, database_url) as it:
+
+        async def as_kind(kind: str, content: bytes) -> Any:
+            return await hand_in(it, content, name="x.txt", kind=kind, format="text", roles=None)
+
+        ledgers = []
+        for kind in ("transactions", "sequences", "transactions", "sequences"):
+            answer = await as_kind(kind, b"")
+            assert answer.status_code == 201, answer.text
+            ledgers.append(answer.json()["ledger"])
+        assert ledgers[0] == ledgers[2] != ledgers[1] == ledgers[3]
+        assert (await as_kind("transactions", b"a b\n")).status_code == 201
+        refused = await as_kind("sequences", b"a b\n")
+        assert problem(refused) == (409, "ledger_conflict")
+        assert refused.json()["errors"][0]["pointer"] == "/privacy_unit"

@@ -47,7 +47,11 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
         "/params/k",
     ),
     (
-        {"algorithm": "dpbv-clustering", "params": {"k": 201, "bounds": [[0, 10], [0, 10]]}},
+        {
+            "algorithm": "dpbv-clustering",
+            "params": {"k": 201, "bounds": [[0, 10], [0, 10]]},
+            "stance": "paper",
+        },
         422,
         "bad_parameter",
         "/params/k",
