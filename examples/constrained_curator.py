@@ -17,7 +17,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from cryptography.exceptions import InvalidSignature
@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 EPSILON = Fraction(100)  # the most that this device will ever spend
+SKEW = timedelta(seconds=300)  # how far clocks may lie apart
 TAKEN = {  # what a query must say; a layer left out is the aggregators'
     "function": "sum",
     "register": "energy_import",
@@ -181,8 +182,11 @@ def prepare(state, signed, moment, value):
     demand(len(entries) == query["aggregators"] > 1, "aggregators are not many")
     spent = Fraction(state["spent"]) + Fraction(query.get("epsilon") or 0)
     fits = all((query.get(name) or wanted) == wanted for name, wanted in TAKEN.items())
-    late = datetime.fromisoformat(descriptor["deadline"]) <= datetime.now(UTC)
-    if not fits or late or spent > EPSILON:
+    opened, deadline = (datetime.fromisoformat(descriptor[at]) for at in ("opened", "deadline"))
+    timely = opened <= datetime.now(UTC) + SKEW and datetime.now(UTC) < deadline
+    # The coordinator chooses who sums: with fewer, it may have corrupted all of them.
+    everyone = len(entries) == len(state["aggregators"])
+    if not (fits and timely and everyone) or spent > EPSILON:
         return None
     unit, window = Fraction(query["resolution"]), descriptor["window"]
     start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
