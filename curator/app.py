@@ -87,6 +87,7 @@ def create_app(
         app.state.service = service
         install_authenticator(app, Authenticator(engine, token_table, time))
         add_readiness(app, "database", lambda: check(engine))
+        add_readiness(app, "erasure", service.participation.erasure.readiness)
         meters = await _meters(app, service)
         part = Active(service, meters)
         leader = Leader(engine, "curator", part.start, part.stop)

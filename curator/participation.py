@@ -25,6 +25,7 @@ from common.errors import DomainError
 from common.models.round import RoundDescriptor
 from common.service.clock import Clock
 from common.service.database import reading
+from common.service.erasure import Erasure
 from common.service.logs import describe, get_logger
 from common.service.memory import give_back
 from common.service.notice import Notice
@@ -50,6 +51,7 @@ IDLE_S = 1.0
 WATCHERS_S = 10.0
 """Between looks for coordinators of parties that another process on the same store enrolled."""
 RESUME_S = 30.0
+ERASE_S = 30.0
 ROTATE_S = 60.0
 
 _moment = SystemRandom()
@@ -84,6 +86,7 @@ class Participation:
         self._busy: set[int] = set()
         self._awake = Notice()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.erasure = Erasure(engine)
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -96,6 +99,7 @@ class Participation:
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
+        self._spawn(self._forever(self._erase, ERASE_S))
 
     async def stop(self) -> None:
         """End all tasks; what is stored goes on at the next start."""
@@ -329,6 +333,11 @@ class Participation:
         for row in {**self._gone, **{item.id: item for item in asked}}.values():
             if await self._settling.ask(row) is not None:
                 self._gone.pop(row.id, None)
+
+    async def _erase(self) -> None:
+        """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""
+        if not await self.erasure.erase():
+            _logger.warning("log_not_emptied")
 
     async def rotate_keys(self) -> None:
         """Replace sealing keys that are older than an epoch."""

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.query import Window
 from common.models.round import RoundDescriptor
+from common.service.erasure import to_erase
 from common.signing import Signed
 from curator.store.parties import enrolled_but
 from curator.store.tables import contributions, debits, outbox, rounds
@@ -323,6 +324,7 @@ async def mark_sent(connection: AsyncConnection, answers: Sequence[Answer]) -> N
         }
         for answer in answers
     ]
+    await to_erase(connection)
     await connection.execute(_MARK, noted)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common.models.enrolment import PartyKind
 from common.service.database import exclusive
+from common.service.erasure import to_erase
 from curator.store.pages import PAGE, columns
 from curator.store.tables import anchors, curators, epoch_keys, facts, parties
 
@@ -296,6 +297,7 @@ async def activate_epoch_key(connection: AsyncConnection, party_id: str, epoch: 
     await connection.execute(
         update(epoch_keys).where(mine, epoch_keys.c.epoch == epoch).values(active=True)
     )
+    await to_erase(connection)
     await connection.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
 
 

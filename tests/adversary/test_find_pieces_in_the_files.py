@@ -7,7 +7,9 @@ a reader held the log back while it was destroyed.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import text
@@ -17,18 +19,23 @@ from aggregator.app import Service
 from common.service.erasure import Erasure
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round, query
+from tests.e2e.hostile import PLAIN, Deviating
 
 ASKED = query(aggregators=2, mechanism="exact")
 
 
-def found(folder: Path, secrets: list[bytes]) -> set[str]:
-    """The files of the first aggregator's database in which any of these bytes are."""
-    data = settings(0, folder).data_dir
+def holding(data: Path, secrets: list[bytes]) -> set[str]:
+    """The files of a directory in which any of these bytes are."""
     return {
         path.name
         for path in data.iterdir()
         if path.is_file() and any(secret in path.read_bytes() for secret in secrets)
     }
+
+
+def found(folder: Path, secrets: list[bytes]) -> set[str]:
+    """The files of the first aggregator that hold any of these bytes."""
+    return holding(settings(0, folder).data_dir, secrets)
 
 
 async def delivered(federation: Federation) -> tuple[Round, list[bytes]]:
@@ -97,3 +104,23 @@ async def test_a_crash_before_the_erasure_is_made_up_for(
         other = Erasure(service_of(federation).aggregator.engine)
         assert await other.erase()
         assert found(tmp_path, pieces) == set()
+
+
+async def test_what_a_curator_sent_is_in_none_of_its_files(
+    deviating: Deviating, homes: Any, tmp_path: Path
+) -> None:
+    async with deviating(3) as it, homes(it, "meter", "other") as (meter, _):
+        await meter.read("3", "2025-12-31T23:30:00Z")
+        signed = await it.descriptor(PLAIN)
+        await it.announce(signed)
+        it.show("meter", signed)
+        await meter.take_part()
+        (item,) = await meter.history()
+        assert item["state"] == "delivered"
+        (file,) = settings(0, tmp_path).data_dir.glob("*.db")
+        with closing(sqlite3.connect(file)) as store:  # the aggregator has the same bytes
+            (body,) = store.execute("SELECT bodies FROM piece").fetchone()
+        sealed = [body[4:16]]  # key epoch (4 bytes), nonce (12), ciphertext
+        assert holding(tmp_path / "meter", sealed)  # the control
+        assert await meter.service.participation.erasure.erase()
+        assert not holding(tmp_path / "meter", sealed)
