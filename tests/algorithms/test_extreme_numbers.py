@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext, Stance
@@ -72,6 +73,20 @@ def test_a_column_of_a_table_with_such_a_number_is_text() -> None:
     """A table takes any content."""
     assert patients([1.0, 2.0]).values[1].dtype.kind == "f"
     assert patients([1.0, 1e308]).values[1].dtype.kind == "O"
+
+
+@pytest.mark.parametrize("end", [*TOO_LARGE, *TOO_SMALL], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("kmeans", "bounds"), ("dpbv-clustering", "bounds"), ("dpbv-clustering", "rescale_to")],
+)
+def test_ends_of_a_range_are_such_numbers_too(name: str, field: str, end: float) -> None:
+    pair = [0, end] if end > 0 else [end, 0]
+    asked = {"k": 2, "n_hint": 9} if name == "kmeans" else {"k": 2, "bounds": [[0, 1]]}
+    asked[field] = pair if field == "rescale_to" else [pair]
+    with pytest.raises(ValidationError, match="a number is 0, or its size") as refused:
+        catalogue.find(name).params.model_validate_json(json.dumps(asked))
+    assert refused.value.errors()[0]["loc"][0] == field
 
 
 # -------------------------------------------------------------------------------- the algorithms
