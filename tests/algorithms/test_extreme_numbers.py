@@ -146,13 +146,12 @@ def anonymising() -> Iterator[dict[str, Any]]:
 
 def checking() -> Iterator[dict[str, Any]]:
     for ground in ("equal", "ordered"):
-        model = {"model": "t-closeness", "t": 0.5}
         yield {
             "qid": ["ward"],
             "sensitive": ["dose"],
-            "models": [model],
-            "ground_distance": ground,
+            "ground_distance": {"dose": {"kind": ground}},
         }
+    yield {"qid": ["dose"], "sensitive": ["ward"]}
 
 
 ASKED = {
@@ -187,8 +186,8 @@ def test_what_readers_take_is_answered(
     name: str, stance: Stance, params: dict[str, Any], values: list[float]
 ) -> None:
     algorithm, content = catalogue.find(name), ASKED[name][0](values)
+    model = algorithm.params.model_validate_json(json.dumps(params))
     try:
-        model = algorithm.params.model_validate_json(json.dumps(params))
         algorithm.preview(model, stance)
         algorithm.check(content, model, stance)
     except DomainError:
