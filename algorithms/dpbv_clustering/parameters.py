@@ -21,6 +21,7 @@ from algorithms.dpbv_clustering.problems import (
     UnitNotProtected,
 )
 from common.accounting.randomised_response import MOST_RESPONSES, response_epsilon
+from common.datasets.reading import number_problem
 from common.encoders.dpbv_clustering import Box, Code, Design, Flip, Floats, make_codes
 from common.encoders.dpbv_clustering_cells import MOST_CELLS, point_scale
 from common.encoders.dpbv_clustering_loss import most_differing
@@ -65,6 +66,9 @@ Pair = tuple[float, float]
 
 
 def _ordered(value: Pair) -> Pair:
+    for end in value:
+        if (wrong := number_problem(end)) is not None:
+            require(False, value, wrong)
     return require(value[0] < value[1], value, "the lower end lies below the upper end")
 
 

@@ -5,14 +5,15 @@ Spec: kmeans, section 2.1 and 3; jobs, "Parameters".
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
+from itertools import chain
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from algorithms.contract import Stance
 from algorithms.kmeans.plan import Mode, Plan, PlanImpossible, make_plan
+from common.datasets.reading import number_problem
 from common.encoders.kmeans import Grid
 from common.errors import Invalid
 from common.models.base import Exact, WireModel, require
@@ -151,8 +152,12 @@ class KmeansParameters(WireModel):
         if value is None:
             return None
         require(1 <= len(value) <= DIMENSIONS, value, f"names 1 to {DIMENSIONS} columns")
-        ordered = all(low < high and math.isfinite(2 * (high - low)) for low, high in value)
-        return require(ordered, value, "every lo must lie below its hi")
+        for end in chain.from_iterable(value):
+            if (wrong := number_problem(end)) is not None:
+                require(False, value, wrong)
+        return require(
+            all(low < high for low, high in value), value, "every lo must lie below its hi"
+        )
 
     @field_validator("contribution_bound")
     @classmethod

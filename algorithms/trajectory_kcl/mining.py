@@ -164,7 +164,7 @@ def _words(table: PairTable) -> int:
 
 def _fit(entries: int, size: int) -> None:
     if entries * size > MOST_HELD:
-        raise TooManySequences(f"{entries} of {size} bytes are more than {MOST_HELD} bytes")
+        raise TooManySequences(f"they would take more than {MOST_HELD} bytes")
 
 
 def _told(

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext, Stance
@@ -74,6 +75,20 @@ def test_a_column_of_a_table_with_such_a_number_is_text() -> None:
     assert patients([1.0, 1e308]).values[1].dtype.kind == "O"
 
 
+@pytest.mark.parametrize("end", [*TOO_LARGE, *TOO_SMALL], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("kmeans", "bounds"), ("dpbv-clustering", "bounds"), ("dpbv-clustering", "rescale_to")],
+)
+def test_ends_of_a_range_are_such_numbers_too(name: str, field: str, end: float) -> None:
+    pair = [0, end] if end > 0 else [end, 0]
+    asked = {"k": 2, "n_hint": 9} if name == "kmeans" else {"k": 2, "bounds": [[0, 1]]}
+    asked[field] = pair if field == "rescale_to" else [pair]
+    with pytest.raises(ValidationError, match="a number is 0, or its size") as refused:
+        catalogue.find(name).params.model_validate_json(json.dumps(asked))
+    assert refused.value.errors()[0]["loc"][0] == field
+
+
 # -------------------------------------------------------------------------------- the algorithms
 
 
@@ -131,13 +146,12 @@ def anonymising() -> Iterator[dict[str, Any]]:
 
 def checking() -> Iterator[dict[str, Any]]:
     for ground in ("equal", "ordered"):
-        model = {"model": "t-closeness", "t": 0.5}
         yield {
             "qid": ["ward"],
             "sensitive": ["dose"],
-            "models": [model],
-            "ground_distance": ground,
+            "ground_distance": {"dose": {"kind": ground}},
         }
+    yield {"qid": ["dose"], "sensitive": ["ward"]}
 
 
 ASKED = {
@@ -172,8 +186,8 @@ def test_what_readers_take_is_answered(
     name: str, stance: Stance, params: dict[str, Any], values: list[float]
 ) -> None:
     algorithm, content = catalogue.find(name), ASKED[name][0](values)
+    model = algorithm.params.model_validate_json(json.dumps(params))
     try:
-        model = algorithm.params.model_validate_json(json.dumps(params))
         algorithm.preview(model, stance)
         algorithm.check(content, model, stance)
     except DomainError:
