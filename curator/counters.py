@@ -33,7 +33,7 @@ def difference(before: int, now: int, rollover: int | None) -> int:
     """What a counter counted between two readings, by the rules above."""
     if now >= before:
         return now - before
-    if rollover is not None and now + rollover - before < rollover // 2:
+    if rollover is not None and 2 * (now + rollover - before) < rollover:
         return now + rollover - before
     return now
 

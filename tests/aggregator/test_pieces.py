@@ -10,11 +10,14 @@ import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator.unsealing import BatchItem, Words, open_sealed_batch
+from aggregator.intake import PiecesItem, TransitionItem
+from aggregator.store import rounds as store
+from aggregator.unsealing import BatchItem, Words, open_lone, open_sealed_batch
 from common import sets
 from common.errors import DomainError
-from common.models.round import ItemAnswer, Piece
+from common.models.round import ItemAnswer, Piece, RoundState
 from common.service.problems import TYPE_PREFIX
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, query, vector
@@ -140,6 +143,45 @@ async def test_after_the_freeze_it_says_whether_the_piece_is_in(pair: Federation
     await closed("committed")
     await current.reveal(manifest, commitments)
     await closed("released")
+
+
+async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Federation) -> None:
+    """What an earlier item of the transaction brought is known to a later one, though a transition
+    between them wrote it."""
+    one, other = await pair.lone(2)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    service = pair.peers[0].client.app.state.service  # type: ignore[attr-defined]
+    context = await service.aggregator.round(current.id)
+    shares = current.split(np.array([[1], [2]]))[0]
+
+    async def item(sender: Sender, words: Words) -> PiecesItem:
+        party = await service.directory.find(sender.tokens[0])
+        piece = current.piece(sender, 0, words)
+        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece),))
+
+    first, late = await item(one, shares[0]), await item(other, shares[1])
+
+    async def nothing(_: AsyncConnection) -> str:
+        return "a transition that leaves the round open"
+
+    async def close(connection: AsyncConnection) -> str:
+        await store.advance(connection, context.key, RoundState.OPEN, RoundState.FROZEN)
+        return "closed"
+
+    items = [
+        first,
+        TransitionItem(context, nothing),
+        first,
+        TransitionItem(context, close),
+        first,
+        late,
+    ]
+    answers = await asyncio.gather(*(service.intake.submit(each) for each in items))
+    stored, _, known, _, (closed,), (shut,) = answers
+    assert (stored, known) == ([201], [200])
+    assert (closed.name, dict(closed.extra)["included"]) == ("round_closed", True)
+    assert (shut.name, dict(shut.extra)["included"]) == ("round_closed", False)
+    assert await held(current) == 1
 
 
 async def test_an_array_after_the_freeze_says_what_is_in(alliance: Alliance) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,3 +57,23 @@ def test_a_counter_that_only_grows_gives_back_what_it_counted(totals: dict[int, 
     merged = merge([], sent)
     assert sum(delta for _, delta in merged.deltas) == grown[times[-1]] - grown[times[0]]
     assert [time for time, _ in merged.deltas] == times[:-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "rollover", "counted"),
+    [
+        (90, 10, 100, 20),
+        (51, 0, 100, 49),
+        (50, 0, 100, 0),  # half of it is a replaced meter, which counts from zero
+        (60, 10, 100, 10),
+        (51, 0, 101, 50),  # below half of an odd size
+        (50, 0, 101, 0),
+        (60, 10, None, 10),
+        (10, 10, 100, 0),
+        (10, 60, 100, 50),
+    ],
+)
+def test_a_rollover_is_less_than_half_of_the_counter(
+    before: int, now: int, rollover: int | None, counted: int
+) -> None:
+    assert difference(before, now, rollover) == counted

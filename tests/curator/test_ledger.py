@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.models.query import Window
 from common.service.clock import ManualClock
 from curator import runs
-from curator.ledger import INFINITE, Charge, Totals
+from curator.ledger import INFINITE, Charge, Debit, Totals, largest_over_instants
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, query
 from tests.curator.double import FakeWorld
 
@@ -130,6 +131,56 @@ async def test_a_record_meets_only_rounds_that_cover_it(site: OpenSite, world: F
         found = await spent(s, "house", "record")
         assert found["worst_instant"]["epsilon"] == "2"
         assert found["lifetime"]["epsilon"] == "4"
+
+
+def minutes(begin: int, end: int) -> Window:
+    step = timedelta(minutes=1)
+    return Window(start=START + begin * step, end=START + end * step)
+
+
+@pytest.mark.parametrize(
+    ("window", "worst"),
+    [((0, 30), 1), ((0, 10), 0), ((9, 11), 1), ((20, 30), 1), ((30, 40), 0), ((29, 31), 1)],
+)
+def test_adjacent_windows_share_no_instant(window: tuple[int, int], worst: int) -> None:
+    one = Charge(1, 1, 1, 1)
+    made = [
+        Debit(one, 0, np.ones(1, np.bool_), minutes(*covers), START, False)
+        for covers in ((10, 20), (20, 30))
+    ]
+    found = largest_over_instants(made, minutes(*window), 0, 1, verified_only=True)
+    assert [int(column[0]) for column in found.columns()] == [worst] * 4
+
+
+async def test_two_adjacent_windows_cost_a_record_one(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(record={"lifetime": {"epsilon": "1"}})
+        await s.enrol("house")
+        asked, taken = query(NOISY, privacy_unit="record"), []
+        for begin, end in ((10, 20), (20, 30), (0, 10), (9, 11)):
+            covers = minutes(begin, end)
+            descriptor = s.open(asked, start=covers.start, end=covers.end)
+            await s.take_part()
+            taken.append(bool(world.members(descriptor)))
+        assert taken == [True, True, True, False]
+
+
+@pytest.mark.parametrize("unit", ["record", "curator"])
+async def test_a_round_at_the_start_of_a_period_belongs_to_it(
+    site: OpenSite, world: FakeWorld, clock: ManualClock, unit: str
+) -> None:
+    day = timedelta(days=1)
+    assert (clock.now() - datetime(1970, 1, 1, tzinfo=UTC)) % day == timedelta(0)
+    async with site() as s:
+        await s.policy(**{unit: {"period": {"epsilon": "2"}}})
+        await s.enrol("house")
+        taken, none = [], timedelta(0)
+        for number, pause in enumerate((none, none, day - timedelta(seconds=1), day)):
+            clock.advance(pause - (clock.now() - datetime(2026, 1, 1, tzinfo=UTC)))
+            descriptor = s.open(query(NOISY, name=f"q{number}", privacy_unit=unit))
+            await s.take_part()
+            taken.append(bool(world.members(descriptor)))
+        assert taken == [True, True, False, True]
 
 
 async def test_the_policy_names_its_grounds(site: OpenSite, world: FakeWorld) -> None:

@@ -138,6 +138,43 @@ def test_a_limit_of_a_period_counts_the_rounds_of_the_period() -> None:
     assert shortages(limits, book, planned(cost, bits(0), now=60_000_000)) == []
 
 
+_MADE = ((59_999_999, False), (60_000_000, True), (119_999_999, True), (120_000_000, False))
+
+
+def test_a_period_holds_its_beginning_and_not_its_end() -> None:
+    cost, limits = price(MICRO, MICRO), Limits((limit("1", period_s=60),))
+    minute = 60_000_000
+    for made, counts in _MADE:
+        book = spending()
+        book.debit("first", "q", made, (0, 10), cost, who(0))
+        for now in (minute, 2 * minute - 1):
+            assert bool(shortages(limits, book, planned(cost, bits(0), now=now))) == counts
+
+
+def test_adjacent_windows_share_no_instant() -> None:
+    book, cost = spending(), price(MICRO, MICRO)
+    limits = Limits((limit("1", "record"),))
+    book.debit("a", "q", 0, (10, 20), cost, who(0))
+    for window, refused in (
+        ((0, 10), False),
+        ((0, 11), True),
+        ((20, 30), False),
+        ((19, 30), True),
+        ((10, 20), True),
+    ):
+        assert bool(shortages(limits, book, planned(cost, bits(0), window))) == refused
+    book.debit("b", "q", 0, (20, 30), cost, who(0))
+    book.debit("c", "q", 0, (0, 10), cost, who(0))
+    assert book.worst_record(Scenario.ASSUMED).epsilon == MICRO
+    assert worst_of_one(book.of_curator(0), Scenario.ASSUMED).epsilon == MICRO
+    over_all = planned(cost, bits(0), (0, 30))
+    busy = spending()  # the instant 10 is tried first: most is spent there, by two curators
+    for name, window, member in (("a", (0, 10), 0), ("b", (10, 20), 0), ("c", (10, 20), 1)):
+        busy.debit(name, "q", 0, window, cost, who(member))
+    assert busy.worst_record(Scenario.ASSUMED).epsilon == MICRO
+    assert shortages(Limits((limit("2", "record"),)), book, over_all) == []
+
+
 def test_a_limit_of_the_record_counts_overlapping_windows_only() -> None:
     book, cost = spending(), price(MICRO, 9 * MICRO)
     limits = Limits((limit("2", "record"),))
