@@ -52,6 +52,20 @@ def rows(label: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[*CENTRES[label], label]] * count, np.float64)
 
 
+# --- what a curator pays -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["reading", "level"])
+def test_both_units_are_paid(unit: str) -> None:
+    """Of 30 rounds: what protects one reading costs the curator all of them; what protects all of
+    them costs a reading one."""
+    found = encoder(params(privacy_unit=unit))
+    one, every = (Cost(count * found.reading_epsilon, Fraction(0)) for count in (1, 30))
+    expected = (one, every) if unit == "reading" else (every, one)
+    assert (found.cost, found.other_cost) == expected
+    assert encoder(params(privacy_unit=unit), "paper").other_cost is None
+
+
 # --- labels --------------------------------------------------------------------------------------
 
 

@@ -258,6 +258,16 @@ def test_the_stated_figure_is_proved_and_nothing_much_below_it(delta: str, tight
         _ = less.cost
 
 
+@pytest.mark.parametrize("method", ["grid-ldp", "laplace-points", "dpbv-exact"])
+def test_all_rows_of_a_curator_cost_as_many_times_one(method: str) -> None:
+    more = {"s": 500, "delta": "0.000001", "t": 10} if method == "dpbv-exact" else {}
+    found = made(asked(method=method, epsilon="4", **more), "sound")
+    assert found.cost is not None
+    assert found.other_cost is not None
+    assert found.other_cost.epsilon == found.most_rows * found.cost.epsilon
+    assert found.other_cost.delta == min(found.most_rows * found.cost.delta, 1)
+
+
 def test_near_pairs_get_the_budget_and_a_record_pays_for_all() -> None:
     params = asked(method="dpbv-exact", privacy_unit="radius", radius=[5, 5], s=500, epsilon="4")
     cost, report = made(params, "sound").cost, preview(params, "sound")

@@ -145,7 +145,8 @@ async def agree(it: World) -> None:
     """A policy that stands in no round's way."""
     policy = await it.call(it._curator, "GET", "/v1/policy")
     much = {"period": {"epsilon": "1000", "delta": "1"}}
-    policy |= {"record": much, "curator": much, "allow_repeats": True}
+    # 65,536 records may count of each curator: what one costs is as many times as much together.
+    policy |= {"record": much, "curator": {}, "allow_repeats": True}
     policy["algorithms"] = ["dpbv-clustering"]
     await it.call(it._curator, "PUT", "/v1/policy", policy)
 

@@ -100,7 +100,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             token = join_token(deployment, "street", PartyKind.HOST, len(HOUSES), 3600)
             host.post("/v1/enrolments", {"token": token.to_text(), "curators": HOUSES})
             policy = host.get("/v1/policy")
-            policy["curator"] = {"period": {"epsilon": "100000"}}
+            policy["record"] = policy["curator"] = {"period": {"epsilon": "100000"}}
             host.request("PUT", "/v1/policy", policy)
             items = [
                 {"curator": name, "time": WINDOW["start"], "value": "1.5", "unit": "kWh"}
