@@ -96,7 +96,7 @@ class MeterFile:
         given = {name: _parameter(value) for name, value in self.columns.items()}
         if self.green_button:
             return given
-        found: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
+        found: dict[str, Any] = {"unit": self.unit, "register": self.register}
         if self.start is not None:
             found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
         elif not {"curator", "curator_column", "device_column"} & given.keys():

@@ -22,13 +22,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.registers import Kind
 from common.service.auth import Principal
-from common.units import UNITS
 from curator import columns, files
 from curator.column_map import ColumnMap
 from curator.counter_rows import take_counters
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.items import Kind
 from curator.progress import Progress
 from curator.readings import Intake, Status
 from curator.settings import CuratorSettings
@@ -165,12 +164,13 @@ class Import:
             good[position] = False
             self.progress.error(number, self._first + position + 1, message)
         moments = self._moments(column.values.size)
-        late = moments > self._intake.latest
-        if (late & good).any():
-            at = int(np.flatnonzero(late & good)[0])
-            count = int((late & good).sum())
-            self.progress.error(number, self._first + at + 1, "the time lies in the future", count)
-            good &= ~late
+        times = self._intake.times
+        outside = good & ~times.hold(moments)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            detail = f"the time lies before {times.first_day} or in the future"
+            self.progress.error(number, self._first + at + 1, detail, int(outside.sum()))
+            good &= ~outside
         self._rejected[owner] += int((~good).sum())
         kept = int(good.sum())
         self._add(
@@ -215,7 +215,7 @@ class Import:
             return
         made = await self._intake.make_devices([who for *_, who in kept])
         values = self._quantities(self._column("value", kept) or [])
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
         good = self._good(kept, owners, (values, "value"), (moments, "time"))
         devices = np.fromiter((made[who] for *_, who in kept), np.int64, len(kept))
         self._add(
@@ -258,7 +258,7 @@ class Import:
 
     async def _counters(self, kept: Sequence[Kept], owners: Sequence[int]) -> None:
         """Totals, each as a reading by itself."""
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
         good = self._good(kept, owners, (moments, "time"))
         rows = [
             (kept[i][0], self._raw(kept[i], int(moments.values[i])))
@@ -341,16 +341,11 @@ class Import:
         )
         self._blocks, self._held = [], 0
         order = np.lexsort((devices, times))
-        unit = UNITS[self._map.unit]
-        taken = await self._intake.store_rows(
-            (
-                times[order].tolist(),
-                devices[order].tolist(),
-                owners[order].tolist(),
-                values[order].tolist(),
-            ),
-            (self._map.register_name, unit.base),
-        )
+        columns = (times[order], devices[order], owners[order], values[order])
+        try:
+            taken = await self._intake.store_rows(columns, self._map.register_name, self._map.unit)
+        except BadItem as error:
+            raise BadImport(error.detail, pointer=error.pointer) from None
         found = Counter(status for _, status in taken)
         self.progress.duplicates += found[Status.DUPLICATE]
         self.progress.conflicts += found[Status.CONFLICT]

@@ -73,7 +73,10 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
         ] = None,
         layout: str = "long",
         register: str = "energy_import",
-        kind: str = "delta",
+        kind: Annotated[
+            str | None,
+            Parameter(description="delta, instant or total_increasing; default: the register's"),
+        ] = None,
         rollover: str | None = None,
         delimiter: str = ",",
         decimal: str = ".",
