@@ -45,6 +45,22 @@ def result_lines(found: Json) -> list[str]:
     return lines
 
 
+_GROUNDS = {
+    "policy": "their policies forbid it",
+    "descriptor": "the descriptor is not what was agreed",
+    "own": "their own ledgers or histories",
+}
+
+
+def refusal_lines(found: Json) -> list[str]:
+    """How many curators refuse a round, by ground."""
+    return [
+        f"{count} refuse: {_GROUNDS.get(ground, ground)}"
+        for ground, count in found["grounds"].items()
+        if count
+    ]
+
+
 def guarantee(line: Json) -> str:
     """One verified line: (epsilon, delta), or that there is none."""
     if line.get("epsilon") == "inf" or line.get("model") == "none":
