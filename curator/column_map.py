@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -44,6 +45,17 @@ class ColumnMap(Declared):
     start: str | None = None
     step_s: Annotated[int, Field(ge=1, le=MAX_STEP_S)] | None = None
     columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
+
+    @field_validator("time_format")
+    @classmethod
+    def _a_format(cls, form: str | None) -> str | None:
+        try:
+            datetime.strptime("", form or "%Y")  # noqa: DTZ007 - only the format counts
+        except ValueError as error:
+            require("bad directive" not in str(error), form, "is not of the form of strptime")
+        except re.error:
+            return require(False, form, "names a part of the time twice")
+        return form
 
     @field_validator("timezone")
     @classmethod

@@ -152,8 +152,8 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
             await work.run(_file(request))
         except BadImport as error:
             progress.state = "failed"
-            extra = {"import": progress.document()}
-            raise BadImport(error.detail, pointer=error.pointer, extra=extra) from None
+            extra = {**error.extra, "import": progress.document()}
+            raise BadImport(error.detail, pointer=error.pointer or "", extra=extra) from None
         except BaseException:
             progress.state = "failed"
             raise

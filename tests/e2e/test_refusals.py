@@ -1,4 +1,4 @@
-"""Hosts that refuse, as processes: the round ends when all have answered, and the operator is told."""
+"""Hosts that refuse, as processes: the round ends when all have answered, and says why."""
 
 from __future__ import annotations
 
