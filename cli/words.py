@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from cli.context import console
+from common.functions import PRESENCE
 
 Json = dict[str, Any]
 
@@ -31,13 +32,15 @@ def result_lines(found: Json) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
-        f"round {found['round']}, {found['participants']} curators, "
-        f"{found['window']['start']} to {found['window']['end']}"
+        f"round {found['round']}, {found['participants']} curators answered, with readings or "
+        f"without, {found['window']['start']} to {found['window']['end']}"
     ]
     for name, value in found["result"].items():
         if isinstance(value, list):
             shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
             lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
+        elif name == PRESENCE:
+            lines.append(f"  curators with readings: {value} (a noisy count)")
         elif name in ("count", "reason"):
             lines.append(f"  {name}: {value}")
         else:

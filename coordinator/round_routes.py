@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.functions import PRESENCE
 from common.models.report import PrivacyReport
 from common.models.round import Refusal, RefusalGround, RoundState
 from common.report.words import plain_words
@@ -37,6 +38,10 @@ from coordinator.web import (
 )
 
 ABORT_WAIT_S = 5.0
+COMPLETENESS = (
+    "answered: curators whose contribution is in the sum; one without a reading answers too, with "
+    "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
+)
 OPERATOR_ABORTS = "an operator aborted the round"
 
 
@@ -142,6 +147,11 @@ def _add_released(app: FastAPI) -> None:
             "unit": summary["unit"],
             "window": summary["window"],
             "participants": row.participants,
+            "completeness": {
+                "answered": row.participants,
+                "with_readings": json.loads(found).get(PRESENCE),
+                "note": COMPLETENESS,
+            },
             "result": json.loads(found),
             "report": json.loads(report),
         }

@@ -34,6 +34,7 @@ from curator.policy import Policy
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
 from curator.store.parties import CuratorRow, PartyRow
+from curator.windows import unusable
 
 
 async def find(
@@ -96,14 +97,17 @@ async def contributions(
         | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
         for item in found
     ]
+    for item, answer in zip(found, items, strict=True):
+        if answer.get("readings", {}).get("used") == 0:
+            because = await unusable(connection, _descriptor(item), row.key)
+            answer["readings"]["note"] = f"contributed nothing usable, because {because}"
     return items, ids[-1] if len(ids) == limit else None
 
 
 def _contribution(
     item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
 ) -> dict[str, Any]:
-    signed = Signed[RoundDescriptor].model_validate_json(item.descriptor)
-    descriptor = signed.statement
+    descriptor = _descriptor(item)
     query = descriptor.query
     taken = (
         debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
@@ -143,6 +147,10 @@ def _contribution(
         }
         answer["readings"] = {"used": used, "clamped": clamped}
     return answer
+
+
+def _descriptor(item: Row[Any]) -> RoundDescriptor:
+    return Signed[RoundDescriptor].model_validate_json(item.descriptor).statement
 
 
 def _usage(row: Row[Any], position: int) -> tuple[int, int]:

@@ -282,6 +282,23 @@ async def count(connection: AsyncConnection, register: int, start: int, end: int
     return number
 
 
+async def lengths(
+    connection: AsyncConnection, register: int, curator: int, start: int, end: int
+) -> set[int | None]:
+    """How long the vectors of a curator's readings in a window are; None for plain numbers."""
+    found = await connection.execute(
+        select(func.length(readings.c.vector))
+        .distinct()
+        .where(
+            readings.c.register == register,
+            readings.c.time >= start,
+            readings.c.time < end,
+            readings.c.curator == curator,
+        )
+    )
+    return {None if size is None else size // 8 for size in found.scalars()}
+
+
 async def _after_a_page(
     connection: AsyncConnection, *conditions: ColumnElement[bool]
 ) -> tuple[int, int] | None:
