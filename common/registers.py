@@ -7,7 +7,8 @@ stores (`curator.store.readings`).
 
 Source of the codes: OBIS identification (DLMS UA Blue Book, part 1; IEC 62056-61), groups A to E:
 medium 1 electricity, 6 heat, 7 gas, 8 cold water; C 1/2 active energy or power import and export,
-15 sum, 16 net; D 7 instantaneous, 8 time integral. 0-n:24.2.1 is the gas meter of DSMR P1.
+15 sum, 16 net, 21, 22 and so on a phase; D 7 instantaneous, 8 time integral; E tariff. 0-n:24.2.1
+is the gas meter of DSMR P1.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Mismatch:
 _AMOUNTS: Final = (Kind.DELTA, Kind.TOTAL_INCREASING)
 _STATES: Final = (Kind.INSTANT,)
 
+_TARIFFS: Final = tuple(f"1-0:{way}.8.{rate}" for way in (1, 2) for rate in (1, 2, 3, 4))
+_PHASES: Final = tuple(f"1-0:{phase}{way}.7.0" for phase in (2, 4, 6) for way in (1, 2))
+"""Registers that are called by their codes: energy by tariff, power by phase."""
+
 REGISTERS: Final[Mapping[str, Register]] = MappingProxyType(
     {
         name: Register(name, base, kinds)
@@ -65,6 +70,8 @@ REGISTERS: Final[Mapping[str, Register]] = MappingProxyType(
             (("power_import", "power_export", "power_net", "power_total"), "W", _STATES),
             (("heat",), "Wh", _AMOUNTS),
             (("gas", "water"), "m3", _AMOUNTS),
+            (_TARIFFS, "Wh", _AMOUNTS),
+            (_PHASES, "W", _STATES),
         )
         for name in names
     }
@@ -86,6 +93,8 @@ OBIS: Final[Mapping[str, str]] = MappingProxyType(
                 ("16.7.0", "power_net"),
             )
         },
+        **{code: code for code in (*_TARIFFS, *_PHASES)},
+        **{code.removeprefix("1-0:"): code for code in (*_TARIFFS, *_PHASES)},
         "6-0:1.0.0": "heat",
         "7-0:3.0.0": "gas",
         "8-0:1.0.0": "water",

@@ -108,6 +108,20 @@ async def test_a_state_needs_no_kind_where_its_register_takes_states_only(site: 
         assert (await told(s, {"register": "power_import", "unit": "kW"}))[0] == "accepted"
 
 
+async def test_tariffs_are_registers_by_their_codes(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", HOUSES)
+        assert (await told(s, {"register": "1-0:1.8.1", "unit": "kWh"}))[0] == "accepted"
+        assert (await told(s, {"register": "1.8.1", "unit": "Wh", "value": "1000"}))[0] == (
+            "duplicate"
+        )
+        assert (await told(s, {"register": "1-0:1.8.2", "unit": "kW"}))[:2] == ("rejected", "/unit")
+        descriptor = s.open(query(PLAIN, register="1-0:1.8.1"))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "1"}
+
+
 async def test_an_own_register_keeps_the_dimension_of_its_first_reading(site: OpenSite) -> None:
     async with site() as s:
         await s.enrol("gw", HOUSES)
