@@ -32,8 +32,8 @@ def result_lines(found: Json) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
-        f"round {found['round']}, {found['participants']} curators answered, with readings or "
-        f"without, {found['window']['start']} to {found['window']['end']}"
+        f"round {found['round']}, {found['window']['start']} to {found['window']['end']}",
+        f"  {found['participants']} curators answered (one without readings answers with zeros)",
     ]
     for name, value in found["result"].items():
         if isinstance(value, list):
