@@ -15,6 +15,7 @@ COORDINATOR: dict[str, Any] = {
     "identity_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
 }
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
+AWAITED: dict[str, Any] = {"members": "_w"}
 ABORT: dict[str, Any] = {"reason": "fewer participants than the minimum"}
 PIECE: dict[str, Any] = {
     "sender": "meter-17",

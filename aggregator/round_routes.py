@@ -18,6 +18,7 @@ from aggregator.web import Coordinator, Watcher, service_of, text_response
 from common.errors import UnsupportedForm
 from common.models.query import MAX_CURATORS
 from common.models.round import AbortRequest, ManifestRequest, RevealRequest, RoundDescriptor
+from common.models.round import Awaited as AwaitedCurators
 from common.service.bodies import takes
 from common.service.problems import invalid_from
 from common.service.wire import (
@@ -82,6 +83,17 @@ def add_rounds(app: FastAPI) -> None:
             service.aggregator, service.intake, round_id, relayed
         )
         return answer(request, {"contributions": held})
+
+    @app.post(
+        "/v1/rounds/{round_id}/missing",
+        tags=["rounds"],
+        summary="Of how many of these curators no piece is held; nothing changes",
+        openapi_extra=takes(AwaitedCurators, examples.AWAITED),
+    )
+    async def missing(request: Request, round_id: str, _: Coordinator) -> Response:
+        body = await read_body(request, AwaitedCurators)
+        found = await rounds.missing(service_of(request).aggregator, round_id, body.members)
+        return answer(request, {"missing": found})
 
     @app.post("/v1/rounds/{round_id}/freeze", tags=["rounds"], summary="Sign whose pieces are in")
     async def freeze(request: Request, round_id: str, _: Coordinator) -> Response:

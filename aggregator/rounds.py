@@ -31,6 +31,7 @@ from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.rounds import RoundRow
 from common import sets
+from common.errors import Invalid
 from common.models.base import encode_binary, format_instant
 from common.models.round import (
     ABORT_LABEL,
@@ -201,6 +202,19 @@ async def describe(
     async with reading(aggregator.engine) as connection:
         held = await round_store.held_places(connection, row.key)
     return _described(row, held)
+
+
+async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
+    """Of how many curators of a bitmap over the roster no piece is held. Raises Invalid."""
+    context = await aggregator.round(round_id)
+    size = context.descriptor.roster_size
+    try:
+        asked = sets.unpack(members, size)
+    except ValueError as error:
+        raise Invalid(str(error), pointer="/members") from None
+    async with reading(aggregator.engine) as connection:
+        held = sets.unpack(await _members(connection, context), size)
+    return int((asked & ~held).sum())
 
 
 def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:

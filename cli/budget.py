@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from cli.context import (
     fail,
     plain_errors,
     read_json,
+    read_table,
     show,
     table,
 )
@@ -284,7 +284,7 @@ def verify(
 def _kept_head(path: Path) -> Json:
     from common.models.base import parse_binary
 
-    document = json.loads(path.read_text("utf-8"))
+    document = read_table(str(path))
     document = document.get("descriptor", document)
     carried = document.get("statement", document).get("ledger")
     if carried is None:
@@ -307,7 +307,8 @@ def limits(
     """Show the limits on what is spent, or set new ones."""
     with plain_errors(), Target(home, url, token).coordinator() as client:
         if source is not None:
-            found = client.set_budget_limits(read_json(source)["limits"], curator=curator_id)
+            wanted = read_table(source).get("limits", [])
+            found = client.set_budget_limits(wanted, curator=curator_id)
         if curator_id is not None:
             found = client.curator_budget(curator_id)
         elif source is None:

@@ -141,8 +141,21 @@ def digits(fingerprint: str) -> str:
 
 def read_json(source: str) -> Any:
     """JSON from a file, or inline when the text begins with a brace."""
-    text = source if source.lstrip().startswith("{") else Path(source).read_text("utf-8")
     try:
+        text = source if source.lstrip().startswith("{") else Path(source).read_text("utf-8")
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{source[:60]}: not JSON, line {error.lineno}: {error.msg}") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{source[-60:]}: not JSON, {place}: {error.msg}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{source[-60:]}: is not text in UTF-8") from None
+    except RecursionError:
+        raise ValueError(f"{source[-60:]}: not JSON that is read here: too deep") from None
+
+
+def read_table(source: str) -> dict[str, Any]:
+    """A JSON object from a file, or inline. Raises ValueError for any other JSON."""
+    found = read_json(source)
+    if not isinstance(found, dict):
+        raise ValueError(f"{source[-60:]}: is not a JSON object")
+    return found

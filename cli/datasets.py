@@ -70,15 +70,15 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Hand in a file. The coordinator keeps it sealed, and no command shows its rows."""
-    fields: dict[str, Any] = {
-        "roles": {"label": label, "curator": curator},
-        "purpose": "production" if production else "trial",
-        "privacy_unit": privacy_unit,
-        "revision_of": revision_of,
-        "universe": None if universe is None else universe_of(universe),
-        "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
-    }
     with plain_errors(), Target(home, url, token).coordinator() as client:
+        fields: dict[str, Any] = {
+            "roles": {"label": label, "curator": curator},
+            "purpose": "production" if production else "trial",
+            "privacy_unit": privacy_unit,
+            "revision_of": revision_of,
+            "universe": None if universe is None else universe_of(universe),
+            "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
+        }
         content = file.read_bytes()
         parts = (
             {"file": content}

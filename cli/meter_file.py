@@ -15,10 +15,11 @@ import io
 import json
 import lzma
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +59,16 @@ class MeterFile:
     def rows(self, days: int | None = None) -> Iterator[list[str]]:
         """Header and rows, cut to the first days where asked (wide layout)."""
         last = None if days is None else 1 + days * DAY_S // self.step_s
-        with self.open() as file:
-            for row in csv.reader(file):
-                yield row[:last]
+        reader, place = None, "line 1"
+        try:
+            with self.open() as file:
+                reader = csv.reader(file)
+                for row in reader:
+                    yield row[:last]
+        except _UNREADABLE as error:
+            if reader is not None:
+                place = f"line {reader.line_num + 1}"
+            raise ValueError(f"{self.path.name}, {place}: {_why(error)}") from None
 
     def meters(self) -> list[str]:
         """The ids of the meters, in the order of the rows."""
@@ -96,7 +104,7 @@ class MeterFile:
         given = {name: _parameter(value) for name, value in self.columns.items()}
         if self.green_button:
             return given
-        found: dict[str, Any] = {"unit": self.unit, "register": self.register, "kind": "delta"}
+        found: dict[str, Any] = {"unit": self.unit, "register": self.register}
         if self.start is not None:
             found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
         elif not {"curator", "curator_column", "device_column"} & given.keys():
@@ -105,12 +113,35 @@ class MeterFile:
         return found | given
 
 
+_UNREADABLE: Final = (
+    csv.Error,
+    UnicodeDecodeError,
+    EOFError,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zlib.error,
+)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "is not text in UTF-8"
+    if isinstance(error, csv.Error):
+        return "is not a row of a CSV file"
+    return "the compressed file is damaged or cut off"
+
+
 def column_map(path: Path) -> dict[str, Any]:
     """The content of a column map. Raises OSError or ValueError."""
-    text = path.read_text(encoding="utf-8")
-    found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name}: is not text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name}: is not TOML or JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("a column map is a table of names and values")
+        raise ValueError(f"{path.name}: a column map is a table of names and values")
     return found
 
 

@@ -57,7 +57,9 @@ def import_readings(
     as_json: AsJson = False,
 ) -> None:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
-    row, with columns curator, device, time, value, or what the map says); or Green Button XML."""
+    row, with columns curator, device, time, value, or what the map says); or Green Button XML.
+
+    Exit code 2 if a row was rejected: the others are stored, and the places are printed."""
     with plain_errors(), Target(home, url, token).curator() as client:
         options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
         given = {} if columns is None else column_map(columns)
@@ -77,3 +79,5 @@ def import_readings(
             console.print(f"  {place}: {error['detail']}", highlight=False)
 
     show(answer, as_json, human)
+    if answer["rejected"]:
+        raise typer.Exit(2)

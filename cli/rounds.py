@@ -23,10 +23,10 @@ from cli.context import (
     show,
 )
 from cli.trust import DEFAULT_FILE, read_trust
-from cli.words import print_report, result_lines
+from cli.words import print_report, refusal_lines, result_lines
 from common.models.report import PrivacyReport
 from common.report.words import plain_words
-from tacit import Client, RoundNotReleased
+from tacit import Client, Problem, RoundNotReleased
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
@@ -162,6 +162,21 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
+@app.command("refusals")
+def refusals(
+    round_id: RoundId,
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many curators refuse a round, by ground; never which."""
+    with plain_errors(), Target(home, url, token).coordinator() as client:
+        found = client.refusals(round_id)
+    lines = refusal_lines(found) or ["no curator refuses"]
+    show(found, as_json, lambda: console.print("\n".join(lines), highlight=False))
+
+
 def follow(client: Client, round_id: str) -> None:
     """Draw the round's progress on standard error until it is finished."""
     bar = Progress(
@@ -171,9 +186,18 @@ def follow(client: Client, round_id: str) -> None:
         task = bar.add_task("open", total=len(STEPS) - 1)
         for state in client.watch(round_id):
             if state["state"] == "aborted":
-                raise RoundNotReleased(state["reason"])
+                raise RoundNotReleased("; ".join([state["reason"], *_refused(client, round_id)]))
             step = STEPS.index(state["state"])
             bar.update(task, completed=step, description=state["state"])
+
+
+def _refused(client: Client, round_id: str) -> list[str]:
+    """Who refused, by ground, where there is somebody and the caller may know."""
+    try:
+        found = client.refusals(round_id)
+    except Problem:
+        return []
+    return refusal_lines(found)
 
 
 def _print_result(client: Client, round_id: str, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from cli.context import console
+from common.functions import PRESENCE
 
 Json = dict[str, Any]
 
@@ -40,18 +41,36 @@ def result_lines(found: Json) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
-        f"round {found['round']}, {found['participants']} curators, "
-        f"{found['window']['start']} to {found['window']['end']}"
+        f"round {found['round']}, {found['window']['start']} to {found['window']['end']}",
+        f"  {found['participants']} curators answered (one without readings answers with zeros)",
     ]
     for name, value in found["result"].items():
         if isinstance(value, list):
             shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
             lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
+        elif name == PRESENCE:
+            lines.append(f"  curators with readings: {value} (a noisy count)")
         elif name in ("count", "reason"):
             lines.append(f"  {name}: {value}")
         else:
             lines.append(f"  {name}: {amount(value)} {unit if name != 'variance' else unit + '^2'}")
     return lines
+
+
+_GROUNDS = {
+    "policy": "their policies forbid it",
+    "descriptor": "the descriptor is not what was agreed",
+    "own": "their own ledgers or histories",
+}
+
+
+def refusal_lines(found: Json) -> list[str]:
+    """How many curators refuse a round, by ground."""
+    return [
+        f"{count} refuse: {_GROUNDS.get(ground, ground)}"
+        for ground, count in found["grounds"].items()
+        if count
+    ]
 
 
 def guarantee(line: Json) -> str:

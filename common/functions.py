@@ -7,6 +7,8 @@ epsilon each:
     sum: [sum]              mean: [centred sum, count]    variance: [centred sum, squares, count]
     count: [count]          histogram: [bins]             vector_sum: [vector] or its blocks
 
+A query that asks for its completeness has one part more, the last: 1 for a curator with a reading.
+
 Per reading, on whole nano-units: q = round_half_even((x - centre) / resolution), clamped to
 [Q_lo, Q_hi], and only then squared or added; clamping before rounding could exceed the declared
 sensitivity by one ring unit.
@@ -15,6 +17,7 @@ sensitivity by one ring unit.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -31,6 +34,7 @@ from common.units import NANO, UNITS
 Ints = NDArray[np.int64]
 
 _BLOCK: Final = 1 << 15
+PRESENCE: Final = "curators_with_readings"
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,17 @@ def _rule(query: Query, resolution: Fraction, *, centred: bool = False) -> Rule:
 
 def parts(query: Query) -> tuple[Part, ...]:
     """The parts of a query's vector, in the order of its coordinates."""
-    rule = reading_rule(query)
-    count = part_count(query.function, query.blocks)
+    count = part_count(query.function, query.blocks, query.completeness)
     shares = query.split or (Fraction(1, count),) * count
+    found = _function_parts(query, shares)
+    if query.completeness is None:
+        return found
+    one = Fraction(1)
+    return (*found, Part(PRESENCE, Linear.PRESENCE, 1, one, 1, 1, shares[-1]))
+
+
+def _function_parts(query: Query, shares: Sequence[Fraction]) -> tuple[Part, ...]:
+    rule = reading_rule(query)
 
     def part(
         name: str,
@@ -166,7 +178,7 @@ def parts(query: Query) -> tuple[Part, ...]:
             return tuple(
                 part(name, Linear.VECTOR, share, resolution, size, bound)
                 for name, share, (size, resolution, bound) in zip(
-                    names, shares, _block_bounds(query), strict=True
+                    names, shares, _block_bounds(query), strict=False
                 )
             )
 
@@ -201,6 +213,11 @@ def dimension(query: Query) -> int:
     return sum(part.dimension for part in parts(query))
 
 
+def reading_dimension(query: Query) -> int:
+    """How many numbers one reading has, where a reading is a vector."""
+    return dimension(query) - (query.completeness is not None)
+
+
 def encode(query: Query, readings: Readings) -> Encoded:
     """f(x) of every curator at once, exactly.
 
@@ -209,8 +226,8 @@ def encode(query: Query, readings: Readings) -> Encoded:
     query's, or outside the window.
     """
     kept, used = _counted(readings, query.max_readings)
-    groups = parts(query)
-    width = sum(part.dimension for part in groups)
+    groups = tuple(part for part in parts(query) if part.linear is not Linear.PRESENCE)
+    width = dimension(query)
     values = np.zeros((readings.count, width), np.int64)
     clamped = np.zeros(readings.count, np.int64)
     step = max(
@@ -218,6 +235,8 @@ def encode(query: Query, readings: Readings) -> Encoded:
     )  # blocks that stay in the cache
     for start in range(0, kept.curator.size, step):
         _add_to(values, clamped, groups, query, kept.rows(slice(start, start + step)))
+    if query.completeness is not None:
+        values[:, -1] = used > 0
     return Encoded(values, used, clamped)
 
 
@@ -317,7 +336,7 @@ def _slots(query: Query, q: Ints, clamped: NDArray[np.bool_], offset: NDArray[np
 
 def _blocks(query: Query, quantity: Ints) -> tuple[_Added, ...]:
     """Readings that are vectors themselves, block by block (or one block without a name)."""
-    _need_columns(quantity, dimension(query))
+    _need_columns(quantity, reading_dimension(query))
     result, start = [], 0
     for size, resolution, bound in _block_bounds(query):
         rule = _rule(query, resolution)
@@ -338,9 +357,11 @@ def local_sensitivities(query: Query, readings: Readings) -> Ints:
     """The thesis's local sensitivity of each part, (count, parts) ring units: the largest L1 norm
     that one of the curator's own counted readings adds. It depends on private data; `paper` only.
     """
-    kept, _ = _counted(readings, query.max_readings)
+    kept, used = _counted(readings, query.max_readings)
     added = _added(query, kept)
-    result = np.zeros((readings.count, len(added)), np.int64)
+    result = np.zeros((readings.count, len(parts(query))), np.int64)
+    if query.completeness is not None:
+        result[:, -1] = used > 0
     for column, item in enumerate(added):
         norms = np.abs(item.amount)
         if norms.ndim == 2:
@@ -353,8 +374,16 @@ def decode(query: Query, total: Ints) -> dict[str, Any]:
     """The result of an opened (noisy) total, (d,) signed ring units; post-processing only.
 
     Amounts are exact decimal strings in the query's unit. A noisy count below 1 gives null with
-    the reason, a negative variance 0.
+    the reason, a negative variance 0. A count of curators with readings has the name `PRESENCE`.
     """
+    if query.completeness is None:
+        return _decoded(query, total)
+    count = format_exact(Fraction(int(total[-1])))
+    without = query.model_copy(update={"completeness": None, "split": None})
+    return {**_decoded(without, total[:-1]), PRESENCE: count}
+
+
+def _decoded(query: Query, total: Ints) -> dict[str, Any]:
     if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
         return _vectors(query, total)
     groups = {

@@ -14,6 +14,7 @@ where nothing is swapped that is twice the sensitivity. With integer bounds Q_lo
     count           1               1                  m
     histogram       2               1                  m
     vector sum      2 B             B                  m B        (B: L1 bound of one reading)
+    presence        1               1                  1          (1 if there is any reading)
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Linear(StrEnum):
     COUNT = "count"
     HISTOGRAM = "histogram"
     VECTOR = "vector"
+    PRESENCE = "presence"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def per_reading(function: Linear, bounds: Bounds, l1_bound: int = 0) -> int:
             return bounds.largest
         case Linear.SQUARES:
             return bounds.largest**2
-        case Linear.COUNT | Linear.HISTOGRAM:
+        case Linear.COUNT | Linear.HISTOGRAM | Linear.PRESENCE:
             return 1
         case Linear.VECTOR:
             return l1_bound
@@ -80,6 +82,8 @@ def l1_sensitivity(
     record unit only. `l1_bound` is B of the vector sum, in ring units.
     """
     reading = per_reading(function, bounds, l1_bound)
+    if function is Linear.PRESENCE:
+        return reading
     if unit is PrivacyUnit.CURATOR:
         return max_readings * reading
     if not swap:

@@ -22,6 +22,9 @@ class Unit:
     factor: Fraction
 
 
+DIMENSIONS = {"Wh": "energy", "W": "power", "m3": "volume", "1": "plain numbers"}
+"""What the units of each base unit measure. Nothing converts from one to another."""
+
 UNITS: dict[str, Unit] = {
     unit.symbol: unit
     for unit in (

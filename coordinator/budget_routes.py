@@ -41,6 +41,7 @@ from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     Operator,
+    Party,
     Service,
     encode,
     page_response,
@@ -49,7 +50,6 @@ from coordinator.web import (
 )
 
 Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
-Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
 
 
 class LimitsBody(WireModel):

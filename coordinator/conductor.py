@@ -22,9 +22,11 @@ from common.models.round import RoundState
 from common.service.database import reading
 from common.service.logs import describe, get_logger
 from common.service.tracing import Tracer, Untraced
+from common.sets import Bits
 from coordinator import rounds
 from coordinator.background import Pauses, finish
 from coordinator.peers import CONNECTIONS
+from coordinator.refusals import Refusing
 from coordinator.rounds import Conduct, RoundAborted
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
@@ -50,7 +52,8 @@ class Look:
     """What a round's task remembers from one look to the next; nothing that must survive it."""
 
     pauses: Pauses = field(default_factory=Pauses)
-    expected: int | None = None
+    invited: Bits | None = None
+    refusing: Refusing | None = None
     asked: float = 0.0
     accepted: int = -1
     quiet_since: float = 0.0
@@ -196,17 +199,37 @@ class Conductor:
         return 0
 
     async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
-        if look.expected is None:
-            look.expected = await rounds.expected_curators(self._conduct, row)
-        peers = await rounds.peers_of(self._conduct, rounds.signed_descriptor(row).statement)
+        descriptor = rounds.signed_descriptor(row).statement
+        invited, refusing = await self._invited(row, look)
+        awaited = invited & ~refusing
+        peers = await rounds.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
-        answer = await look.pauses.attend(rounds.delivered(peers, row.id, look.expected, wait_s))
+        asked = rounds.delivered(
+            peers, row.id, awaited, wait_s, all_invited=not (invited & refusing).any()
+        )
+        answer = await look.pauses.attend(asked)
         if answer is None:
             return False
         whole, accepted = answer
         if accepted != look.accepted:
             look.accepted, look.quiet_since = accepted, self._monotonic()
+        if whole and awaited.sum() < descriptor.query.min_participants:
+            # Nothing is frozen: whoever did contribute gets its credit.
+            raise RoundAborted(
+                f"{TooFewParticipants.title}: all have answered; {int(awaited.sum())} curators "
+                f"where the query demands {descriptor.query.min_participants}, "
+                f"{int((invited & refusing).sum())} refuse"
+            )
         return whole
+
+    async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
+        """Who is invited, and who refuses so far; one boolean per roster number each."""
+        if look.invited is None or look.refusing is None:
+            look.invited = await rounds.invited_curators(self._conduct, row)
+            look.refusing = Refusing(row.id, look.invited.size)
+        async with reading(self._conduct.engine) as connection:
+            await look.refusing.read_on(connection)
+        return look.invited, look.refusing.members
 
     async def _tell_late(self, row: RoundRow, look: Look) -> None:
         """Tell a Shamir round's aggregators that were away when it was announced."""

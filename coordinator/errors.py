@@ -28,6 +28,11 @@ class NotReleased(Conflict):
     title = "The round has no result"
 
 
+class RefusalConflict(Conflict):
+    name = "refusal_conflict"
+    title = "The party said something else of this round before"
+
+
 class RoundClosed(Gone):
     name = "round_closed"
     title = "The round is closed"

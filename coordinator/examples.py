@@ -52,6 +52,7 @@ FORECAST: dict[str, Any] = {
     "delta": "0.000001",
 }
 ACKNOWLEDGEMENT: dict[str, Any] = {"members": "_w"}
+REFUSAL: dict[str, Any] = {"members": "Bw", "grounds": {"policy": 2, "own": 1}}
 GROUP: dict[str, Any] = {
     "name": "feeder-7",
     "parent": None,

@@ -11,6 +11,7 @@ from uuid import UUID
 import httpx
 from pydantic import BaseModel, Field, ValidationError
 
+from common import sets
 from common.models.base import WireModel
 from common.models.enrolment import EpochKey, PublicKey
 from common.models.query import Identifier
@@ -18,6 +19,7 @@ from common.models.round import (
     AbortRequest,
     AbortStatement,
     AcceptedSet,
+    Awaited,
     Commitment,
     Contribution,
     Piece,
@@ -28,6 +30,7 @@ from common.models.round import (
 from common.service.client import distrusted, service_client
 from common.service.problems import ProblemReceived, raise_for_problem
 from common.service.tracing import Tracer, Untraced
+from common.sets import Bits
 from common.signing import Signed
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
 from coordinator.store.registry import AggregatorRow
@@ -59,6 +62,12 @@ class Progress(BaseModel):
 
     state: str
     accepted: Annotated[int, Field(ge=0)] = 0
+
+
+class Missing(BaseModel):
+    """Of how many of the curators that were asked about an aggregator holds no piece."""
+
+    missing: Annotated[int, Field(ge=0)]
 
 
 class WellKnown(BaseModel):
@@ -95,6 +104,12 @@ class Peer:
         """Where the aggregator stands, once it holds pieces of so many or the time is over."""
         path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
         return await self._ask("GET", path, Progress)
+
+    async def missing(self, round_id: str, members: Bits) -> int:
+        """Of how many of these curators, one boolean per roster number, it holds no piece."""
+        body = Awaited(members=sets.pack(members))
+        found = await self._ask("POST", f"/v1/rounds/{round_id}/missing", Missing, body)
+        return found.missing
 
     async def check_token(self) -> None:
         """Raise unless the aggregator takes this coordinator's token."""

@@ -16,6 +16,7 @@ from common.accounting.headroom import headroom_problem
 from common.errors import FieldError
 from common.models.query import Mechanism, Query, Stance
 from common.models.report import PrivacyReport, Subject
+from common.registers import asked_mismatch
 from common.report.building import query_report
 from common.service.clock import Clock, uuid7
 from common.service.database import reading
@@ -28,6 +29,10 @@ from coordinator.store.registry import AggregatorRow, list_aggregators
 
 def check_query(query: Query, settings: CoordinatorSettings, operators: Sequence[str]) -> None:
     """Raise unless this deployment may run the query."""
+    if (unsuited := asked_mismatch(query.register_name, query.unit)) is not None:
+        raise QueryRefused(
+            unsuited.detail, errors=(FieldError(f"/{unsuited.field}", unsuited.detail),)
+        )
     if query.mechanism is Mechanism.EXACT and not settings.insecure_allow_exact:
         raise ExactRefused(pointer="/mechanism")
     if query.stance is Stance.PAPER and not settings.allow_paper:

@@ -9,23 +9,39 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.functions import PRESENCE
 from common.models.report import PrivacyReport
-from common.models.round import RoundState
+from common.models.round import Refusal, RefusalGround, RoundState
 from common.report.words import plain_words
 from common.service import idempotency
 from common.service.bodies import takes
 from common.service.database import reading
 from common.service.paging import Page, PageQuery, next_link
 from common.service.wire import etag_response, read_body
-from coordinator import examples, opening, queries, rounds
+from coordinator import examples, opening, queries, refusals, rounds
 from coordinator.errors import NotReleased, RoundClosed
 from coordinator.opening import OpenRequest
+from coordinator.store import refusals as refusal_store
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Analyst, Operator, Reader, Service, Wait, encode, service_of, time_text
+from coordinator.web import (
+    Analyst,
+    Operator,
+    Party,
+    Reader,
+    Service,
+    Wait,
+    encode,
+    service_of,
+    time_text,
+)
 
 ABORT_WAIT_S = 5.0
+COMPLETENESS = (
+    "answered: curators whose contribution is in the sum; one without a reading answers too, with "
+    "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
+)
 OPERATOR_ABORTS = "an operator aborted the round"
 
 
@@ -33,6 +49,7 @@ def add_rounds(app: FastAPI) -> None:
     """Add them to the app."""
     _add_opening(app)
     _add_following(app)
+    _add_refusals(app)
     _add_released(app)
     _add_ending(app)
 
@@ -130,6 +147,11 @@ def _add_released(app: FastAPI) -> None:
             "unit": summary["unit"],
             "window": summary["window"],
             "participants": row.participants,
+            "completeness": {
+                "answered": row.participants,
+                "with_readings": json.loads(found).get(PRESENCE),
+                "note": COMPLETENESS,
+            },
             "result": json.loads(found),
             "report": json.loads(report),
         }
@@ -159,6 +181,38 @@ def _add_released(app: FastAPI) -> None:
     )
     async def transcript(request: Request, round_id: str, _: Reader) -> Response:
         return etag_response(request, await _document(service_of(app), round_id, "transcript"))
+
+
+def _add_refusals(app: FastAPI) -> None:
+    @app.put(
+        "/v1/rounds/{round_id}/refusal",
+        tags=["rounds"],
+        status_code=204,
+        summary="A party keeps curators of its own out of an open round, and says on which grounds",
+        openapi_extra=takes(Refusal, examples.REFUSAL),
+    )
+    async def refuse(request: Request, round_id: str, caller: Party) -> None:
+        service, body = service_of(app), await read_body(request, Refusal)
+        async with service.engine.begin() as connection:
+            party = caller.subject or ""
+            await refusals.take(connection, round_id, party, body, service.clock)
+        service.conductor.wake(round_id)
+
+    @app.get(
+        "/v1/rounds/{round_id}/refusals",
+        tags=["rounds"],
+        summary="How many curators refuse a round, by ground; never which",
+    )
+    async def refused(round_id: str, _: Operator) -> dict[str, Any]:
+        async with reading(service_of(app).engine) as connection:
+            row = await rounds.find(connection, round_id)
+            counts = await refusal_store.counts(connection, round_id)
+        return {
+            "round": row.id,
+            "state": row.state.value,
+            "refused": sum(counts.values()),
+            "grounds": {ground.value: counts.get(ground, 0) for ground in RefusalGround},
+        }
 
 
 def _add_ending(app: FastAPI) -> None:

@@ -20,6 +20,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -53,6 +54,7 @@ from common.report.building import query_report
 from common.service.clock import Clock
 from common.service.database import exclusive, reading
 from common.service.logs import get_logger
+from common.sets import Bits
 from common.signing import Identity, SignatureBroken, Signed, verify
 from coordinator import differencing, quorum
 from coordinator.budget import charging
@@ -153,27 +155,40 @@ def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> l
     ]
 
 
-async def expected_curators(conduct: Conduct, row: RoundRow) -> int:
-    """How many curators the round waits for: those that its opening charged, which were in U then
-    and on its roster, or of its group. Who enrolled later is in no round that was open before."""
+async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
+    """Whom the round waits for: those that its opening charged, which were in U then and on its
+    roster, or of its group. Who enrolled later is in no round that was open before."""
     async with reading(conduct.engine) as connection:
         state = await conduct.ledger.current(connection)
-        return int(state.spending.members_of(state.spending.rounds[row.id]).sum())
+        members = state.spending.members_of(state.spending.rounds[row.id])
+    invited = np.zeros(signed_descriptor(row).statement.roster_size, np.bool_)
+    invited[: members.size] = members[: invited.size]
+    return invited
 
 
 async def delivered(
-    peers: Sequence[Peer], round_id: str, expected: int, wait_s: float
+    peers: Sequence[Peer], round_id: str, awaited: Bits, wait_s: float, *, all_invited: bool
 ) -> tuple[bool, int]:
-    """Whether every aggregator holds a piece of every curator, and how many the first one holds.
+    """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
+    first one holds.
 
-    The first is asked alone, to tell when it holds all but after `wait_s` at the latest, and the
-    others only then. Only asks them, so that it may be given up at any moment.
+    The first is asked alone, to tell when it holds as many but after `wait_s` at the latest, and
+    the others only then. Where `all_invited` are awaited a count says it all; else it does not, as
+    curators that refuse may deliver all the same, and each aggregator is asked who is missing.
+    Only asks them, so that it may be given up at any moment.
     """
+    expected = int(awaited.sum())
+    if not all_invited and expected == 0:
+        return True, 0
     first, *others = peers
     held = await gather([first.progress(round_id, max(expected, 1), wait_s)])
     counts = [item.accepted for item in answered(held)]
     if not counts or expected == 0 or counts[0] < expected:
         return False, counts[0] if counts else 0
+    if not all_invited:
+        missing = await gather(peer.missing(round_id, awaited) for peer in peers)
+        found = answered(missing)
+        return len(found) == len(peers) and not any(found), counts[0]
     rest = await gather(peer.progress(round_id, expected, wait_s) for peer in others)
     whole = all(item.accepted >= expected for item in answered(rest))
     return whole and len(answered(rest)) == len(others), counts[0]

@@ -31,6 +31,7 @@ MAX_WAIT_S = 30.0
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
+Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
 Wait = Annotated[float, Parameter(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 

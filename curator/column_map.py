@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from common.models.base import WireModel, require
+from common.models.base import require
 from common.models.query import Identifier
+from common.registers import Kind
 from common.service.clock import epoch_microseconds
-from curator.declared import RegisterName, Unit
+from curator.declared import Declared
 from curator.errors import BadItem
-from curator.items import DEFAULT_REGISTER, Kind
 from curator.localtime import LocalTimes, Twice, zone_named
 
 MAX_STEP_S: Final = 31 * 86_400
 
 
-class ColumnMap(WireModel):
+class ColumnMap(Declared):
     """What the columns of a file mean. Names are those of its header.
 
     Stamps with an offset and epoch milliseconds are moments as they stand; others are local times
@@ -27,10 +28,6 @@ class ColumnMap(WireModel):
     """
 
     layout: Literal["long", "wide"] = "long"
-    unit: Unit
-    register_name: RegisterName = Field(DEFAULT_REGISTER, alias="register")
-    kind: Kind = Kind.DELTA
-    rollover: Annotated[str, Field(max_length=40)] | None = None
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
     header_line: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -48,6 +45,17 @@ class ColumnMap(WireModel):
     start: str | None = None
     step_s: Annotated[int, Field(ge=1, le=MAX_STEP_S)] | None = None
     columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
+
+    @field_validator("time_format")
+    @classmethod
+    def _a_format(cls, form: str | None) -> str | None:
+        try:
+            datetime.strptime("", form or "%Y")  # noqa: DTZ007 - only the format counts
+        except ValueError as error:
+            require("bad directive" not in str(error), form, "is not of the form of strptime")
+        except re.error:
+            return require(False, form, "names a part of the time twice")
+        return form
 
     @field_validator("timezone")
     @classmethod

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from common.units import NANO, UNITS
 from curator.errors import BadItem
-from curator.items import parse_time, to_nano
+from curator.items import Times, parse_time, to_nano
 
 Ints = NDArray[np.int64]
 _PLAIN: Final = b"0123456789.-"
@@ -64,10 +64,10 @@ def _fast_quantities(cells: Sequence[bytes], unit: str) -> Ints | None:
     return np.rint(scaled).astype(np.int64)
 
 
-def times(cells: Sequence[bytes], latest: int) -> Column:
+def times(cells: Sequence[bytes], allowed: Times) -> Column:
     """Microseconds since 1970 of RFC 3339 texts or epoch milliseconds."""
     fast = _fast_times(cells)
-    if fast is not None and int(fast.max(initial=0)) <= latest and int(fast.min(initial=0)) >= 0:
+    if fast is not None and allowed.hold(fast).all():
         return Column(fast, ())
     values = np.zeros(len(cells), np.int64)
     faults = []
@@ -75,7 +75,7 @@ def times(cells: Sequence[bytes], latest: int) -> Column:
         text = cell.decode("utf-8", "replace").strip()
         try:
             number = text.isdecimal() and len(text) <= 15
-            values[index] = parse_time(Decimal(text) if number else text, latest)
+            values[index] = parse_time(Decimal(text) if number else text, allowed)
         except BadItem as error:
             faults.append((index, f"the time {error.detail}"))
     return Column(values, tuple(faults))

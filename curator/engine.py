@@ -18,7 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from common import sets
-from common.functions import Encoded, Readings, dimension, encode, local_sensitivities, parts
+from common.functions import (
+    Encoded,
+    Readings,
+    encode,
+    local_sensitivities,
+    parts,
+    reading_dimension,
+)
 from common.mechanisms import curator_plan, draw, draw_by_local_sensitivity
 from common.models.query import Coordinates, Function, Query, Stance
 from common.models.round import AggregatorEntry, Piece, RoundDescriptor
@@ -203,7 +210,7 @@ class Engine:
 def no_readings(query: Query, count: int) -> Readings:
     """Of `count` curators that have none."""
     vector = query.function is Function.VECTOR_SUM and query.coordinates is Coordinates.VALUES
-    shape = (0, dimension(query)) if vector else (0,)
+    shape = (0, reading_dimension(query)) if vector else (0,)
     empty = np.zeros(0, np.int64)
     return Readings(count, empty, np.zeros(shape, np.int64), empty)
 

@@ -20,12 +20,13 @@ from pydantic import Field
 
 from common.models.base import WireModel
 from common.models.query import Identifier
+from common.registers import Kind
 from common.service.auth import Principal
 from curator import files
 from curator.counter_rows import take_counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.green_button import Entry, Feed, FeedReader
-from curator.items import MAX_STORED, Kind, to_nano
+from curator.items import MAX_STORED, Times, to_nano
 from curator.progress import Progress
 from curator.reading_types import Series, series
 from curator.readings import Intake, Status
@@ -122,13 +123,15 @@ class FeedImport:
 
     def _columns(self, part: Series) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         starts = np.array(part.readings.starts, np.int64)
-        latest = self._intake.latest // MICROSECONDS
-        inside = (starts >= 0) & (starts <= latest)
+        times = self._intake.times
+        # `starts` are 62-bit seconds: compared as such, so that nothing wraps.
+        whole = Times(-(-times.earliest // MICROSECONDS), times.latest // MICROSECONDS)
+        inside = whole.hold(starts)
         values, fits = _nano(part)
-        self._report(part, ~inside, "timePeriod/start", "lies in the future or before 1970")
+        outside = f"lies before {times.first_day} or in the future"
+        self._report(part, ~inside, "timePeriod/start", outside)
         self._report(part, inside & ~fits, "value", "is too large to be stored")
-        times = np.where(inside, starts, 0) * MICROSECONDS
-        return times, values, inside & fits
+        return np.where(inside, starts, 0) * MICROSECONDS, values, inside & fits
 
     def _report(self, part: Series, bad: NDArray[np.bool_], element: str, detail: str) -> None:
         path = f"IntervalReading/{element}"
@@ -141,10 +144,9 @@ class FeedImport:
         for begin in range(0, order.size, FLUSH):
             lot = order[begin : begin + FLUSH]
             count = int(lot.size)
-            taken = await self._intake.store_rows(
-                (times[lot].tolist(), [place[1]] * count, [place[0]] * count, values[lot].tolist()),
-                (part.register, part.base),
-            )
+            device, owner = (np.full(count, key, np.int64) for key in (place[1], place[0]))
+            columns = (times[lot], device, owner, values[lot])
+            taken = await self._intake.store_rows(columns, part.register, part.unit)
             found = Counter(status for _, status in taken)
             self.progress.duplicates += found[Status.DUPLICATE]
             self.progress.conflicts += found[Status.CONFLICT]

@@ -22,13 +22,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.registers import Kind
 from common.service.auth import Principal
-from common.units import UNITS
 from curator import columns, files
 from curator.column_map import ColumnMap
 from curator.counter_rows import take_counters
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.items import Kind
 from curator.progress import Progress
 from curator.readings import Intake, Status
 from curator.settings import CuratorSettings
@@ -44,6 +43,10 @@ FLUSH: Final = 400_000
 LINES: Final = 50_000
 SMALL: Final = 1000
 """Cells that are not worth the way to another thread."""
+LONGEST_S: Final = 1 << 40
+"""Beyond every time that a reading may have, and in microseconds below 2^62."""
+MOST_NAME: Final = 128
+NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
 
@@ -87,7 +90,7 @@ class Import:
                     await self._take(waiting)
                     waiting, held = [], 0
             if self._header is None:
-                raise BadImport("the file has no header")
+                raise _no_header(self._map.header_line, waiting)
             await self._take(waiting)
         finally:
             await self._flush()
@@ -97,7 +100,10 @@ class Import:
 
     def _read_header(self, line: bytes) -> None:
         self._line = self._map.header_line
-        self._header = [name.strip() for name in _split(line.lstrip(b"\xef\xbb\xbf"), self._map)]
+        names = None if b"\0" in line else _split(line.removeprefix(b"\xef\xbb\xbf"), self._map)
+        if names is None:
+            raise misplaced("the header is not text in UTF-8", self._line)
+        self._header = [name.strip() for name in names]
         if self._map.layout == "wide":
             self._first, self._last = self._range(self._header)
         else:
@@ -109,18 +115,26 @@ class Import:
                 "date": self._map.date_column,
                 "offset": self._map.offset_column,
             }
-            missing = [name for name in named.values() if name and name not in self._header]
-            if missing:
-                raise BadImport(f"the file has no column {missing[0]!r}")
+            for kind, name in named.items():
+                if name is not None and name not in self._header:
+                    detail = f"the header has no column {name!r}; it has {len(self._header)}"
+                    raise misplaced(detail, self._line, pointer=f"/{kind}_column")
             self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
 
     def _range(self, header: Sequence[str]) -> tuple[int, int]:
-        if self._map.columns is None:
-            return 1, len(header)
-        first, last = self._map.columns.split(":")
-        if first not in header or last not in header or header.index(first) > header.index(last):
-            raise BadImport("the file has no such range of columns", pointer="/columns")
-        return header.index(first), header.index(last) + 1
+        begin, end = 1, len(header)
+        if self._map.columns is not None:
+            first, last = self._map.columns.split(":")
+            if first not in header or last not in header:
+                raise misplaced("the header has no such columns", self._line, pointer="/columns")
+            begin, end = header.index(first), header.index(last) + 1
+        if begin >= end:
+            detail = "the header has no columns of values: is the delimiter right?"
+            raise misplaced(detail, self._line, pointer="/delimiter")
+        assert self._map.step_s is not None
+        if (end - begin) * self._map.step_s > LONGEST_S:
+            raise misplaced("the columns reach beyond every time", self._line, pointer="/step_s")
+        return begin, end
 
     async def _take(self, lines: Sequence[bytes]) -> None:
         start, self._line = self._line, self._line + len(lines)
@@ -142,12 +156,16 @@ class Import:
         rows = []
         for number, line in lines:
             cells = line.split(self._map.delimiter.encode())
-            name = cells[0].decode("utf-8", "replace").strip().strip('"')
+            name = _name(cells[0].strip().strip(b'"'))
+            if name is None:
+                self.progress.error(number, 1, NO_NAME)
+                continue
             owner = self._owner(name, number)
             if owner is None:
                 continue
-            if len(cells) < self._last:
-                self.progress.error(number, len(cells) + 1, "the row is too short")
+            misfit = self._misfit(cells, self._last)
+            if misfit is not None:
+                self.progress.error(number, *misfit)
                 self._rejected[owner] += 1
                 continue
             rows.append((number, owner, name, cells[self._first : self._last]))
@@ -165,12 +183,13 @@ class Import:
             good[position] = False
             self.progress.error(number, self._first + position + 1, message)
         moments = self._moments(column.values.size)
-        late = moments > self._intake.latest
-        if (late & good).any():
-            at = int(np.flatnonzero(late & good)[0])
-            count = int((late & good).sum())
-            self.progress.error(number, self._first + at + 1, "the time lies in the future", count)
-            good &= ~late
+        times = self._intake.times
+        outside = good & ~times.hold(moments)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            detail = f"the time lies before {times.first_day} or in the future"
+            self.progress.error(number, self._first + at + 1, detail, int(outside.sum()))
+            good &= ~outside
         self._rejected[owner] += int((~good).sum())
         kept = int(good.sum())
         self._add(
@@ -215,7 +234,7 @@ class Import:
             return
         made = await self._intake.make_devices([who for *_, who in kept])
         values = self._quantities(self._column("value", kept) or [])
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
         good = self._good(kept, owners, (values, "value"), (moments, "time"))
         devices = np.fromiter((made[who] for *_, who in kept), np.int64, len(kept))
         self._add(
@@ -258,7 +277,7 @@ class Import:
 
     async def _counters(self, kept: Sequence[Kept], owners: Sequence[int]) -> None:
         """Totals, each as a reading by itself."""
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.latest)
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
         good = self._good(kept, owners, (moments, "time"))
         rows = [
             (kept[i][0], self._raw(kept[i], int(moments.values[i])))
@@ -297,21 +316,38 @@ class Import:
         delimiter = self._map.delimiter.encode()
         result = []
         for number, line in lines:
+            cells = line.split(delimiter)
             if b'"' in line:
-                cells = [cell.encode() for cell in _split(line, self._map)]
-            else:
-                cells = line.split(delimiter)
-            if len(cells) <= most:
-                self.progress.error(number, len(cells) + 1, "the row is too short")
+                texts = _split(line, self._map)
+                if texts is None:
+                    self.progress.error(number, None, "the row is not text in UTF-8 with quotes")
+                    continue
+                cells = [text.encode() for text in texts]
+            misfit = self._misfit(cells, most + 1)
+            if misfit is not None:
+                self.progress.error(number, *misfit)
             else:
                 result.append((number, cells))
         return result
 
+    def _misfit(self, cells: Sequence[bytes], least: int) -> tuple[int, str] | None:
+        """Where a row has fewer cells than are read, or more than the header: a comma too many
+        would move or cut a value."""
+        assert self._header is not None
+        if len(cells) < least:
+            return len(cells) + 1, "the row is too short"
+        if any(cell.strip() for cell in cells[len(self._header) :]):
+            return len(self._header) + 1, "the row has more cells than the header"
+        return None
+
     def _who(self, named: bytes, device: bytes, number: int) -> tuple[int, str] | None:
-        name = named.decode("utf-8", "replace").strip()
-        meter = device.decode("utf-8", "replace").strip()
+        name, meter = _name(named.strip()), _name(device.strip())
+        if name is None or meter is None:
+            which = "curator" if name is None else "device"
+            self.progress.error(number, self._at[which] + 1, NO_NAME)
+            return None
         owner = self._owner(name or self._map.curator or meter, number)
-        return None if owner is None else (owner, (meter or name or "meter")[:128])
+        return None if owner is None else (owner, meter or name or "meter")
 
     def _owner(self, name: str, number: int) -> int | None:
         """The key of a curator; an unknown or foreign one is reported once per name."""
@@ -341,22 +377,43 @@ class Import:
         )
         self._blocks, self._held = [], 0
         order = np.lexsort((devices, times))
-        unit = UNITS[self._map.unit]
-        taken = await self._intake.store_rows(
-            (
-                times[order].tolist(),
-                devices[order].tolist(),
-                owners[order].tolist(),
-                values[order].tolist(),
-            ),
-            (self._map.register_name, unit.base),
-        )
+        columns = (times[order], devices[order], owners[order], values[order])
+        try:
+            taken = await self._intake.store_rows(columns, self._map.register_name, self._map.unit)
+        except BadItem as error:
+            raise BadImport(error.detail, pointer=error.pointer) from None
         found = Counter(status for _, status in taken)
         self.progress.duplicates += found[Status.DUPLICATE]
         self.progress.conflicts += found[Status.CONFLICT]
         self.progress.accepted += int(times.size) - len(taken)
 
 
-def _split(line: bytes, mapping: ColumnMap) -> list[str]:
-    text = line.decode("utf-8", "replace").rstrip("\r")
-    return next(csv.reader([text], delimiter=mapping.delimiter), [])
+def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:
+    """What is wrong with a whole file, and where."""
+    place = f"line {line}" + ("" if column is None else f", column {column}")
+    extra = {"line": line, "column": column}
+    return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
+
+
+def _no_header(line: int, lines: Sequence[bytes]) -> BadImport:
+    if not lines:
+        return misplaced("the file is empty", 1)
+    return misplaced("the file ends before its header", line, pointer="/header_line")
+
+
+def _split(line: bytes, mapping: ColumnMap) -> list[str] | None:
+    """The cells of a line with quotes; None if it is no such text."""
+    try:
+        text = line.decode().rstrip("\r")
+        return next(csv.reader([text], delimiter=mapping.delimiter, strict=True), [])
+    except (UnicodeDecodeError, csv.Error):
+        return None
+
+
+def _name(cell: bytes) -> str | None:
+    """The name of a curator or device; None where it is none that could be kept."""
+    try:
+        text = cell.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() and len(text) <= MOST_NAME else None

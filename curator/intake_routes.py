@@ -73,7 +73,10 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
         ] = None,
         layout: str = "long",
         register: str = "energy_import",
-        kind: str = "delta",
+        kind: Annotated[
+            str | None,
+            Parameter(description="delta, instant or total_increasing; default: the register's"),
+        ] = None,
         rollover: str | None = None,
         delimiter: str = ",",
         decimal: str = ".",
@@ -149,8 +152,8 @@ def add_intake(app: FastAPI, settings: CuratorSettings) -> None:
             await work.run(_file(request))
         except BadImport as error:
             progress.state = "failed"
-            extra = {"import": progress.document()}
-            raise BadImport(error.detail, pointer=error.pointer, extra=extra) from None
+            extra = {**error.extra, "import": progress.document()}
+            raise BadImport(error.detail, pointer=error.pointer or "", extra=extra) from None
         except BaseException:
             progress.state = "failed"
             raise

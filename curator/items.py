@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
-from common.service.clock import epoch_microseconds
+import numpy as np
+from numpy.typing import NDArray
+
+from common import registers
+from common.registers import Kind, Mismatch
+from common.service.clock import epoch_microseconds, from_epoch_microseconds
 from common.service.wire import JSON
 from common.units import NANO, UNITS
 from curator.errors import BadItem, NotReadings, TooManyItems
 
+Ints = NDArray[np.int64]
 MAX_STORED: Final = 2**61
 """Largest magnitude of a stored reading, in nano-units: sums of two stay inside 63 bits."""
-EARLIEST: Final = 0
 FIELDS: Final = frozenset(
     {
         "curator",
@@ -39,33 +42,37 @@ FIELDS: Final = frozenset(
         "correction",
     }
 )
-DEFAULT_REGISTER: Final = "energy_import"
-OBIS: Final[Mapping[str, str]] = {
-    "1-0:1.8.0": "energy_import",
-    "1.8.0": "energy_import",
-    "1-0:2.8.0": "energy_export",
-    "2.8.0": "energy_export",
-    "1-0:1.7.0": "power_import",
-    "1.7.0": "power_import",
-    "1-0:2.7.0": "power_export",
-    "2.7.0": "power_export",
-    "0-1:24.2.1": "gas",
-}
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
-_REGISTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _DECIMAL: Final = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN)
 _WHOLE: Final = Decimal(1)
 
 
-class Kind(StrEnum):
-    """`delta`: an amount, booked at its time (best: where its interval begins, as windows are
-    half-open); `instant`: a state at the time; `total_increasing`: a counter (`counters`)."""
+@dataclass(frozen=True)
+class Times:
+    """Which times a reading may have, `earliest` to `latest`, in microseconds since 1970."""
 
-    DELTA = "delta"
-    INSTANT = "instant"
-    TOTAL_INCREASING = "total_increasing"
+    earliest: int
+    latest: int
+
+    def hold(self, moments: Ints) -> NDArray[np.bool_]:
+        """Which of many moments a reading may have."""
+        inside: NDArray[np.bool_] = (moments >= self.earliest) & (moments <= self.latest)
+        return inside
+
+    def check(self, moment: int, field: str = "time") -> int:
+        """The moment. Raises BadItem where no reading can have it."""
+        if moment > self.latest:
+            refuse(field, "lies in the future")
+        if moment < self.earliest:
+            refuse(field, f"lies before {self.first_day}")
+        return moment
+
+    @property
+    def first_day(self) -> str:
+        """The day of `earliest`, for people."""
+        return from_epoch_microseconds(self.earliest).date().isoformat()
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Item:
     curator: str | None
     device: str | None
     register: str
-    base: str
+    unit: str
     time: int
     quantity: int
     vector: tuple[int, ...] | None
@@ -142,7 +149,7 @@ def _line(line: bytes) -> Any:
         return BadItem("the line is not JSON")
 
 
-def parse_item(raw: Any, latest: int, max_values: int) -> Item:
+def parse_item(raw: Any, times: Times, max_values: int) -> Item:
     """The reading of a JSON object. Raises BadItem with the offending field."""
     if isinstance(raw, Doubled):
         refuse("", "a field is given twice")
@@ -155,8 +162,10 @@ def parse_item(raw: Any, latest: int, max_values: int) -> Item:
     unit = UNITS.get(named) if isinstance(named, str) else None
     if unit is None:
         refuse("unit", f"is needed: one of {', '.join(sorted(UNITS))}")
-    kind = _kind(raw.get("kind", Kind.DELTA.value))
-    time = parse_time(raw.get("time"), latest)
+    register = register_name(raw.get("register", registers.DEFAULT))
+    kind = _kind(raw.get("kind", registers.kind_of(register).value))
+    suits(registers.mismatch(register, unit.symbol) or registers.kind_mismatch(register, kind))
+    time = parse_time(raw.get("time"), times)
     quantity, vector = _content(raw, unit.symbol, kind, max_values)
     if kind is Kind.TOTAL_INCREASING and quantity < 0:
         refuse("value", "a counter is not below zero")
@@ -171,8 +180,8 @@ def parse_item(raw: Any, latest: int, max_values: int) -> Item:
     return Item(
         identifier(raw.get("curator"), "curator"),
         identifier(raw.get("device"), "device"),
-        register_name(raw.get("register", DEFAULT_REGISTER)),
-        unit.base,
+        register,
+        unit.symbol,
         time,
         quantity,
         vector,
@@ -193,9 +202,18 @@ def identifier(value: Any, field: str) -> str | None:
 
 def register_name(value: Any) -> str:
     """The name of a register; an OBIS code becomes the name it stands for."""
-    if not isinstance(value, str) or not _REGISTER.fullmatch(value):
-        refuse("register", "is not a register's name (letters, digits and . _ : -, at most 64)")
-    return OBIS.get(value, str(value))
+    if not isinstance(value, str):
+        refuse("register", "is the name of a register, or an OBIS code")
+    try:
+        return registers.named(value)
+    except ValueError as error:
+        refuse("register", str(error))
+
+
+def suits(found: Mismatch | None) -> None:
+    """Raise BadItem for what does not suit its register."""
+    if found is not None:
+        refuse(found.field, found.detail)
 
 
 def _kind(value: Any) -> Kind:
@@ -249,7 +267,7 @@ def to_nano(value: Any, unit: str, field: str) -> int:
     return nano
 
 
-def parse_time(value: Any, latest: int, field: str = "time") -> int:
+def parse_time(value: Any, times: Times, field: str = "time") -> int:
     """Microseconds since 1970 of an RFC 3339 text or of epoch milliseconds."""
     if isinstance(value, str) and _RFC3339.fullmatch(value):
         try:
@@ -258,10 +276,8 @@ def parse_time(value: Any, latest: int, field: str = "time") -> int:
             refuse(field, "is no time that exists")
     elif isinstance(value, Decimal) and value == value.to_integral_value() and abs(value) < 10**15:
         moment = int(value) * 1000
+        if moment < times.earliest <= moment * 1000 <= times.latest:
+            refuse(field, "looks like epoch seconds: a number is epoch milliseconds")
     else:
         refuse(field, "is an RFC 3339 time with an offset, or epoch milliseconds")
-    if moment > latest:
-        refuse(field, "lies in the future")
-    if moment < EARLIEST:
-        refuse(field, "lies before 1970")
-    return moment
+    return times.check(moment, field)

@@ -38,6 +38,7 @@ from curator.policy import Policy
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
 from curator.store.parties import CuratorRow, PartyRow
+from curator.windows import unusable
 
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
@@ -130,6 +131,10 @@ async def contributions(
         | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
         for item in found
     ]
+    for item, answer in zip(found, items, strict=True):
+        if answer.get("readings", {}).get("used") == 0:
+            because = await unusable(connection, _descriptor(item.descriptor), row.key)
+            answer["readings"]["note"] = f"contributed nothing usable, because {because}"
     return items, ids[-1] if len(ids) == limit else None
 
 

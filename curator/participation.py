@@ -38,6 +38,7 @@ from curator.errors import PeerUnavailable
 from curator.lots import Task
 from curator.parties import Enroller, Keyring
 from curator.peers import Peers
+from curator.refusing import Refusing
 from curator.reporting import Reporting
 from curator.settings import CuratorSettings
 from curator.settling import Settling
@@ -73,11 +74,12 @@ class Participation:
         settling: Settling,
         enroller: Enroller,
         reporting: Reporting,
+        refusing: Refusing,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = engine, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
-        self._reporting = reporting
+        self._reporting, self._refusing = reporting, refusing
         self._rounds = Discovery(engine, peers.open_rounds, self._take_up)
         self._collections = Discovery(engine, peers.collecting, reporting.take_up)
         self._watched: set[str] = set()
@@ -98,6 +100,7 @@ class Participation:
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
+        self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
         self._spawn(self._forever(self._erase, ERASE_S))
 
@@ -261,7 +264,7 @@ class Participation:
                     for sent in done:
                         del under_way[sent]
                         await sent
-            await asyncio.gather(*under_way)
+            await asyncio.gather(self.tell_refusals(), *under_way)
             await self._delivery.finish(list(parcels.values()))
             self._awake.notify()  # more may be due than one look takes
             await asyncio.to_thread(give_back)
@@ -285,6 +288,10 @@ class Participation:
 
     def _until(self, moment: datetime) -> float:
         return max(0.0, (moment - self._clock.now()).total_seconds())
+
+    async def tell_refusals(self) -> None:
+        """Tell coordinators which curators stay out of open rounds, where that is not done."""
+        await self._refusing.tell()
 
     async def resume_deliveries(self, *, wait: bool = True) -> None:
         """Send again, byte for byte, what has no final answer, and close what has one.

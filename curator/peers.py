@@ -23,6 +23,7 @@ from common.models.enrolment import (
     EpochKey,
     grant_hash,
 )
+from common.models.round import Refusal
 from common.service.client import service_client, with_retries
 from common.service.problems import ProblemReceived, raise_for_problem
 from common.service.wire import JSON
@@ -178,6 +179,13 @@ class Peers:
             ),
         )
 
+    async def refuse(self, url: str, token: str, round_id: str, refusal: Refusal) -> None:
+        """Tell the coordinator which of a party's curators stay out of an open round."""
+        body = _encoded(refusal)
+        headers = {**_JSON, **_bearer(token)}
+        path = f"/v1/rounds/{round_id}/refusal"
+        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+
     async def upload(self, anchor: Anchor, path: str, media_type: str, body: bytes) -> int:
         """Send sealed bytes once; the status. Raises ProblemReceived or PeerUnavailable."""
         headers = {"Content-Type": media_type, **_bearer(anchor.token)}
@@ -218,8 +226,7 @@ def _asking(token: str, etag: str | None) -> dict[str, str]:
     return _bearer(token) | ({"If-None-Match": etag} if etag else {})
 
 
-def _encoded(signed: Signed[Any]) -> bytes:
-    model: WireModel = signed
+def _encoded(model: WireModel) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
 
 

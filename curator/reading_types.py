@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from common.registers import Kind, kind_mismatch
 from common.units import NANO, UNITS
 from curator.green_button import Entry, Fault, Feed, Readings
-from curator.items import Kind
 
 UNIT: Final = {"72": "Wh", "38": "W", "42": "m3", "134": "l"}
 KIND: Final = {
@@ -39,11 +39,6 @@ class Series:
     kind: Kind
     power: int
     readings: Readings
-
-    @property
-    def base(self) -> str:
-        """The base unit."""
-        return UNITS[self.unit].base
 
     @property
     def scale(self) -> int | None:
@@ -134,7 +129,11 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
     power = fields.get("powerOfTenMultiplier") or "0"
     if not power.removeprefix("-").isdecimal() or abs(int(power)) > MAX_POWER:
         raise _Unsuited("ReadingType/powerOfTenMultiplier", "is not a whole number from -12 to 12")
-    return Series(point, _register(fields, point, unit), unit, what, int(power), block.readings)
+    register = _register(fields, point, unit)
+    unsuited = kind_mismatch(register, what)
+    if unsuited is not None:
+        raise _Unsuited("ReadingType/accumulationBehaviour", unsuited.detail)
+    return Series(point, register, unit, what, int(power), block.readings)
 
 
 def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:

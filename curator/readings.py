@@ -18,23 +18,26 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common.randomness import SecureRandom
+from common.registers import Kind, mismatch
 from common.service.auth import Principal
 from common.service.clock import Clock, epoch_microseconds
 from common.service.database import reading
 from common.service.tokens import Scope
+from common.units import UNITS
 from curator import counters
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.hosted import Hosted
-from curator.items import Item, Kind, parse_item
+from curator.items import Item, Times, parse_item, suits
 from curator.refreshing import after_release
 from curator.settings import CuratorSettings
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.counters import Meter
-from curator.store.readings import Row
+from curator.store.readings import KeptRegister, Row
 
 
 class Status(StrEnum):
@@ -53,6 +56,7 @@ TALLIES = {
     Status.REJECTED: "rejected",
 }
 REFRESHED = "refreshed"
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,14 +101,17 @@ class Intake:
                 await self.hosted.load(connection)
 
     @property
-    def latest(self) -> int:
-        """The latest time that a reading may have, in microseconds."""
+    def times(self) -> Times:
+        """Which times a reading may have."""
         tolerance = round(self._settings.future_tolerance_s * 1e6)
-        return epoch_microseconds(self._clock.now()) + tolerance
+        return Times(
+            epoch_microseconds(self._settings.earliest_reading),
+            epoch_microseconds(self._clock.now()) + tolerance,
+        )
 
     def parse(self, raw: Any, caller: Principal) -> tuple[int, str, Item]:
         """Curator key, device id and the item. Raises a domain error that says what is wrong."""
-        item = parse_item(raw, self.latest, self._settings.max_values)
+        item = parse_item(raw, self.times, self._settings.max_values)
         key, name = self.curator_of(item.curator, caller)
         return key, item.device or name, item
 
@@ -151,10 +158,21 @@ class Intake:
         devices: dict[tuple[int, str], int] = {}
         async with self._store.begin() as connection:
             if parsed:
-                devices = await self.hosted.devices(
-                    connection, [(curator, device) for _, curator, device, _ in parsed]
+                kept = await store.kept_registers(
+                    connection, [(item.register, UNITS[item.unit].base) for *_, item in parsed]
                 )
-                for index, status in await self._write(connection, parsed, devices):
+                fitting = []
+                for place in parsed:
+                    index, *_, item = place
+                    try:
+                        suits(mismatch(item.register, item.unit, kept[item.register].base))
+                        fitting.append(place)
+                    except BadItem as error:
+                        answers[index] = rejected(index, error)
+                devices = await self.hosted.devices(
+                    connection, [(curator, device) for _, curator, device, _ in fitting]
+                )
+                for index, status in await self._write(connection, fitting, devices, kept):
                     answers[index] = _answer(index, status)
             taken: dict[str, list[tuple[int, int]]] = {}
             for index, curator, _, item in parsed:
@@ -186,9 +204,8 @@ class Intake:
         connection: AsyncConnection,
         parsed: Sequence[tuple[int, int, str, Item]],
         devices: dict[tuple[int, str], int],
+        kept: dict[str, KeptRegister],
     ) -> list[tuple[int, Status]]:
-        wanted = list(dict.fromkeys((item.register, item.base) for *_, item in parsed))
-        registers = await store.register_keys(connection, wanted)
         indices: list[int] = []
         rows: list[Row] = []
         corrections: set[int] = set()
@@ -197,7 +214,7 @@ class Intake:
         for (index, curator, device, item), random in zip(
             parsed, self.randoms(len(parsed)), strict=True
         ):
-            place = (registers[item.register, item.base], item.time, devices[curator, device])
+            place = (kept[item.register].key, item.time, devices[curator, device])
             correction = item.correction and self._settings.allow_corrections
             if item.kind is Kind.TOTAL_INCREASING:
                 sent = counters.Sent(item.time, item.quantity, item.rollover, random, correction)
@@ -250,15 +267,18 @@ class Intake:
 
     async def store_rows(
         self,
-        columns: tuple[list[int], list[int], list[int], list[int]],
-        register: tuple[str, str],
+        columns: tuple[Ints, Ints, Ints, Ints],
+        register: str,
+        unit: str,
     ) -> list[tuple[int, Status]]:
-        """Bulk: (times, device keys, curator keys, quantities) of one register, sorted by time and
-        device. Answers the positions that were not new; all others are accepted."""
-        times, devices, owners, quantities = columns
+        """Bulk: (times, device keys, curator keys, quantities) of one register and unit, sorted by
+        time and device. Answers the positions that were not new; all others are accepted. Raises
+        BadItem if the unit is not one of the register."""
+        times, devices, owners, quantities = (column.tolist() for column in columns)
         async with self._store.begin() as connection:
-            keys = await store.register_keys(connection, [register])
-            key = keys[register]
+            kept = await store.kept_registers(connection, [(register, UNITS[unit].base)])
+            suits(mismatch(register, unit, kept[register].base))
+            key = kept[register].key
             randoms = self.randoms(len(times))
             rows: list[Row] = [
                 (key, time, device, owner, quantity, random, None)
@@ -276,7 +296,7 @@ class Intake:
             old = {position for position, _ in taken}
             new = [position for position in range(len(times)) if position not in old]
             late = await after_release(
-                connection, register[0], [times[i] for i in new], [owners[i] for i in new]
+                connection, register, [times[i] for i in new], [owners[i] for i in new]
             )
             tally.update({(owner, REFRESHED): count for owner, count in late.items()})
             await party_store.count_readings(connection, _tallies(tally))

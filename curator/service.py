@@ -23,6 +23,7 @@ from curator.peers import Peers
 from curator.policy import Policy, initial_policy
 from curator.progress import Progress
 from curator.readings import Intake
+from curator.refusing import Refusing
 from curator.reporting import Reporting
 from curator.restoring import Restore
 from curator.settings import CuratorSettings
@@ -151,6 +152,7 @@ async def build(
         settling,
         enroller,
         reporting,
+        Refusing(engine, peers, clock),
     )
     return Service(
         engine,

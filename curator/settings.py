@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AwareDatetime, Field, SecretStr, model_validator
 
 from common.service.settings import ServiceSettings
+
+EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
+"""Epoch seconds up to the year 5138 lie before it when they are taken as milliseconds."""
 
 
 class CuratorSettings(ServiceSettings):
@@ -70,6 +74,12 @@ class CuratorSettings(ServiceSettings):
     )
     future_tolerance_s: float = Field(
         default=300.0, ge=0, description="How far in the future a reading's time may lie."
+    )
+    earliest_reading: AwareDatetime = Field(
+        default=datetime(2000, 1, 1, tzinfo=UTC),
+        ge=EPOCH_SECONDS_END,
+        description="Readings before this time are refused. Not before 1973-03-04, so that epoch "
+        "seconds, taken as milliseconds, always are.",
     )
     allow_corrections: bool = Field(
         default=True,

@@ -15,7 +15,7 @@ from curator import columns
 from curator.column_map import ColumnMap
 from curator.columns import Column
 from curator.errors import BadItem
-from curator.items import EARLIEST, parse_time
+from curator.items import Times, parse_time
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Stamps:
         ends = mapping.stamp == "end" and mapping.step_s is not None
         self._back = (mapping.step_s or 0) * 10**6 if ends else 0
 
-    def moments(self, cells: StampCells, latest: int) -> Column:
+    def moments(self, cells: StampCells, allowed: Times) -> Column:
         """Microseconds since 1970, and what is wrong with the cells that gave none."""
         if self._local is None and self._map.time_format is None and cells.dates is None:
-            return self._begins(columns.times(cells.times, latest))
+            return self._begins(columns.times(cells.times, allowed), allowed)
         values = np.zeros(len(cells.times), np.int64)
         faults = []
         for index, cell in enumerate(cells.times):
@@ -49,37 +49,36 @@ class Stamps:
                 text = f"{_text(cells.dates[index])} {text}"
             mark = None if cells.marks is None else _text(cells.marks[index])
             try:
-                moment = self._moment(text, cells.devices[index], mark, latest)
-                if moment > latest:
-                    raise BadItem("lies in the future")
-                if moment < EARLIEST:
-                    raise BadItem("lies before 1970")
-                values[index] = moment
+                values[index] = allowed.check(
+                    self._moment(text, cells.devices[index], mark, allowed)
+                )
             except BadItem as error:
                 faults.append((index, f"the time {error.detail}"))
-        return self._begins(Column(values, tuple(faults)))
+        return self._begins(Column(values, tuple(faults)), allowed)
 
-    def _moment(self, text: str, device: Hashable, mark: str | None, latest: int) -> int:
+    def _moment(self, text: str, device: Hashable, mark: str | None, allowed: Times) -> int:
         if text.isdecimal() and len(text) <= 15 and self._map.time_format is None:
-            return parse_time(Decimal(text), latest)
+            return parse_time(Decimal(text), allowed)
         parsed = _parsed(text, self._map.time_format)
         if parsed is None:
             if self._map.time_format is not None:
                 raise BadItem("is not of the form in time_format")
-            return parse_time(text, latest)
+            return parse_time(text, allowed)
         if parsed.tzinfo is not None:
             return epoch_microseconds(parsed)
         if self._local is None:
             raise BadItem("has no offset, and no timezone is given")
         return self._local.resolve(parsed, device, mark)
 
-    def _begins(self, found: Column) -> Column:
+    def _begins(self, found: Column, allowed: Times) -> Column:
         if not self._back:
             return found
+        begins = found.values - self._back
         faults = dict(found.faults)
-        early = np.flatnonzero(found.values < self._back).tolist()
-        faults |= {index: "the time lies before 1970" for index in early if index not in faults}
-        return Column(found.values - self._back, tuple(sorted(faults.items())))
+        early = np.flatnonzero(begins < allowed.earliest).tolist()
+        before = f"the time lies before {allowed.first_day}"
+        faults |= {index: before for index in early if index not in faults}
+        return Column(begins, tuple(sorted(faults.items())))
 
 
 def _text(cell: bytes) -> str:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.functions import Readings, dimension
+from common.functions import Readings, dimension, reading_dimension
 from common.models.query import Coordinates, Function, Query, Window
 from common.models.round import RoundDescriptor
 from common.service.clock import epoch_microseconds
-from common.units import UNITS
+from common.units import DIMENSIONS, UNITS
 from curator.store import readings as store
 from curator.store.parties import hosted_curators
 
@@ -101,7 +101,7 @@ class ReadingSource:
         return await store.window(connection, self.register, self.pages, keys, timed=timed)
 
     async def _vectors(self, connection: AsyncConnection, keys: tuple[int, int]) -> WindowReadings:
-        d = dimension(self.query)
+        d = reading_dimension(self.query)
         rows = []
         if self.register is not None:
             start, end = _instants(self.window)
@@ -129,6 +129,29 @@ async def reading_source(connection: AsyncConnection, descriptor: RoundDescripto
         numbers = len(pages) * store.WINDOW_PAGE
     reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
     return ReadingSource(query, window, register, pages, reach)
+
+
+async def unusable(connection: AsyncConnection, descriptor: RoundDescriptor, curator: int) -> str:
+    """Why nothing of what a curator's store holds counts in a round; for its owner alone."""
+    query, name = descriptor.query, descriptor.query.register_name
+    if query.job is not None:
+        return "there is no record of what the job asks for"
+    base = UNITS[query.unit].base
+    key = await store.register_key(connection, name, base)
+    if key is None:
+        bases = await store.register_bases(connection, name)
+        if not bases:
+            return f"no reading of {name} was ever stored"
+        kept = " and ".join(DIMENSIONS[each] for each in bases)
+        return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base]}"
+    found = await store.lengths(connection, key, curator, *_instants(descriptor.window))
+    if not found:
+        return f"there is no reading of {name} in the window"
+    wanted = reading_dimension(query) if _by_value(query) else None
+    if wanted in found:
+        return f"the readings of {name} in the window came after the contribution was made"
+    asked = "numbers" if wanted is None else f"vectors of {wanted}"
+    return f"the readings of {name} in the window are not the {asked} that the query asks for"
 
 
 def _instants(window: Window) -> tuple[int, int]:

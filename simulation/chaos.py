@@ -28,6 +28,8 @@ from tacit import AsyncClient, Problem, Retry
 
 FIRST_WINDOW: Final = datetime(2025, 1, 6, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
+REGISTER: Final = "soak"
+"""Plain numbers: a register outside the catalogue."""
 MOST_CURATORS: Final = 24
 """So that a reading of 2^i stays within a noise scale's limit."""
 PATIENT: Final = Retry(attempts=1000, deadline_s=180.0, pause_factor=0.5)
@@ -146,6 +148,7 @@ def queries(site: Site, deadline_s: int) -> list[dict[str, Any]]:
     debits are finite."""
     common: dict[str, Any] = {
         "function": "sum",
+        "register": REGISTER,
         "unit": "1",
         "bounds": ["0", str(1 << (len(site.values()) - 1))],
         "max_readings": 1,
@@ -298,6 +301,7 @@ async def _give(site: Site, hosts: Mapping[str, AsyncClient], number: int, done:
             {
                 "curator": name,
                 "device": f"meter-{name}",
+                "register": REGISTER,
                 "time": format_instant(start + HOUR / 2),
                 "value": str(values[name]),
                 "unit": "1",

@@ -121,6 +121,11 @@ def _transcript(round_id: str) -> Steps[Json]:
     return (yield from _json(f"/v1/rounds/{round_id}/transcript"))
 
 
+def _refusals(round_id: str) -> Steps[Json]:
+    """How many curators refuse a round, by ground; for operators."""
+    return (yield from _json(f"/v1/rounds/{round_id}/refusals"))
+
+
 def _close_round(round_id: str) -> Steps[Json]:
     """Freeze before the deadline."""
     return (yield from _end(round_id, "close"))
@@ -193,6 +198,7 @@ class Rounds:
     report_words = operation(_report_words)
     descriptor = operation(_descriptor)
     transcript = operation(_transcript)
+    refusals = operation(_refusals)
     close_round = operation(_close_round)
     abort_round = operation(_abort_round)
     identity = operation(_identity)

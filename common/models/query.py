@@ -67,6 +67,12 @@ class Stance(StrEnum):
     PAPER = "paper"
 
 
+class Completeness(StrEnum):
+    """What a round tells besides its function of how complete the readings were."""
+
+    CURATORS = "curators"
+
+
 class PrivacyUnit(StrEnum):
     RECORD = "record"
     CURATOR = "curator"
@@ -129,7 +135,8 @@ class Query(WireModel):
     are not compared among themselves (`common.differencing`). `every_record`: no record is left
     out, since none of the curators' tables can hold more than `max_readings`; then one more or less
     changes one record's vector, not two (`common.sensitivity`). Curators see to it, and refuse it
-    otherwise.
+    otherwise. `completeness`: a noisy count of the curators that had a reading, as one part more,
+    with a part of epsilon; without it a result says how many answered, with or without readings.
     """
 
     # A missing field is checked like a null one.
@@ -157,6 +164,7 @@ class Query(WireModel):
     epsilon: Exact | None = None
     epsilon_i: Exact | None = None
     delta: Exact = Fraction(0)
+    completeness: Completeness | None = None
     split: tuple[Exact, ...] | None = None
     layer: Layer | None = None
     sharing: Sharing
@@ -269,7 +277,7 @@ class Query(WireModel):
         require(sum(value) == 1, value, "the parts of epsilon must add up to 1")
         function = info.data.get("function")
         if function is not None:
-            parts = part_count(function, info.data.get("blocks"))
+            parts = part_count(function, info.data.get("blocks"), info.data.get("completeness"))
             require(len(value) == parts, value, f"needs {parts} parts")
         return value
 
@@ -371,6 +379,12 @@ class Query(WireModel):
         # They subtract themselves from a difference.
         return require(value > colluders, value, "must exceed the curators assumed to collude")
 
+    @field_validator("job")
+    @classmethod
+    def _records_are_no_readings(cls, value: str | None, info: ValidationInfo) -> str | None:
+        counted = info.data.get("completeness") is not None
+        return require(value is None or not counted, value, "a job's step counts no completeness")
+
     @field_validator("every_record")
     @classmethod
     def _of_a_jobs_records(cls, value: bool | None, info: ValidationInfo) -> bool | None:
@@ -418,8 +432,17 @@ _EPSILONS: dict[Mechanism, frozenset[str]] = {
 }
 
 
-def part_count(function: Function, blocks: tuple[Block, ...] | None = None) -> int:
-    """How many parts epsilon is split into: one for each coordinate group of the function."""
+def part_count(
+    function: Function,
+    blocks: tuple[Block, ...] | None = None,
+    completeness: Completeness | None = None,
+) -> int:
+    """How many parts epsilon is split into: one for each coordinate group of the function, and one
+    for the count of curators with readings."""
+    return _function_parts(function, blocks) + (completeness is not None)
+
+
+def _function_parts(function: Function, blocks: tuple[Block, ...] | None) -> int:
     if function is Function.MEAN:
         return 2
     if function is Function.VARIANCE:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from common import sets
 from common.models.base import Binary, Instant, WireModel, require
 from common.models.enrolment import EpochKey, PublicKey
-from common.models.query import MAX_AGGREGATORS, Identifier, Query, Window
+from common.models.query import MAX_AGGREGATORS, MAX_CURATORS, Identifier, Query, Window
 from common.signing import Signed, fingerprint
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
@@ -205,6 +205,29 @@ class AbortStatement(WireModel):
     aggregator: Identifier
     frozen: bool
     reason: str
+
+
+class RefusalGround(StrEnum):
+    """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on
+    readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+
+    POLICY = "policy"
+    DESCRIPTOR = "descriptor"
+    OWN = "own"
+
+
+class Awaited(WireModel):
+    """Curators of a round that may deliver yet: a bitmap over its roster."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8 + 1)]
+
+
+class Refusal(WireModel):
+    """Which of its curators a party keeps out of a round: a bitmap in the order of its run of
+    numbers, and how many on each ground."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8)]
+    grounds: Annotated[dict[RefusalGround, Annotated[int, Field(ge=1)]], Field(min_length=1)]
 
 
 class Transcript(WireModel):

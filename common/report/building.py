@@ -18,7 +18,7 @@ from common.accounting.costs import Cost
 from common.accounting.debits import debit
 from common.accounting.error import forecast, smallest_useful_group
 from common.accounting.guarantees import VerifiedLine, verified_lines
-from common.functions import dimension, parts
+from common.functions import PRESENCE, dimension, parts
 from common.mechanisms import aggregator_plan, curator_plan
 from common.models.query import Mechanism, Query
 from common.models.report import (
@@ -209,7 +209,7 @@ def _sampler_delta(
 def _error(query: Query, participants: int | None) -> dict[str, Any]:
     """The expected error of a result, from public values only; a string for every number."""
     count = participants or query.min_participants
-    squared = {"squares": f"{query.unit}^2", "count": "1", "histogram": "1"}
+    squared = {"squares": f"{query.unit}^2", "count": "1", "histogram": "1", PRESENCE: "1"}
     answer: dict[str, Any] = {
         "participants": count,
         "parts": [

@@ -49,6 +49,9 @@ def not_protected(query: Query) -> tuple[str, ...]:
     """What the query's unit leaves open."""
     held = [
         PARTICIPATION,
+        "Curators that took part are those that answered; one without a reading answers too, with "
+        "zeros. How many had readings is told only by a count that the query pays for "
+        "(completeness).",
         "A person behind several curators is protected once for each of them, not as one.",
     ]
     if query.privacy_unit is PrivacyUnit.RECORD:

@@ -1,7 +1,9 @@
 """What a request's body may be: so large, not slower than so, and with room for it in memory.
 
-What is too large is answered 413, what trickles 408, what finds no room 503: as problems, after
-which the connection is closed, because the rest of the body is not read.
+What is too large is answered 413, what trickles 408, what finds no room 503, what is compressed
+415: as problems, after which the connection is closed, because the rest of the body is not read.
+A body of few bytes that stands for many would pass every limit here; files that may be large are
+compressed as files, and expanded by those who read them, within limits of their own.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from typing import Final, NoReturn
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from common.errors import DomainError, TooLarge
+from common.errors import DomainError, TooLarge, UnsupportedForm
 from common.service.load import HeldBody, Load
 from common.service.problems import BodyTooSlow, problem_response
 
 NO_LIMIT: Final = float("inf")
+IDENTITY: Final = "identity"
 
 
 class BodyTooLarge(TooLarge):
@@ -26,6 +29,13 @@ class BodyTooLarge(TooLarge):
 
     name = "body_too_large"
     title = "The request body is too large"
+
+
+class EncodedBody(UnsupportedForm):
+    """The body has a Content-Encoding."""
+
+    name = "unsupported_encoding"
+    title = "A body with a Content-Encoding is not read: send it as it is"
 
 
 class BodyLimit:
@@ -61,10 +71,13 @@ class BodyLimit:
             return
         limit = self._limit(scope["path"])
         held = None if self._load is None else self._load.body()
-        text = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        text = headers.get("content-length", "0")
         declared = int(text) if text.isdecimal() else 0
         error: DomainError | None = None
-        if declared > limit:
+        if headers.get("content-encoding", IDENTITY).strip().lower() not in ("", IDENTITY):
+            error = EncodedBody(extra={"supported": [IDENTITY]})
+        elif declared > limit:
             error = _too_large(limit)
         elif declared and held is not None:
             error = held.expect(declared)
@@ -159,4 +172,6 @@ def _too_large(limit: int) -> BodyTooLarge:
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:
     response = problem_response(error)
     response.headers["Connection"] = "close"
+    if isinstance(error, EncodedBody):
+        response.headers["Accept-Encoding"] = IDENTITY
     await response(scope, receive, send)

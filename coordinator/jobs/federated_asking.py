@@ -17,9 +17,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from algorithms.contract import Algorithm
 from common.models.base import WireModel
-from common.models.federation import DESCRIPTOR_LABEL, Descriptor, Federation
+from common.models.federation import (
+    DESCRIPTOR_LABEL,
+    Descriptor,
+    Federation,
+    RegisterStatistic,
+)
 from common.models.job import JobRequest, JobState
 from common.models.report import PrivacyReport, Subject
+from common.registers import asked_mismatch
 from common.report.building import query_report
 from common.service.clock import uuid7
 from common.service.database import reading
@@ -61,6 +67,7 @@ class FederatedAsking:
         assert federation is not None
         if request.seed is not None:
             raise SeedNotAllowed(pointer="/seed")
+        _check_registers(federation)
         job_id = str(uuid7(self._conduct.clock))
         plan = plan_of(job_id, request, params)
         if federation.collect == "rounds" and algorithm.rounds is not None:
@@ -202,3 +209,13 @@ def plan_from(
     }
     text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
+
+
+def _check_registers(federation: Federation) -> None:
+    """Raise FederationUnsupported for a unit in which a register cannot be asked."""
+    for index, column in enumerate(federation.columns):
+        if isinstance(column, RegisterStatistic):
+            found = asked_mismatch(column.register_name, column.unit)
+            if found is not None:
+                place = f"/federation/columns/{index}/{found.field}"
+                raise FederationUnsupported(found.detail, pointer=place)

@@ -121,6 +121,19 @@ acknowledgements = Table(
     Column("members", LargeBinary, nullable=False),
     Column("made", Instant, nullable=False),
 )
+refusals = Table(
+    "refusal",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("round_id", String(36), ForeignKey("round.id"), nullable=False),
+    Column("party", String(128), ForeignKey("party.id"), nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Column("policy", Integer, nullable=False),
+    Column("descriptor", Integer, nullable=False),
+    Column("own", Integer, nullable=False),
+    Column("made", Instant, nullable=False),
+    UniqueConstraint("round_id", "party"),
+)
 groups = Table(
     "curator_group",
     metadata,

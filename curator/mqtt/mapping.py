@@ -35,10 +35,10 @@ from pydantic_core import to_json
 from common.errors import Invalid
 from common.models.base import WireModel, require
 from common.models.query import Identifier
+from common.registers import Kind
 from common.service.problems import invalid_from
-from curator.declared import RegisterName, Unit
+from curator.declared import Declared
 from curator.errors import BadMapping
-from curator.items import DEFAULT_REGISTER, Kind
 
 RECEIVED: Final = "received"
 READY: Final = ("tacit", "home-assistant", "tasmota")
@@ -47,14 +47,11 @@ Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~[01])*)+$", max_length=200)]
 _devices: TypeAdapter[dict[str, str]] = TypeAdapter(dict[Identifier, Identifier])
 
 
-class ReadingRule(WireModel):
+class ReadingRule(Declared):
     """One reading of a payload. `value` points into JSON; a text is the value itself."""
 
     value: Pointer | None = None
-    register_name: RegisterName = Field(DEFAULT_REGISTER, alias="register")
-    unit: Unit
-    kind: Kind = Kind.TOTAL_INCREASING
-    rollover: Annotated[str, Field(max_length=40)] | None = None
+    kind: Kind = Field(Kind.TOTAL_INCREASING, validate_default=True)
 
 
 class TopicRule(WireModel):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Result, Row, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from curator.store.outbox import State
 from curator.store.tables import contributions, debits, parties, refusals, rounds
 
 
@@ -125,6 +127,51 @@ async def credited(connection: AsyncConnection) -> list[Row[Any]]:
         .where(debits.c.credited.is_not(None))
     )
     return list(rows.all())
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A contribution that is decided, and some of whose curators stay out of an open round."""
+
+    contribution: int
+    party: str
+    round: str
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Why some of a span's curators stay out; `members` is a bitmap over the span."""
+
+    offset: int
+    length: int
+    members: bytes
+    name: str
+
+
+async def decided_refusals(connection: AsyncConnection, now: datetime) -> list[Decided]:
+    """Of rounds whose deadline has not passed and whose outcome is not known."""
+    rows = await connection.execute(
+        select(contributions.c.id, contributions.c.party, contributions.c.round)
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .where(
+            contributions.c.id.in_(select(refusals.c.contribution)),
+            contributions.c.state != State.PLANNED.value,
+            rounds.c.deadline > now,
+            rounds.c.outcome.is_(None),
+        )
+        .order_by(contributions.c.id)
+    )
+    return [Decided(row.id, row.party, row.round) for row in rows]
+
+
+async def grounds(connection: AsyncConnection, contribution: int) -> list[Ground]:
+    """All grounds of a contribution."""
+    rows = await connection.execute(
+        select(refusals.c.offset, refusals.c.length, refusals.c.members, refusals.c.name)
+        .where(refusals.c.contribution == contribution)
+        .order_by(refusals.c.id)
+    )
+    return [Ground(*row) for row in rows]
 
 
 async def usage_spans(connection: AsyncConnection, party: str, position: int) -> list[Any]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.registers import REGISTERS
 from common.service.database import exclusive
 from curator.store.pages import PAGE, columns
 from curator.store.tables import curators, devices, readings, registers
@@ -45,24 +46,49 @@ async def _driver(connection: AsyncConnection) -> Any:
 # --- names ---------------------------------------------------------------------------------------
 
 
-async def register_keys(
+@dataclass(frozen=True)
+class KeptRegister:
+    """A register of the store: its key, and the base unit in which it is kept."""
+
+    key: int
+    base: str
+
+
+async def kept_registers(
     connection: AsyncConnection, wanted: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], int]:
-    """Key of each (register, base unit), made where it is new."""
+) -> dict[str, KeptRegister]:
+    """Registers by name, made where they are new; each wanted by the base unit of its readings.
+
+    The catalogue says in which base unit a register is kept; of a name that it does not have, the
+    first that is wanted, and then what is stored.
+    """
     await exclusive(connection, "register keys")
-    rows = await connection.execute(select(registers))
-    known = {(row.name, row.base): row.key for row in rows}
-    for pair in wanted:
-        if pair not in known:
-            known[pair] = len(known)
+    rows = list(await connection.execute(select(registers).order_by(registers.c.key)))
+    keys = {(row.name, row.base): row.key for row in rows}
+    first = {row.name: row.base for row in reversed(rows)}
+    found: dict[str, KeptRegister] = {}
+    for name, asked in wanted:
+        if name in found:
+            continue
+        known = REGISTERS.get(name)
+        base = first.get(name, asked) if known is None else known.base
+        if (name, base) not in keys:
+            keys[name, base] = len(keys)
             await connection.execute(
-                insert(registers).values(key=known[pair], name=pair[0], base=pair[1])
+                insert(registers).values(key=keys[name, base], name=name, base=base)
             )
-    return known
+        found[name] = KeptRegister(keys[name, base], base)
+    return found
+
+
+async def register_bases(connection: AsyncConnection, name: str) -> list[str]:
+    """In which base units readings of a register are kept (several: since before the catalogue)."""
+    found = select(registers.c.base).where(registers.c.name == name).order_by(registers.c.key)
+    return [row.base for row in await connection.execute(found)]
 
 
 async def register_key(connection: AsyncConnection, name: str, base: str) -> int | None:
-    """Key of a register, or nothing if no reading ever named it."""
+    """Key of a register, or nothing if no reading ever named it in this base unit."""
     found = await connection.execute(
         select(registers.c.key).where(registers.c.name == name, registers.c.base == base)
     )
@@ -254,6 +280,23 @@ async def count(connection: AsyncConnection, register: int, start: int, end: int
     found = await connection.execute(select(func.count()).where(*inside))
     number: int = found.scalar_one()
     return number
+
+
+async def lengths(
+    connection: AsyncConnection, register: int, curator: int, start: int, end: int
+) -> set[int | None]:
+    """How long the vectors of a curator's readings in a window are; None for plain numbers."""
+    found = await connection.execute(
+        select(func.length(readings.c.vector))
+        .distinct()
+        .where(
+            readings.c.register == register,
+            readings.c.time >= start,
+            readings.c.time < end,
+            readings.c.curator == curator,
+        )
+    )
+    return {None if size is None else size // 8 for size in found.scalars()}
 
 
 async def _after_a_page(

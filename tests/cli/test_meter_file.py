@@ -39,7 +39,7 @@ def file(path: Path, start: str | None = None, **columns: object) -> MeterFile:
 def test_parameters_of_an_import(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("curator,time,value\n")
-    plain = {"unit": "kWh", "register": "energy_import", "kind": "delta"}
+    plain = {"unit": "kWh", "register": "energy_import"}
     assert file(path).parameters() == {**plain, "curator_column": "curator"}
     assert file(path, curator="a").parameters() == {**plain, "curator": "a"}
     wide = {**plain, "layout": "wide", "start": "2026-01-01T00:00:00Z", "step_s": 900}

@@ -24,6 +24,7 @@ RECORD, CURATOR = PrivacyUnit.RECORD, PrivacyUnit.CURATOR
         (Linear.COUNT, 1, 1, 4),
         (Linear.HISTOGRAM, 2, 1, 4),
         (Linear.VECTOR, 14, 7, 28),
+        (Linear.PRESENCE, 1, 1, 1),
     ],
 )
 def test_the_table(linear, swapped, alone, curator):
@@ -89,9 +90,11 @@ def record_pairs(windows: list[tuple]) -> Iterator[tuple[tuple, tuple]]:
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("most", [1, 2])
-def test_no_neighbours_exceed_the_sensitivity_and_some_attain_it(kind, bounds, most):
+@pytest.mark.parametrize("completeness", [None, "curators"])
+def test_no_neighbours_exceed_the_sensitivity_and_some_attain_it(kind, bounds, most, completeness):
     """Windows of up to m + 1 readings: removing a counted one lets the next one in."""
     changed = {**VARIANTS[kind], "bounds": list(bounds), "max_readings": most}
+    changed |= {"completeness": completeness}
     curator = query(**changed, privacy_unit="curator")
     record = query(**changed, privacy_unit="record")
     choices = possible_readings(curator)

@@ -66,6 +66,25 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+UNSUITED: list[tuple[dict[str, Any], str]] = [
+    ({"unit": "W"}, "/unit"),
+    ({"register": "power_import"}, "/unit"),
+    ({"register": "1-0:1.8.0"}, "/register"),
+    ({"register": "1-0:77.8.0"}, "/register"),
+]
+
+
+async def test_a_query_whose_unit_is_not_its_registers_is_refused(house: Houses) -> None:
+    async with house(0) as it:
+        for changes, pointer in UNSUITED:
+            for path in ("/v1/queries", "/v1/queries/preview"):
+                answer = await it.ask("POST", path, query(**changes))
+                assert problem(answer) == (422, "query_refused"), (changes, answer.text)
+                assert pointers(answer) == [pointer]
+        own = query(register="steam", unit="W")  # nothing is known of it here
+        assert (await it.ask("POST", "/v1/queries/preview", own)).status_code == 200
+
+
 async def test_a_bad_field_is_named(house: Houses) -> None:
     async with house(0) as it:
         for changes, pointer in BAD:

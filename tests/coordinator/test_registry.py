@@ -278,6 +278,8 @@ ROUTES = [
     ("POST", f"{ROUND}/close", {"operator"}),
     ("POST", f"{ROUND}/abort", {"operator"}),
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
+    ("PUT", f"{ROUND}/refusal", {"curator"}),
+    ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", "/v1/budget", {"operator", "analyst"}),
     ("GET", "/v1/budget/events", {"operator"}),
     ("POST", "/v1/budget/events", {"operator", "curator"}),

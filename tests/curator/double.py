@@ -39,6 +39,7 @@ from common.models.round import (
     AbortStatement,
     AggregatorEntry,
     Piece,
+    Refusal,
     RoundDescriptor,
 )
 from common.sealing import (
@@ -241,6 +242,8 @@ class FakeWorld:
         self.tokens: dict[str, str] = {}
         self.rounds: dict[str, Signed[RoundDescriptor]] = {}
         self.states: dict[str, dict[str, Any]] = {}
+        self.refusals: dict[tuple[str, str], Refusal] = {}
+        """What was told, by round and party."""
         self.next_number = 0
         self.die_after_enrolment = False
         self.app = Starlette(
@@ -249,6 +252,7 @@ class FakeWorld:
                 Route("/v1/enrolments", self._enrol, methods=["POST"]),
                 Route("/v1/rounds", self._list),
                 Route("/v1/rounds/{round}", self._one),
+                Route("/v1/rounds/{round}/refusal", self._refuse, methods=["PUT"]),
             ]
         )
         self.transport = Transport(self.app)
@@ -374,6 +378,13 @@ class FakeWorld:
         shown = [r for name, r in self.rounds.items() if name not in self.states]
         document = {"rounds": [item.model_dump(mode="json") for item in shown]}
         return Response(to_json(document), media_type="application/json")
+
+    async def _refuse(self, request: Request) -> Response:
+        token = request.headers["authorization"].removeprefix("Bearer ")
+        party = next(name for name, known in self.tokens.items() if known == token)
+        body = parse_json(await request.body(), Refusal)
+        self.refusals[request.path_params["round"], party] = body
+        return Response(status_code=204)
 
     async def _one(self, request: Request) -> Response:
         if not self._known(request):

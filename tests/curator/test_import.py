@@ -72,6 +72,68 @@ async def test_a_wide_file(site: OpenSite, world: FakeWorld, pack: Any) -> None:
         assert (counts["accepted"], counts["rejected"], counts["conflicts"]) == (2, 6, 1)
 
 
+WHOLE: list[tuple[str, bytes, str, str]] = [
+    (LONG, b"", "", "line 1: the file is empty"),
+    (WIDE, b"", "", "line 1: the file is empty"),
+    (LONG, b"7\n8\n9\n", "/time_column", "line 1: the header has no column 'at'; it has 1"),
+    (WIDE, b"7\n8\n9\n", "/delimiter", "line 1: the header has no columns of values: is the del"),
+    (WIDE + "&delimiter=%3B", b"m,a\ng-1,1\n", "/delimiter", "line 1: the header has no columns"),
+    (WIDE, b"\x89PNG\r\n\x1a\n\0\0", "", "line 1: the header is not text in UTF-8"),
+    (LONG, b"\0\1\2", "", "line 1: the header is not text in UTF-8"),
+    (LONG, "zähler,at,value\n".encode("latin-1"), "", "line 1: the header is not text in UTF-8"),
+    (LONG + "&header_line=3", b"a,b\n1,2\n", "/header_line", "line 3: the file ends before"),
+    (WIDE, gzip.compress(TABLE.encode())[:20], "", "the compressed file is cut off"),
+]
+
+
+async def test_what_is_no_such_file_is_told_with_its_place(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("g-1")
+        for mapping, body, pointer, detail in WHOLE:
+            found = await upload(s, mapping, body, 422)
+            assert found["type"] == "urn:tacit:problem:bad_import"
+            assert found["detail"].startswith(detail), found["detail"]
+            assert [each["pointer"] for each in found["errors"]] == [pointer]
+            if detail.startswith("line"):
+                assert found["line"] == int(detail.split(":")[0].removeprefix("line "))
+
+
+async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    at = "2025-12-31T12:00:00Z"
+    rows: list[tuple[bytes, int | None, str | None]] = [
+        (f"g-1,m-1,{at},1".encode(), None, None),
+        (f"g-1,m-2,{at},0,5".encode(), 5, "the row has more cells than the header"),
+        (f"g-1,m-3,{at},1,,".encode(), None, None),
+        ("g-1,Zähler,".encode("latin-1") + f"{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f"g-1,m\x005,{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f"g-1,{'m' * 129},{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f'g-1,"m-6,{at},1'.encode(), None, "the row is not text in UTF-8 with quotes"),
+        (b"g-1,m-7", 3, "the row is too short"),  # the last one, without an end
+    ]
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("g-1")
+        body = b"\n".join([b"house,meter,at,value", *(row for row, *_ in rows)])
+        found = await upload(s, LONG, body)
+        expected = [
+            (line, column, detail)
+            for line, (_, column, detail) in enumerate(rows, 2)
+            if detail is not None
+        ]
+        assert found["accepted"] == 2
+        assert len(found["errors"]) == found["rejected"] == len(expected)
+        for error, (line, column, detail) in zip(
+            sorted(found["errors"], key=lambda each: int(each["line"])), expected, strict=True
+        ):
+            assert (error["line"], error["column"]) == (line, column)
+            assert detail in error["detail"]
+        descriptor = s.open(query(PLAIN))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "2"}
+
+
 async def test_a_range_of_columns_as_multipart(site: OpenSite, world: FakeWorld) -> None:
     async with site() as s:
         await s.policy(**OPEN)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from common.service.clock import ManualClock
 from common.service.logs import configure_logging
 from curator.counters import difference
-from curator.items import load_json, parse_item, to_nano
-from tests.curator.conftest import OPEN, PLAIN, OpenSite, query
+from curator.items import Times, load_json, parse_item, to_nano
+from curator.settings import CuratorSettings
+from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
-LATEST = 2 * 10**15
+TIMES = Times(0, 2 * 10**15)
+REGISTER = {"kWh": "energy_import", "Wh": "energy_import", "l": "water", "W": "power_import"}
 GOOD: dict[str, Any] = {"time": "2025-12-31T12:00:00Z", "value": "1.5", "unit": "kWh"}
 
 
@@ -39,16 +43,17 @@ def status(answers: list[dict[str, Any]]) -> list[str]:
 def test_values_are_exact(value: str, unit: str, nano: int) -> None:
     assert to_nano(value, unit, "value") == nano
     number = value if not value.startswith(".") else "0" + value
-    raw = load_json(f'{{"time": 0, "value": {number}, "unit": "{unit}"}}')
-    assert parse_item(raw, LATEST, 8).quantity == nano
+    register = REGISTER[unit]
+    raw = load_json(f'{{"time": 0, "value": {number}, "unit": "{unit}", "register": "{register}"}}')
+    assert parse_item(raw, TIMES, 8).quantity == nano
 
 
 BAD: list[tuple[str, str]] = [
     ('"text"', ""),
     ("[]", ""),
-    ('{"time": 0, "value": 1}', "/unit"),
-    ('{"time": 0, "value": 1, "unit": "horse"}', "/unit"),
-    ('{"time": 0, "value": 1, "unit": 3}', "/unit"),
+    ('{"time": 1767182400000, "value": 1}', "/unit"),
+    ('{"time": 1767182400000, "value": 1, "unit": "horse"}', "/unit"),
+    ('{"time": 1767182400000, "value": 1, "unit": 3}', "/unit"),
     ('{"value": 1, "unit": "Wh"}', "/time"),
     ('{"time": "2025-01-01T00:00:00", "value": 1, "unit": "Wh"}', "/time"),
     ('{"time": "yesterday", "value": 1, "unit": "Wh"}', "/time"),
@@ -57,29 +62,31 @@ BAD: list[tuple[str, str]] = [
     ('{"time": true, "value": 1, "unit": "Wh"}', "/time"),
     ('{"time": NaN, "value": 1, "unit": "Wh"}', "/time"),
     ('{"time": -5, "value": 1, "unit": "Wh"}', "/time"),
+    ('{"time": 1767182400, "value": 1, "unit": "Wh"}', "/time"),
+    ('{"time": "1999-12-31T23:59:59Z", "value": 1, "unit": "Wh"}', "/time"),
     ('{"time": 2000000000001, "value": 1, "unit": "Wh"}', "/time"),
-    ('{"time": 0, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": null, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": NaN, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": -Infinity, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": "NaN", "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": "1,5", "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": true, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": 1e999999, "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": "9e20", "unit": "Wh"}', "/value"),
-    ('{"time": 0, "value": 1, "values": [1], "unit": "Wh"}', "/value"),
-    ('{"time": 0, "values": [], "unit": "Wh"}', "/values"),
-    ('{"time": 0, "values": [1, "x"], "unit": "Wh"}', "/values/1"),
-    ('{"time": 0, "values": [1,2,3,4,5,6,7,8,9], "unit": "Wh"}', "/values"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "kind": "odd"}', "/kind"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "register": "a b"}', "/register"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "device": "\\u0000"}', "/device"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "extra": 1}', "/extra"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "rollover": 5}', "/rollover"),
-    ('{"time": 0, "value": -1, "unit": "Wh", "kind": "total_increasing"}', "/value"),
-    ('{"time": 0, "value": 1, "value": 2, "unit": "Wh"}', ""),
-    ('{"time": 0, "value": 1, "unit": "Wh", "curator": "nobody"}', "/curator"),
-    ('{"time": 0, "value": 1, "unit": "Wh", "correction": "yes"}', "/correction"),
+    ('{"time": 1767182400000, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": null, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": NaN, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": -Infinity, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": "NaN", "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": "1,5", "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": true, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": 1e999999, "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": "9e20", "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "value": 1, "values": [1], "unit": "Wh"}', "/value"),
+    ('{"time": 1767182400000, "values": [], "unit": "Wh"}', "/values"),
+    ('{"time": 1767182400000, "values": [1, "x"], "unit": "Wh"}', "/values/1"),
+    ('{"time": 1767182400000, "values": [1,2,3,4,5,6,7,8,9], "unit": "Wh"}', "/values"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "kind": "odd"}', "/kind"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "register": "a b"}', "/register"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "device": "\\u0000"}', "/device"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "extra": 1}', "/extra"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "rollover": 5}', "/rollover"),
+    ('{"time": 1767182400000, "value": -1, "unit": "Wh", "kind": "total_increasing"}', "/value"),
+    ('{"time": 1767182400000, "value": 1, "value": 2, "unit": "Wh"}', ""),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "curator": "nobody"}', "/curator"),
+    ('{"time": 1767182400000, "value": 1, "unit": "Wh", "correction": "yes"}', "/correction"),
 ]
 
 
@@ -166,7 +173,7 @@ async def test_the_same_again_is_a_duplicate_and_another_value_a_conflict(site: 
 async def test_vectors_are_idempotent_too(site: OpenSite) -> None:
     async with site() as s:
         await s.enrol("house")
-        item = {"time": 1000, "values": [1, 2], "unit": "1", "register": "row"}
+        item = {"time": 1767182400000, "values": [1, 2], "unit": "1", "register": "row"}
         assert status(await s.send([item, item, {**item, "values": [1, 3]}])) == [
             "accepted",
             "duplicate",
@@ -263,6 +270,53 @@ async def test_the_future_is_refused_beyond_a_tolerance(site: OpenSite, clock: M
         near = {**GOOD, "time": "2026-01-01T00:00:59Z"}
         far = {**GOOD, "time": "2026-01-01T00:01:01Z"}
         assert status(await s.send([near, far])) == ["accepted", "rejected"]
+
+
+async def test_the_far_past_and_epoch_seconds_are_refused_with_a_hint(site: OpenSite) -> None:
+    async def told(s: Site, time: Any) -> str:
+        (answer,) = await s.send({**GOOD, "time": time})
+        assert answer["status"] == "accepted" or answer["problem"]["pointer"] == "/time"
+        return str(answer.get("problem", {}).get("detail", "accepted"))
+
+    hint = "looks like epoch seconds: a number is epoch milliseconds"
+    async with site() as s:
+        await s.enrol("house")
+        assert await told(s, 1767182400) == hint
+        assert await told(s, 1767182400000) == "accepted"
+        assert await told(
+            s, 1767182400000000
+        ) == "is an RFC 3339 time with an offset, or epoch " + ("milliseconds")
+        assert await told(s, "1999-12-31T23:59:59.999Z") == "lies before 2000-01-01"
+        assert await told(s, 12) == "lies before 2000-01-01"
+        assert await told(s, "2000-01-01T00:00:00Z") == "accepted"
+        csv = b"time,value\n1767182400,1\n1999-12-31T23:59:59Z,1\n2026-02-01T00:00:00Z,1\n"
+        found = await s.request(
+            "POST",
+            "/v1/readings/import?unit=kWh&curator=house",
+            content=csv,
+            headers={"Content-Type": "text/csv"},
+        )
+        assert [(each["line"], each["detail"]) for each in found["errors"]] == [
+            (2, f"the time {hint}"),
+            (3, "the time lies before 2000-01-01"),
+            (4, "the time lies in the future"),
+        ]
+        wide = b"meter,a,b\nhouse,1,1\n"
+        layout = "unit=kWh&layout=wide&step_s=900&start=1999-12-31T23:45:00Z"
+        found = await s.request(
+            "POST",
+            f"/v1/readings/import?{layout}",
+            content=wide,
+            headers={"Content-Type": "text/csv"},
+        )
+        assert (found["accepted"] + found["conflicts"] + found["duplicates"]) == 1
+        assert found["errors"][0]["column"] == 2
+        # nothing is said of a value or a time that was sent
+        assert "1767182400" not in str(found)
+    async with site(earliest_reading=datetime(2025, 12, 31, tzinfo=UTC)) as s:
+        assert await told(s, "2025-12-30T23:00:00Z") == "lies before 2025-12-31"
+    with pytest.raises(ValidationError, match="1973"):
+        CuratorSettings(earliest_reading=datetime(1970, 1, 1, tzinfo=UTC))
 
 
 async def test_no_value_in_logs_and_the_same_log_for_every_value(

@@ -90,7 +90,8 @@ def _join_token() -> bytes:
     return JoinToken.model_validate_json(json.dumps(token)).to_text().encode()
 
 
-def _query() -> bytes:
+def valid_query() -> bytes:
+    """A query that is accepted, as JSON."""
     return json.dumps(
         {
             "name": "feeder",
@@ -126,7 +127,7 @@ def targets() -> list[Target]:
         Target(
             "json piece", json.dumps(piece).encode(), lambda b: parse_json(b, Piece), (DomainError,)
         ),
-        Target("json query", _query(), lambda b: parse_json(b, Query), (DomainError,)),
+        Target("json query", valid_query(), lambda b: parse_json(b, Query), (DomainError,)),
         Target("signed", signed, lambda b: parse_json(b, Signed[Piece]), (DomainError,)),
         Target(
             "join token",

@@ -322,6 +322,7 @@ CHANGES = [
     {"family": "f", "family_minimum": 2},
     {"group": "f"},
     {"job": "f"},
+    {"completeness": "curators"},
     {"sharing": "shamir", "threshold": 2},
     {"sharing": "shamir", "threshold": 3},
     {"sharing": "shamir", "threshold": 3, "c_noise": 2},

@@ -12,7 +12,7 @@ import pytest
 from pydantic_core import to_json
 
 from curator.errors import BadMapping
-from curator.items import parse_item
+from curator.items import Times, parse_item
 from curator.localtime import zone_named
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
 from curator.mqtt.messages import Message, raw_items
@@ -21,7 +21,7 @@ from tests.curator.double import FakeWorld
 from tests.curator.mqtt.broker import Broker, letters
 from tests.curator.mqtt.conftest import Listening, metric, stored
 
-LATEST = 2 * 10**15
+TIMES = Times(0, 2 * 10**15)
 RECEIVED = 1_730_000_000_000_000
 TASMOTA: dict[str, Any] = {
     "Time": "2024-10-27T02:15:30+01:00",
@@ -49,7 +49,7 @@ def read(name: str, topic: str, payload: bytes, zone: str | None = None) -> list
             message = Message(topic, payload, RECEIVED)
             where = None if zone is None else zone_named(zone)
             raws = raw_items(message, route.rule, device, where, 100)
-            return [parse_item(raw, LATEST, 8) for raw in raws]
+            return [parse_item(raw, TIMES, 8) for raw in raws]
     raise AssertionError("no rule has this topic")
 
 
@@ -75,7 +75,7 @@ def test_tasmota() -> None:
         "energy_import",
         "total_increasing",
     )
-    assert (total.quantity, total.base, total.time) == (1_234_567 * 10**9, "Wh", moment)
+    assert (total.quantity, total.unit, total.time) == (1_234_567 * 10**9, "kWh", moment)
     assert (power.register, power.quantity, power.kind) == ("power_import", 61 * 10**9, "instant")
 
 

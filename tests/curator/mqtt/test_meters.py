@@ -45,7 +45,9 @@ async def test_readings_are_stored_and_summed(
         await s.policy(**OPEN)
         await s.enrol("house")
         old = {"value": "0.25", "unit": "kWh"}
-        lines = "\n".join(json.dumps({"time": time, **old}) for time in (0, 1000))
+        lines = "\n".join(
+            json.dumps({"time": time, **old}) for time in (1_600_000_000_000, 1_600_000_001_000)
+        )
         properties = Properties(PacketTypes.PUBLISH)
         properties.ContentType = "application/x-ndjson"
         await broker.publish(TOPIC, GOOD, [GOOD, {**GOOD, "time": "2025-12-31T12:15:00Z"}])
@@ -65,7 +67,7 @@ async def test_a_device_is_its_curators(
     table.write_text('"meter-1" = "b"\n')
     async with listening(mqtt_devices=table) as s:
         await s.enrol("gw", ["a", "b"])
-        await broker.publish(TOPIC, GOOD, {**GOOD, "curator": "b", "time": 1000})
+        await broker.publish(TOPIC, GOOD, {**GOOD, "curator": "b", "time": 1_600_000_001_000})
         await broker.publish("tacit/v1/site/a/readings", GOOD)
         assert (await stored(s, "b", 2))["accepted"] == 2
         assert (await stored(s, "a", 1))["accepted"] == 1
@@ -115,7 +117,7 @@ async def test_what_is_bad_goes_to_the_dead_letters_and_holds_up_nothing(
         await broker.publish("tacit/v1/site/stranger/readings", GOOD)
         (letter,) = await letters(reader, 1)
         assert letter["type"] == "urn:tacit:problem:unknown_curator"
-        await broker.publish(topic, {**GOOD, "time": 5000})
+        await broker.publish(topic, {**GOOD, "time": 1_600_000_005_000})
         assert (await stored(s, "a", 2))["accepted"] == 2
         assert await metric(s, 'outcome="refused",reason="bad_reading"') == 4
         text = (await s.client.get("/metrics")).text
@@ -246,7 +248,7 @@ async def test_one_message_that_cannot_be_stored_spoils_no_other(
 
 
 async def test_retained_states_are_not_dated_anew(listening: Listening, broker: Broker) -> None:
-    await broker.publish(TOPIC, {**GOOD, "time": 7000}, retain=True)
+    await broker.publish(TOPIC, {**GOOD, "time": 1_600_000_007_000}, retain=True)
     async with listening() as s:
         await s.enrol("house")
         await broker.publish(TOPIC, GOOD)

@@ -1,0 +1,65 @@
+"""Refusals of rounds, a row for each party; a row never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.models.round import Refusal, RefusalGround
+from coordinator.store.tables import parties, refusals
+
+
+@dataclass(frozen=True)
+class RefusalRow:
+    """A party's refusal: `members` is a bitmap over its run of roster numbers."""
+
+    id: int
+    first: int
+    curators: int
+    members: bytes
+
+
+async def add(
+    connection: AsyncConnection, round_id: str, party: str, refusal: Refusal, made: datetime
+) -> None:
+    """Keep a party's refusal; it has none of this round yet."""
+    counts = {ground.value: refusal.grounds.get(ground, 0) for ground in RefusalGround}
+    await connection.execute(
+        insert(refusals).values(
+            round_id=round_id, party=party, members=refusal.members, made=made, **counts
+        )
+    )
+
+
+async def find(connection: AsyncConnection, round_id: str, party: str) -> Refusal | None:
+    """What a party said before."""
+    found = await connection.execute(
+        select(refusals).where(refusals.c.round_id == round_id, refusals.c.party == party)
+    )
+    row = found.first()
+    if row is None:
+        return None
+    counts = {ground: row._mapping[ground.value] for ground in RefusalGround}
+    grounds = {ground: count for ground, count in counts.items() if count}
+    return Refusal(members=row.members, grounds=grounds)
+
+
+async def after(connection: AsyncConnection, round_id: str, last: int) -> list[RefusalRow]:
+    """A round's refusals above a row id, in the order in which they were committed."""
+    rows = await connection.execute(
+        select(refusals.c.id, parties.c.first, parties.c.curators, refusals.c.members)
+        .join(parties, parties.c.id == refusals.c.party)
+        .where(refusals.c.round_id == round_id, refusals.c.id > last)
+        .order_by(refusals.c.id)
+    )
+    return [RefusalRow(row.id, row.first, row.curators, row.members) for row in rows]
+
+
+async def counts(connection: AsyncConnection, round_id: str) -> dict[RefusalGround, int]:
+    """How many curators refuse a round on each ground that there is."""
+    sums = [func.sum(refusals.c[ground.value]) for ground in RefusalGround]
+    row = (await connection.execute(select(*sums).where(refusals.c.round_id == round_id))).one()
+    return {ground: int(count) for ground, count in zip(RefusalGround, row, strict=True) if count}

@@ -1,0 +1,172 @@
+"""Every body that a service takes, changed at random: an answer that says what is wrong.
+
+No entrance answers an internal error, whatever the bytes; and none is taken in silence for a file
+that it is not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+from dataclasses import dataclass
+
+import pytest
+
+from tests.coordinator import conftest as coordinator
+from tests.coordinator.conftest import Houses
+from tests.coordinator.datasets.forms import hand_in
+from tests.coordinator.double import WINDOW, query
+from tests.curator import conftest as curator
+from tests.curator.conftest import START, OpenSite, Site
+from tests.curator.green_button_files import FeedFile, Meter
+from tests.fuzz.mutations import mutated
+
+house = coordinator.house
+site, world = curator.site, curator.world
+CASES = 150
+LONG = b'curator,device,time,value\nhouse,m,2025-12-31T12:00:00Z,"0.5"\nhouse,m,1767182400000,2\n'
+LOCAL = b"house;d;t;v\nhouse;31.12.2025;12:00;0,5\nhouse;31.12.2025;12:15;1e0\n"
+WIDE = b"meter,a,b,c\nhouse,0.5,1,2\nhouse,1,2\n"
+READINGS = json.dumps(
+    [
+        {"time": "2025-12-31T12:00:00Z", "value": "0.5", "unit": "kWh", "device": "m"},
+        {"time": 1767182400000, "values": [1, 2.5], "unit": "1", "register": "row"},
+        {"time": 1767182400000, "value": 9, "unit": "Wh", "kind": "total_increasing"},
+    ]
+).encode()
+FEED = FeedFile([Meter("point", [1, 2], START)]).text().encode()
+FORM = (
+    b'--edge\r\nContent-Disposition: form-data; name="file"; filename="m.csv"\r\n\r\n'
+    + LONG
+    + b"\r\n--edge--\r\n"
+)
+_IMPORT = "/v1/readings/import?"
+_LONG = f"{_IMPORT}unit=kWh&curator_column=curator"
+_LOCAL = (
+    f"{_IMPORT}unit=kWh&curator_column=house&delimiter=%3B&decimal=,&date_column=d&time_column=t"
+    "&value_column=v&time_format=%25d.%25m.%25Y%20%25H:%25M&timezone=Europe/Zurich"
+)
+_WIDE = f"{_IMPORT}unit=kWh&layout=wide&start=2025-12-31T12:00:00Z&step_s=900"
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """Where bytes come in, and what they should be."""
+
+    path: str
+    form: str
+    valid: bytes
+
+
+ENTRANCES = {
+    "readings": Entrance("/v1/readings", "application/json", READINGS),
+    "lines": Entrance(
+        "/v1/readings", "application/x-ndjson", READINGS[1:-1].replace(b"}, ", b"}\n")
+    ),
+    "long": Entrance(_LONG, "text/csv", LONG),
+    "counters": Entrance(f"{_LONG}&kind=total_increasing", "text/csv", LONG),
+    "local": Entrance(_LOCAL, "text/csv", LOCAL),
+    "wide": Entrance(_WIDE, "text/csv", WIDE),
+    "gzip": Entrance(_WIDE, "text/csv", gzip.compress(WIDE, mtime=0)),
+    "xz": Entrance(_WIDE, "text/csv", lzma.compress(WIDE)),
+    "feed": Entrance(f"{_IMPORT}curator=house", "application/atom+xml", FEED),
+    "form": Entrance(_LONG, "multipart/form-data; boundary=edge", FORM),
+    "records": Entrance(
+        "/v1/records",
+        "application/json",
+        b'{"curator": "house", "columns": ["x", "y"], "rows": [[1, 2.5], [3, 4]]}',
+    ),
+    "policy": Entrance("/v1/policy", "application/json", b'{"min_participants": 10, "record": {}}'),
+    "enrolments": Entrance(
+        "/v1/enrolments", "application/json", b'{"token": "dGFjaXQ", "curators": ["a", "b"]}'
+    ),
+}
+
+
+async def answered(s: Site, entrance: Entrance, body: bytes) -> int:
+    """The status; whatever was sent, no internal error."""
+    method = "PUT" if entrance.path == "/v1/policy" else "POST"
+    answer = await s.client.request(
+        method, entrance.path, content=body, headers={"Content-Type": entrance.form}
+    )
+    assert answer.status_code < 500, (entrance.path, body, answer.text)
+    return answer.status_code
+
+
+@pytest.mark.parametrize("name", ENTRANCES)
+async def test_changed_bodies_never_break_a_curator_service(site: OpenSite, name: str) -> None:
+    entrance = ENTRANCES[name]
+    async with site() as s:
+        await s.enrol("house")
+        for body in (
+            entrance.valid,
+            b"",
+            b"\x00" * 9,
+            b"\xff\xfe" + entrance.valid,
+            io.DEFAULT_BUFFER_SIZE * b"7",
+        ):
+            await answered(s, entrance, body)
+        for body in mutated(entrance.valid, CASES, seed=15):
+            await answered(s, entrance, body)
+
+
+DATASETS = {
+    "numeric-table csv": b"x,y,label\n1,2.5,0\n3,4,1\n5,6,0\n",
+    "transactions text": b"1 2 3\n2 5\n\n3\n",
+    "sequences msnbc": b"% Different categories:\n\na b c\n\n% Sequences:\n\n1 2 3 \n2 \n",
+    "edge-list snap": b"# a comment\n0 1\n1 2\n2 0\n",
+}
+
+
+@pytest.mark.parametrize("what", DATASETS)
+async def test_changed_datasets_never_break_a_coordinator(house: Houses, what: str) -> None:
+    kind, form = what.split()
+    async with house(0) as it:
+        valid = DATASETS[what]
+        answer = await hand_in(it, valid, kind=kind, format=form)
+        assert answer.status_code == 201, answer.text
+        others = (b"", b"\0" * 9, b"7\n8\n", b"\xff\xfe" + valid, gzip.compress(valid)[:-9])
+        for body in (*others, *mutated(valid, CASES, seed=15)):
+            answer = await hand_in(it, body, kind=kind, format=form)
+            assert answer.status_code < 500, (body, answer.text)
+
+
+BODIES: dict[str, object] = {
+    "POST /v1/queries": query(),
+    "POST /v1/queries/preview": query(mechanism="distributed", epsilon="1"),
+    "POST /v1/rounds": {"query_id": "q", "window": WINDOW},
+    "PUT /v1/budget/limits": {"limits": [{"unit": "curator", "epsilon": "5"}]},
+    "POST /v1/budget/preview": {"query": query(), "window": WINDOW},
+    "POST /v1/groups": {"name": "street", "curators": ["a", "b"]},
+    "POST /v1/grants": {"party": "house", "kind": "curator", "max_curators": 1},
+    "POST /v1/tokens": {"scope": "analyst", "label": "x"},
+    "POST /v1/datasets": {"name": "t", "kind": "numeric-table", "format": "csv", "rows": [[1]]},
+    "POST /v1/jobs/preview": {"algorithm": "kmeans", "params": {"k": 2}, "dataset": "d"},
+    "POST /v1/enrolments": {"statement": {"party": "a"}, "signature": "AAAA"},
+}
+
+
+@pytest.mark.parametrize("route", BODIES)
+async def test_changed_bodies_never_break_a_coordinator(house: Houses, route: str) -> None:
+    method, path = route.split()
+    async with house(0) as it:
+        valid = json.dumps(BODIES[route]).encode()
+        for body in (b"", b"[]", b"7", b"\xff", b"[" * 9999, *mutated(valid, CASES, seed=15)):
+            answer = await it.ask(method, path, body)
+            assert answer.status_code < 500, (body, answer.text)
+
+
+async def test_changed_bodies_never_break_an_aggregator(house: Houses) -> None:
+    async with house(1) as it:
+        peer = it.federation.peers[0]
+        for method, path, valid in (
+            ("POST", "/v1/grants", {"party": "house", "kind": "curator", "max_curators": 1}),
+            ("PUT", "/v1/coordinator", {"deployment": "d", "identity_key": "AAAA"}),
+            ("POST", "/v1/tokens", {"scope": "operator"}),
+            ("POST", "/v1/enrolments", {"statement": {"party": "a"}, "signature": "AAAA"}),
+        ):
+            for body in mutated(json.dumps(valid).encode(), CASES, seed=15):
+                answer = await peer.ask(method, path, body)
+                assert answer.status_code < 500, (body, answer.text)
