@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -93,6 +93,8 @@ class LocalTimes:
     def resolve(self, wall: datetime, device: Hashable = None, mark: str | None = None) -> int:
         """Microseconds since 1970 of a naive local time; `mark` is an offset, a zone's short name
         (CEST), A or B, 0 or 1. Raises BadItem with one of the messages above."""
+        if not 1 < wall.year < MAXYEAR:
+            raise BadItem("is no time that exists")  # in UTC it may lie beyond the calendar
         found = moments(wall, self._zone)
         if not found:
             # An interval that ends as the clocks go forward: both 02:00 and 03:00 are its end.

@@ -6,14 +6,20 @@ that it is not.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import lzma
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.errors import DomainError
+from curator.items import Times, parse_item
+from curator.mqtt.mapping import load, routes
+from curator.mqtt.messages import Message, raw_items
 from tests.coordinator import conftest as coordinator
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import hand_in
@@ -170,3 +176,50 @@ async def test_changed_bodies_never_break_an_aggregator(house: Houses) -> None:
             for body in mutated(json.dumps(valid).encode(), CASES, seed=15):
                 answer = await peer.ask(method, path, body)
                 assert answer.status_code < 500, (body, answer.text)
+
+
+TIMES = (
+    "0001-01-01T00:00:00",
+    "9999-12-31T23:59:59",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "999999999999999",
+    "2025-12-31T24:00:00Z",
+)
+ZONES = ("", "&timezone=Europe/Zurich", "&timezone=Europe/Zurich&stamp=end&step_s=900")
+
+
+async def test_times_at_the_calendars_ends_are_refused_like_others(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        for time in TIMES:
+            for zone in ZONES:
+                path = f"{_IMPORT}unit=kWh&curator=house{zone}"
+                rows = f"time,value\n{time},1\n".encode()
+                answer = await s.client.post(
+                    path, content=rows, headers={"Content-Type": "text/csv"}
+                )
+                assert (answer.status_code, answer.json()["rejected"]) == (200, 1), answer.text
+            start = time.replace("+", "%2B")
+            path = f"{_IMPORT}unit=kWh&layout=wide&step_s=900&start={start}{ZONES[1]}"
+            assert await answered(s, Entrance(path, "text/csv", WIDE), WIDE) in (200, 422)
+
+
+MESSAGES = {
+    "tasmota": ("tele/p/SENSOR", b'{"Time": "2024-10-27T02:15:30", "ENERGY": {"Total": 12.5}}'),
+    "home-assistant": ("homeassistant/sensor/p_energy/state", b"12.5"),
+    "tacit": ("tacit/v1/site/p/readings", READINGS),
+}
+
+
+@pytest.mark.parametrize("mapping", MESSAGES)
+def test_changed_messages_are_refused_by_name(mapping: str) -> None:
+    topic, valid = MESSAGES[mapping]
+    rule = next(route for route in routes(load(mapping), "site") if route.device(topic)).rule
+    zone, times = ZoneInfo("Europe/Zurich"), Times(946_684_800_000_000, 2 * 10**15)
+    for body in mutated(valid, 2_000, seed=15):
+        message = Message(topic, body, 1_700_000_000_000_000)
+        with contextlib.suppress(DomainError):
+            for raw in raw_items(message, rule, "p", zone, 100):
+                with contextlib.suppress(DomainError):
+                    parse_item(raw, times, 8)
