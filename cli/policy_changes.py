@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -126,14 +126,9 @@ def _value(name: str, text: str) -> object:
         raise BadChange(f"{name}: not one value but {', '.join(model.model_fields)}")
     if get_origin(annotation) is tuple:
         return [] if text in ("", NONE) else [item.strip() for item in text.split(",")]
-    if annotation in (int, bool) or int in map(_plain, get_args(annotation)):
+    if annotation in (int, bool) or int in get_args(annotation):
         return _literal(text)
     return None if text == NONE else text
-
-
-def _plain(annotation: Any) -> Any:
-    """The type of `Annotated[type, ...]`."""
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _literal(text: str) -> object:

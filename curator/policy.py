@@ -7,9 +7,9 @@ section 5). A process has one default policy; a curator may have its own.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
 from common.models.base import Binary, Exact, WireModel, require
 from common.models.federation import ColumnName, Descriptor, step_of
@@ -21,6 +21,26 @@ from curator.settings import CuratorSettings
 FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 """As `tacit keys show` and `GET /v1/parties` print it."""
 QueryHash = Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+def _at_least(value: object) -> object:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    good = value == "all" or (number and 1 <= cast(int, value) <= MAX_AGGREGATORS)
+    return require(good, value, f'must be "all", or a whole number in 1..{MAX_AGGREGATORS}')
+
+
+AtLeast = Annotated[
+    int | Literal["all"],
+    PlainValidator(_at_least),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_AGGREGATORS},
+                {"const": "all", "type": "string"},
+            ]
+        }
+    ),
+]
 
 
 class Limit(WireModel):
@@ -68,7 +88,7 @@ class Policy(WireModel):
     allow_repeats: bool = False
     algorithms: tuple[Annotated[str, Field(max_length=40)], ...] = ()
     public_columns: tuple[ColumnName, ...] = ()
-    min_aggregators: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)] | Literal["all"] = "all"
+    min_aggregators: AtLeast = "all"
     required_aggregators: tuple[FingerprintText, ...] = ()
     min_collusion: Collusion = Collusion()
 
