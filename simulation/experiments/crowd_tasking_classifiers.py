@@ -139,8 +139,8 @@ def figure_12_7(run: Run) -> Outcome:
         slight = clean - measured[least] < 0.06
         heavy = clean - measured[most] > 0.20
         rows += [
-            Row(f"{data.name}: loses less than 6 points at {least}", True, "printed", slight),
-            Row(f"{data.name}: loses more than 20 points at {most}", True, "printed", heavy),
+            Row(f"{data.name}: loses less than 6 points at {least}", True, "trend", slight),
+            Row(f"{data.name}: loses more than 20 points at {most}", True, "trend", heavy),
         ]
         ratios = (0.0, *measured)
         lines.append(Line(data.name, ratios, (clean, *measured.values())))
@@ -171,22 +171,22 @@ def figure_12_6(run: Run) -> Outcome:
     rows = [
         Row("E ||noise|| times epsilon, k = 3", 3.814, "recomputed", float(shifts.mean()), 0.01),
         Row("Theorem 12.5 at epsilon 5, delta 0.05", 5.397, "recomputed", bound / 5, 1e-3),
-        Row("Theorem 12.5 holds", True, "printed", float((shifts > bound).mean()) < _DELTA),
-        Row("d_avg in ranges (the printed figure has 1.27)", None, "trend", data.distance),
-        Row("epsilon at which d = d_avg / 2 (printed 6)", None, "trend", fine),
+        Row("Theorem 12.5 holds", True, "trend", float((shifts > bound).mean()) < _DELTA),
+        Row("d_avg in ranges (the printed figure has 1.27)", None, "quoted", data.distance),
+        Row("epsilon at which d = d_avg / 2 (printed 6)", None, "quoted", fine),
         Row(
             "accuracy at twice that epsilon is within 4 points of none",
             True,
-            "printed",
+            "trend",
             clean - _accuracy(run, data, 2 * fine) < 0.04,
         ),
         Row(
             "accuracy falls fast where d passes d_avg: points lost from d_avg / 2 to 2 d_avg",
             True,
-            "printed",
+            "trend",
             _accuracy(run, data, fine) - _accuracy(run, data, fine / 4) > 0.2,
         ),
-        Row("accuracy rises with epsilon", True, "printed", found[30] > found[6] > found[1]),
+        Row("accuracy rises with epsilon", True, "trend", found[30] > found[6] > found[1]),
     ]
     x = tuple(map(float, _EPSILONS))
     lines = (

@@ -231,14 +231,14 @@ def figure_7(run: Run) -> Outcome:
             ]
             found["DBSCAN, retuned"].append(max(tuned))
         for method, score in clear_score.items():
-            rows.append(Row(f"{data.name}: {method}, clear", None, "trend", score))
+            rows.append(Row(f"{data.name}: {method}, clear", None, "quoted", score))
         for method, values in found.items():
             rows += [
-                Row(f"{data.name}: {method}, eps_bit {epsilon}", None, "trend", value)
+                Row(f"{data.name}: {method}, eps_bit {epsilon}", None, "quoted", value)
                 for epsilon, value in zip((4, 2, 1), values, strict=True)
             ]
         close = "kCluster is hardly affected by flips"
-        rows.append(Row(f"{data.name}: {close}", True, "printed", _close(clear_score, found)))
+        rows.append(Row(f"{data.name}: {close}", True, "trend", _close(clear_score, found)))
         lines = tuple(Line(name, (4.0, 2.0, 1.0), tuple(each)) for name, each in found.items())
         panels.append(Panel(data.name, "eps_bit", "NMI", lines, "linear", "linear"))
         if data.name == "moons":
@@ -262,7 +262,7 @@ def _moon_rows(clear: dict[str, float], found: dict[str, list[float]]) -> list[R
         Row(
             "moons: DBSCAN loses them at eps_bit 1",
             True,
-            "recomputed",
+            "trend",
             found["DBSCAN"][2] < 0.5 * clear["DBSCAN"],
         ),
         Row("moons: kCluster, clear", 0.404, "recomputed", clear["kCluster"], 0.25),
@@ -288,16 +288,16 @@ def figure_8(run: Run) -> Outcome:
         run.progress((place + 1) / len(budgets))
     by_budget = dict(zip(budgets, measured, strict=True))
     high = min(value for budget, value in by_budget.items() if Fraction(budget) >= 1)
-    rows = [Row(f"NMI, eps_bit {name}", None, "trend", value) for name, value in by_budget.items()]
+    rows = [Row(f"NMI, eps_bit {name}", None, "quoted", value) for name, value in by_budget.items()]
     rows += [
-        Row("kCluster on clear distances", None, "trend", exact),
+        Row("kCluster on clear distances", None, "quoted", exact),
         Row(
             "high utility for eps_bit >= 1: within 8 points of clear",
             True,
-            "printed",
+            "trend",
             high > exact - 8,
         ),
-        Row("and it falls below: eps_bit 0.1", True, "recomputed", by_budget["0.1"] < high - 5),
+        Row("and it falls below: eps_bit 0.1", True, "trend", by_budget["0.1"] < high - 5),
     ]
     x = tuple(float(Fraction(budget)) for budget in budgets)
     lines = (

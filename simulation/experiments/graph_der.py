@@ -69,10 +69,10 @@ def table_7_2(run: Run) -> Outcome:
         kept = float(np.mean([low.size for low, _ in made["sound"]])) / study.graph.edges
         if study.name == "ca-GrQc":
             text = f"{study.name}: edges out over in, paper: 1.01 to 1.10"
-            rows.append(Row(text, True, "recomputed", 1.01 <= inflated <= 1.10))
+            rows.append(Row(text, True, "trend", 1.01 <= inflated <= 1.10))
         text = f"{study.name}: edges out over in, sound"
         rows.append(Row(text, 1.0, "recomputed", kept, 0.03))
-        rows.append(Row(f"{study.name}: edges out over in, paper", None, "trend", inflated))
+        rows.append(Row(f"{study.name}: edges out over in, paper", None, "quoted", inflated))
     plots = _plots("chen-table-7.2", "Relative error by largest set", panels)
     return Outcome(tuple(rows), plots, tuple(each.provenance for each in found), NOTES)
 
@@ -102,16 +102,16 @@ def _rows_7_2(name: str, drawn: Drawn, means: dict[str, list[float]]) -> list[Ro
     if name == "ca-HepTh" and drawn == "random":
         most = [WITHIN * each + each for each in RECOMPUTED[name, "paper", drawn]]
         better = all(one <= other for one, other in zip(means["paper"], most, strict=True))
-        rows.append(Row(f"{name}, paper: at most the recomputation", True, "recomputed", better))
+        rows.append(Row(f"{name}, paper: at most the recomputation", True, "trend", better))
     ratio = means["random"][1] / means["sound"][1]
     text = f"{name}, {drawn} sets of up to 0.4 |V|: errors of a random graph over those of sound"
-    rows.append(Row(text, None, "trend", ratio))
+    rows.append(Row(text, None, "quoted", ratio))
     if drawn == "random":
         text = f"{name}: on random sets a random graph is as good (within a half)"
-        rows.append(Row(text, True, "recomputed", ratio < 1.5))
+        rows.append(Row(text, True, "trend", ratio < 1.5))
     elif name != "STM stand-in":
         text = f"{name}: on ranges a random graph is at least 3 times as bad"
-        rows.append(Row(text, True, "recomputed", ratio > 3))
+        rows.append(Row(text, True, "trend", ratio > 3))
     return rows
 
 
@@ -132,9 +132,9 @@ def figure_7_3(run: Run) -> Outcome:
             run.progress(done / steps)
         worse = all(a > b for a, b in zip(means["Laplace"], means["random"], strict=True))
         text = f"{study.name}: noise on every cell is much worse than a random graph"
-        rows.append(Row(text, True, "printed", worse))
+        rows.append(Row(text, True, "trend", worse))
         rows += [
-            Row(f"{study.name}, {name}, sets of up to {largest}", None, "trend", error)
+            Row(f"{study.name}, {name}, sets of up to {largest}", None, "quoted", error)
             for name, errors in means.items()
             for largest, error in zip(SMALL, errors, strict=True)
         ]
@@ -186,7 +186,7 @@ def _rows_by_budget(
 ) -> list[Row]:
     name, worst = study.name, 0 if axis == "epsilon" else -1
     rows = [
-        Row(f"{name}, {stance}, {drawn} sets, {axis} {place:g}", None, "trend", error)
+        Row(f"{name}, {stance}, {drawn} sets, {axis} {place:g}", None, "quoted", error)
         for drawn in DRAWS
         for stance in STANCES
         for place, error in zip(places, means[drawn][stance], strict=True)
@@ -194,7 +194,7 @@ def _rows_by_budget(
     for stance in STANCES:
         line = means["range"][stance]
         text = f"{name}, {stance}, ranges: least noise, least error ({axis})"
-        rows.append(Row(text, True, "printed", line[-1 if worst == 0 else 0] < line[worst]))
+        rows.append(Row(text, True, "trend", line[-1 if worst == 0 else 0] < line[worst]))
     if axis == "epsilon":
         text = f"{name}, paper, epsilon 0.2, random sets (printed: below 0.14)"
         value = means["random"]["paper"][0]
@@ -205,7 +205,7 @@ def _rows_by_budget(
         elif name == "STM stand-in":
             rows.append(Row(text + ", quoted of the source's own", None, "quoted", value))
         else:
-            rows.append(Row(text, True, "printed", value < 0.14))
+            rows.append(Row(text, True, "trend", value < 0.14))
     elif name == "STM stand-in":
         value = means["random"]["paper"][1]
         rows.append(Row(f"{name}, paper, k 5, random sets (printed: 0.10)", None, "quoted", value))

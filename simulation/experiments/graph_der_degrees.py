@@ -47,7 +47,7 @@ def figure_7_6(run: Run) -> Outcome:
             expected = DIVERGENCES.get((study.name, name))
             text = f"{study.name}, {name}, epsilon 1"
             if expected is None:
-                rows.append(Row(text, None, "trend", value))
+                rows.append(Row(text, None, "quoted", value))
             else:
                 within = EXACT if name in ("laplace", "empty") else WITHIN
                 rows.append(Row(text, expected, "recomputed", value, within))
@@ -56,7 +56,7 @@ def figure_7_6(run: Run) -> Outcome:
         if study.name == STAND_IN:
             rows.append(Row(text, None, "quoted", flat["laplace"] / flat["empty"]))
         else:
-            rows.append(Row(text, True, "printed", alike))
+            rows.append(Row(text, True, "trend", alike))
         everywhere = {
             f"{name}, epsilon 1" if name == "laplace" else name: [value] * len(EPSILONS)
             for name, value in flat.items()
@@ -76,12 +76,12 @@ def figure_7_7(run: Run) -> Outcome:
         lines = _divergences(run, study, [("1", k) for k in GROUPS])
         random = study.divergence(study.random)
         rows += [
-            Row(f"{study.name}, {name}, k {k}", None, "trend", value)
+            Row(f"{study.name}, {name}, k {k}", None, "quoted", value)
             for name, values in lines.items()
             for k, value in zip(GROUPS, values, strict=True)
         ]
         text = f"{study.name}, paper, k 25: still nearer than a random graph"
-        rows.append(Row(text, True, "printed", lines["paper"][-1] < random))
+        rows.append(Row(text, True, "trend", lines["paper"][-1] < random))
         lines["random"] = [random] * len(GROUPS)
         panels.append(_panel(study.name, "k", tuple(map(float, GROUPS)), lines))
         run.progress((number + 1) / len(found))
@@ -115,9 +115,9 @@ def figure_7_8(run: Run) -> Outcome:
         sizes = tuple(round(share * study.vertices) for share in PARTS)
         lines.append(Line(study.name, tuple(map(float, sizes)), tuple(taken)))
         text = f"{study.name}, step 1: seconds of the whole (printed: roughly quadratic in |V|)"
-        rows.append(Row(text, None, "trend", taken[-1]))
+        rows.append(Row(text, None, "quoted", taken[-1]))
         text = f"{study.name}: time of all vertices over that of 0.4 of them (quadratic: 6.25)"
-        rows.append(Row(text, None, "trend", taken[-1] / taken[1]))
+        rows.append(Row(text, None, "quoted", taken[-1] / taken[1]))
         if study.name != STAND_IN:
             saved = taken[-1] / _seconds(study, 10, repetitions)
             text = f"{study.name}: step 10 is faster by (printed: about 8)"

@@ -51,7 +51,7 @@ def compared(network: Network, name: str, expected: float, measured: float, with
     """A row with the spec's figure where the graph is the spec's, else a trend."""
     if network.real:
         return Row(name, expected, "recomputed", measured, within)
-    return Row(name, None, "trend", measured)
+    return Row(name, None, "quoted", measured)
 
 
 def table_11_2(run: Run) -> Outcome:
@@ -82,7 +82,7 @@ def table_11_2(run: Run) -> Outcome:
             Row(
                 f"{name}: bytes of the result, 4 n m",
                 True,
-                "recomputed",
+                "trend",
                 once[0][1] == 4 * vertices * columns,
             )
         )
@@ -129,7 +129,7 @@ def table_11_6(run: Run) -> Outcome:
         if k in PROTOTYPE_DISTANCES:
             rows.append(compared(network, name, PROTOTYPE_DISTANCES[k], found, WITHIN))
         else:
-            rows.append(Row(name, None, "trend", found))
+            rows.append(Row(name, None, "quoted", found))
     rows += _caps()
     run.progress(1.0)
     lines = (
@@ -174,9 +174,9 @@ def table_11_11(run: Run) -> Outcome:
         close = abs(found[sigma][0] - formula) < 0.06
         name = f"{network.name}, sigma {sigma}: within 0.06 of the formula, {formula:.3f}"
         rows.append(
-            Row(name, True, "recomputed", close)
+            Row(name, True, "trend", close)
             if network.real
-            else Row(name, None, "trend", close)
+            else Row(name, None, "quoted", close)
         )
     rows += [
         Row(

@@ -108,13 +108,13 @@ def _usable_rows(usable: dict[tuple[int, int], float], times: int) -> list[Row]:
             below,
             (3 if lots else 9) / 55,
         ),
-        Row("those of 7 vertices and fewer among them (printed: mostly more)", None, "trend",
+        Row("those of 7 vertices and fewer among them (printed: mostly more)", None, "quoted",
             sum(usable[size] < 0.5 for size in SIZES if size[0] <= 7)),
         Row("sizes that are 100 % usable (printed: about 30 %, 36 of 122)", 36, "printed",
             len(always & named)),
-        Row("no other size is 100 % usable", True, "recomputed", always == named)
+        Row("no other size is 100 % usable", True, "trend", always == named)
         if lots
-        else Row("other sizes at 100 %", None, "trend", len(always - named)),
+        else Row("other sizes at 100 %", None, "quoted", len(always - named)),
     ]  # fmt: skip
     for n in VERTICES:
         exact, most = EXACT_BELOW_COMPLETE[n], math.comb(n, 2) - 1
@@ -129,7 +129,7 @@ def _usable_rows(usable: dict[tuple[int, int], float], times: int) -> list[Row]:
     for n in VERTICES:
         least = min(usable[size] for size in SIZES if size[0] == n)
         name = f"usable, {n} vertices, the worst size (recomputed: {WORST[n]})"
-        rows.append(Row(name, None, "trend", least))
+        rows.append(Row(name, None, "quoted", least))
     return rows
 
 
@@ -144,7 +144,7 @@ def _good_rows(good: dict[tuple[int, int], float], times: int) -> list[Row]:
         Row(
             "good output of usable networks is at least 50 %",
             True,
-            "printed",
+            "trend",
             min(good.values()) >= 0.5 - ERRORS * error,
         )
     ]
@@ -153,9 +153,9 @@ def _good_rows(good: dict[tuple[int, int], float], times: int) -> list[Row]:
         name = f"good output rises with |E|, {n} vertices: rank correlation above 0.8"
         found = rank_correlation(list(map(float, edges)), [good[n, each] for each in edges])
         rows.append(
-            Row(name, True, "printed", found > 0.8)
+            Row(name, True, "trend", found > 0.8)
             if times >= GOOD_RUNS
-            else Row(f"rank correlation with |E|, {n} vertices", None, "trend", found)
+            else Row(f"rank correlation with |E|, {n} vertices", None, "quoted", found)
         )
     for number, expected in enumerate(SIX, 5):
         # the expected value is measured too, on 200 networks
@@ -213,9 +213,9 @@ def figure_6_9(run: Run) -> Outcome:
     for n, fakes in FAKES.items():
         rows += _ends(f"{n} vertices, epsilon_e", (0.5, 10), fakes, by_fakes[n], times)
         rises = by_fakes[n][-1] > by_fakes[n][0] - ERRORS * 0.5 / math.sqrt(times)
-        rows.append(Row(f"{n} vertices: rises with epsilon_e", True, "printed", rises))
+        rows.append(Row(f"{n} vertices: rises with epsilon_e", True, "trend", rises))
     worse = max(by_copies[8]) < min(by_fakes[8]) + ERRORS * 0.5 / math.sqrt(times)
-    rows.append(Row("8 vertices: copies hurt more than fake edges", True, "printed", worse))
+    rows.append(Row("8 vertices: copies hurt more than fake edges", True, "trend", worse))
     panels = (
         _noise_panel("a: copies alone", "epsilon_v", EPSILONS_V, by_copies),
         _noise_panel("b: fake edges alone", "epsilon_e", EPSILONS_E, by_fakes),
@@ -290,9 +290,9 @@ def figure_6_10(run: Run) -> Outcome:
     for epsilon_e in (0.5, 1.0, 5.0):
         name = f"epsilon_e {epsilon_e:g}: paths without rings come out no worse"
         better = means[epsilon_e, False] > means[epsilon_e, True] - slack
-        rows.append(Row(name, True, "printed", better))
+        rows.append(Row(name, True, "trend", better))
     rises = means[5.0, False] > means[0.5, False]
-    rows.append(Row("no rings: rises with epsilon_e", True, "printed", rises))
+    rows.append(Row("no rings: rises with epsilon_e", True, "trend", rises))
     panel = Panel("6 vertices, 10 edges", "epsilon_v", "good output", tuple(lines), "log", "linear")
     plot = Plot("fig-6.10", "Good output by both epsilons", (panel,))
     return Outcome(tuple(rows), (plot,), (GENERATED,), (NO_CYCLES, RULE))
@@ -324,7 +324,7 @@ def figure_6_7(run: Run) -> Outcome:
         by_vertices.append(Line(name, tuple(map(float, TIMED_VERTICES)), tuple(points)))
         grows = points[-1] / points[0]
         rows.append(
-            Row(f"{name}: 10 vertices over 5, twice as many edges less one", None, "trend", grows)
+            Row(f"{name}: 10 vertices over 5, twice as many edges less one", None, "quoted", grows)
         )
         run.progress((2 * done + 1) / whole)
         edges = (9, 13, 18, 27, 36, 45)
@@ -336,7 +336,7 @@ def figure_6_7(run: Run) -> Outcome:
     for n, edges_of in TIMED:
         for name, epsilon_v, epsilon_e in TIMED_NOISE:
             found = _milliseconds(run, Setting(n, edges_of, epsilon_v, epsilon_e), times)
-            rows.append(Row(f"{name}, {n} vertices, {edges_of} edges: ms", None, "trend", found))
+            rows.append(Row(f"{name}, {n} vertices, {edges_of} edges: ms", None, "quoted", found))
     run.progress(1)
     label = "milliseconds of one network"
     panels = (

@@ -84,7 +84,7 @@ def compared(
     text = f"{study.population.name}, {name}"
     if reproducible(study, effort):
         return Row(text, expected, "recomputed", round(measured, 4), tolerance)
-    return Row(text, None, "trend", round(measured, 4))
+    return Row(text, None, "quoted", round(measured, 4))
 
 
 def said(name: str, holds: object, study: Study, effort: Effort, basis: Basis = "printed") -> Row:
@@ -92,7 +92,7 @@ def said(name: str, holds: object, study: Study, effort: Effort, basis: Basis = 
     text = f"{study.population.name}: {name}"
     if reproducible(study, effort):
         return Row(text, True, basis, bool(holds))
-    return Row(text, None, "trend", bool(holds))
+    return Row(text, None, "quoted", bool(holds))
 
 
 def repeated(study: Study, epsilon: str, method: Method, runs: int) -> Measured:
@@ -163,7 +163,7 @@ def _by_size(run: Run, which: str, number: str) -> Outcome:
                 f"{study.population.name}, epsilon {epsilon}: error of n-grams (paper) below the "
                 "prefix tree's, mean of sizes, in % (printed: 32 to 63)",
                 None,
-                "trend",
+                "quoted",
                 round(float(less.mean()), 1),
             )
         )
@@ -223,7 +223,7 @@ def swept(
                 rows.append(compared(name, reference[place], value, WITHIN, study, run.effort))
             else:
                 text = f"{study.population.name}, {name}"
-                rows.append(Row(text, None, "trend", round(value, 4)))
+                rows.append(Row(text, None, "quoted", round(value, 4)))
         if study is studies[0] and axis == "l_max" and reference is not None:
             flat = abs(found[-1] - found[-2]) <= 0.1 * found[-2]
             rows.append(said("the error hardly changes beyond l_max 20", flat, study, run.effort))
@@ -298,7 +298,7 @@ def figure_6_11(run: Run) -> Outcome:
                     f"{study.population.name}, epsilon {epsilon}: error saved by ratio, the most "
                     "of all sizes, in % (printed: up to 47)",
                     None,
-                    "trend",
+                    "quoted",
                     round(float(gain.max()), 1),
                 )
             )

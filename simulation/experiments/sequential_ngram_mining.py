@@ -87,7 +87,7 @@ def _table(run: Run, which: str, number: str) -> Outcome:
                     measured = float(found[place])
                     rows.append(Row(text, printed[place], "printed", measured, tolerance))
                 else:
-                    rows.append(Row(text, None, "trend", round(float(found[place]), 1)))
+                    rows.append(Row(text, None, "quoted", round(float(found[place]), 1)))
             if name == "sound":
                 rows.append(
                     said(
@@ -151,7 +151,7 @@ def _losses(run: Run, which: str, number: str) -> Outcome:
                     rows.append(compared(text, expected[place], value, LOSS_WITHIN, study, effort))
                 else:
                     text = f"{study.population.name}, {text}"
-                    rows.append(Row(text, None, "trend", round(value, 4)))
+                    rows.append(Row(text, None, "quoted", round(value, 4)))
         found["prefix"] = best_prefix(study, epsilon, effort.repetitions(2)).losses
         told()
         better = all((found[name] < found["prefix"]).all() for name in METHODS)

@@ -90,10 +90,10 @@ def _rows_6_3(name: str, found: dict[tuple[Form, str], np.ndarray]) -> list[Row]
         Row(
             f"{name}, hybrid, epsilon 0.5, up to 3 items: below 8.2%",
             True,
-            "printed",
+            "trend",
             worst < WORST,
         ),
-        Row(f"{name}, hybrid, epsilon 0.5, up to 3 items", None, "trend", worst),
+        Row(f"{name}, hybrid, epsilon 0.5, up to 3 items", None, "quoted", worst),
     ]
     rows += [
         Row(
@@ -117,10 +117,10 @@ def _rows_6_3(name: str, found: dict[tuple[Form, str], np.ndarray]) -> list[Row]
     )
     if name == "Metro-like":
         text = f"{name}, epsilon 1: hybrid has at most 0.67 of the error of simple"
-        rows.append(Row(text, True, "recomputed", saved >= 0.33))
+        rows.append(Row(text, True, "trend", saved >= 0.33))
     falls = bool(found["hybrid", "1.5"][0] < found["hybrid", "0.5"][0])
     rows.append(
-        Row(f"{name}, hybrid: a larger epsilon has a smaller error", True, "printed", falls)
+        Row(f"{name}, hybrid: a larger epsilon has a smaller error", True, "trend", falls)
     )
     return rows
 
@@ -171,7 +171,7 @@ def _rows_6_4(name: str, errors: list[tuple[float, ...]]) -> list[Row]:
     simple, hybrid = errors
     good = hybrid[HEIGHTS.index(10) : HEIGHTS.index(16) + 1]
     rows = [
-        Row(f"{name}, {form}, height {height}", None, "trend", value)
+        Row(f"{name}, {form}, height {height}", None, "quoted", value)
         for form, found in zip(FORMS, errors, strict=True)
         for height, value in zip(HEIGHTS, found, strict=True)
         if height in (6, 12, 20)
@@ -179,11 +179,11 @@ def _rows_6_4(name: str, errors: list[tuple[float, ...]]) -> list[Row]:
     narrow = max(hybrid) - min(hybrid) < max(simple) - min(simple)
     return [
         *rows,
-        Row(f"{name}: the height matters less to hybrid", True, "printed", narrow),
+        Row(f"{name}: the height matters less to hybrid", True, "trend", narrow),
         Row(
             f"{name}, hybrid: error at heights 10 to 16 (called good), at most, over the least",
             None,
-            "trend",
+            "quoted",
             max(good) / min(hybrid) if min(hybrid) else None,
         ),
     ]
@@ -239,9 +239,9 @@ def figure_6_5(run: Run) -> Outcome:
 def _rows_6_5(name: str, points: list[tuple[int, float]]) -> list[Row]:
     growth = points[-1][1] / points[0][1] / (points[-1][0] / points[0][0])
     return [
-        Row(f"{name}: below {SECONDS} s", True, "printed", points[-1][1] < SECONDS),
-        Row(f"{name}, {points[-1][0]:,} sequences: seconds", None, "trend", points[-1][1]),
-        Row(f"{name}: seconds a sequence, all over a quarter", None, "trend", growth),
+        Row(f"{name}: below {SECONDS} s", True, "trend", points[-1][1] < SECONDS),
+        Row(f"{name}, {points[-1][0]:,} sequences: seconds", None, "quoted", points[-1][1]),
+        Row(f"{name}: seconds a sequence, all over a quarter", None, "quoted", growth),
     ]
 
 

@@ -87,7 +87,7 @@ def table_6_7(run: Run) -> Outcome:
         Row(
             f"{name}, {form}: more of them at epsilon 1.5 than at 0.5",
             True,
-            "printed",
+            "trend",
             measured[-1] > measured[0],
         )
         for (name, form), measured in found.items()
@@ -108,7 +108,7 @@ def table_6_8(run: Run) -> Outcome:
         Row(
             f"{name}, {form}: heights 10 to 16 have at least 0.9 of the most",
             True,
-            "printed",
+            "trend",
             min(measured[2:6]) >= 0.9 * max(measured),
         )
         for (name, form), measured in found.items()

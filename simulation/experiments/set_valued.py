@@ -115,7 +115,7 @@ def figure_4_3(run: Run) -> Outcome:
         Row(
             "MSNBC-like: Basic without clipping has the smaller error at epsilon 1",
             True,
-            "recomputed",
+            "trend",
             bool((raw[2] < sound[2]).all()),
         ),
     ]
@@ -209,7 +209,7 @@ def _fanout_rows(name: str, found: dict[str, np.ndarray]) -> list[Row]:
             Row(
                 f"{name}, epsilon {epsilon}: largest over smallest error, fan-out 4 to 12",
                 None,
-                "trend",
+                "quoted",
                 ratio,
             )
         )
@@ -279,7 +279,7 @@ def figure_4_6(run: Run) -> Outcome:
             rows.append(_falling_row(text, errors, run))
         gaps = {epsilon: errors[0] - errors[-1] for epsilon, errors in found.items()}
         name_of_gap = f"{name}: epsilon 0.5 loses more by a tenth of the records than 1.25"
-        rows.append(Row(name_of_gap, None, "trend", bool(gaps["0.5"] > gaps["1.25"])))
+        rows.append(Row(name_of_gap, None, "quoted", bool(gaps["0.5"] > gaps["1.25"])))
         return rows
 
     return _swept(
@@ -298,18 +298,18 @@ def figure_4_6(run: Run) -> Outcome:
 
 def _said(text: str, holds: object) -> Row:
     """What the source says in words."""
-    return Row(text, True, "printed", bool(holds))
+    return Row(text, True, "trend", bool(holds))
 
 
 def _trend(name: str, found: np.ndarray) -> Row:
-    return Row(f"{name}: mean relative error", None, "trend", round(float(found[MIDDLE]), 6))
+    return Row(f"{name}: mean relative error", None, "quoted", round(float(found[MIDDLE]), 6))
 
 
 def _falling_row(text: str, errors: np.ndarray, run: Run) -> Row:
     """A quick run's few STM-like records release next to nothing: there it is a trend."""
     falls = bool(errors[-1] < errors[0])
     if text.startswith("STM") and run.effort.divisor > 1:
-        return Row(text, None, "trend", falls)
+        return Row(text, None, "quoted", falls)
     return _said(text, falls)
 
 

@@ -66,7 +66,7 @@ def figure_4_5(run: Run) -> Outcome:
         Row(
             f"STM-like, epsilon {epsilon}: the error on 200 items is below that on 1,012",
             True,
-            "printed",
+            "trend",
             errors[0] < errors[-1],
         )
         for epsilon, errors in found.items()
@@ -119,7 +119,7 @@ def _utility_rows(name: str, found: dict[str, np.ndarray], *, whole: bool) -> li
     """`whole`: with all records; figures and the source's words are about these."""
     if not whole or name not in UTILITIES:
         return [
-            Row(f"{name}, epsilon {epsilon}: utility at K = 100", None, "trend", float(values[-1]))
+            Row(f"{name}, epsilon {epsilon}: utility at K = 100", None, "quoted", float(values[-1]))
             for epsilon, values in found.items()
         ]
     rows = [
@@ -135,9 +135,9 @@ def _utility_rows(name: str, found: dict[str, np.ndarray], *, whole: bool) -> li
     ]
     for epsilon in ("1", "1.25"):
         text = f"{name}, epsilon {epsilon}: the loss at K = 100 is below 22%"
-        rows.append(Row(text, True, "printed", bool(found[epsilon][-1] > 0.78)))
+        rows.append(Row(text, True, "trend", bool(found[epsilon][-1] > 0.78)))
     kept = [values.min() for epsilon, values in found.items() if (name, epsilon) != _EXCEPTION]
-    rows.append(Row(f"{name}: losses are below 30%", True, "printed", bool(min(kept) > 0.7)))
+    rows.append(Row(f"{name}: losses are below 30%", True, "trend", bool(min(kept) > 0.7)))
     return rows
 
 
@@ -161,12 +161,12 @@ def figure_4_8(run: Run) -> Outcome:
         run.progress(0.5 + (place + 1) / len(UNIVERSES) / 2)
     name = f"STM-like, {whole.dataset.records:,} records: seconds"
     rows = [
-        Row("STM-like: below 35 s", True, "printed", by_size[-1][1] < STM_SECONDS),
-        Row(name, None, "trend", by_size[-1][1]),
+        Row("STM-like: below 35 s", True, "trend", by_size[-1][1] < STM_SECONDS),
+        Row(name, None, "quoted", by_size[-1][1]),
         Row(
             "seconds a record, all over a fifth of the records",
             None,
-            "trend",
+            "quoted",
             by_size[-1][1] / by_size[0][1] * SHARES[0],
         ),
     ]

@@ -152,7 +152,7 @@ def _local_wins(found: dict[tuple[str, str, str], list[float]]) -> list[Row]:
             local, other = (float(np.mean(found[name, s, metric])) for s in SCHEMES[:2])
             if metric == "instances":
                 rows.append(
-                    Row(f"{name}, {metric}: local loses less", True, "printed", local < other)
+                    Row(f"{name}, {metric}: local loses less", True, "trend", local < other)
                 )
             improvement = 1 - local / other if other else 0.0
             quoted = {"instances": "75", "mfs": "68"}[metric]
@@ -185,7 +185,7 @@ def figure_52(run: Run) -> Outcome:
         found["STM460K-like", "Trad-Local", "instances"],
     ]
     gap = max(abs(a - b) for a, b in zip(*near, strict=True))
-    rows.append(Row("STM460K-like: largest gap of L = 3 and L = all, local", None, "trend", gap))
+    rows.append(Row("STM460K-like: largest gap of L = 3 and L = all, local", None, "quoted", gap))
     if not is_quick(run):
         rows += _whole_routes(run)
     return Outcome(tuple(rows), plots, (), _NOTES)
@@ -212,15 +212,15 @@ def _whole_routes(run: Run) -> list[Row]:
         theirs = instance_loss(table, suppressed(table, model, "global", "instances").table)
         at = f"{name}, whole routes, K = {least}"
         rows += [
-            Row(f"{at}: local loss (prototype {local})", None, "trend", ours),
+            Row(f"{at}: local loss (prototype {local})", None, "quoted", ours),
             Row(
                 f"{at}: at most .05 above the prototype's",
                 True,
-                "recomputed",
+                "trend",
                 ours <= local + _WIDER,
             ),
-            Row(f"{at}: global loss (prototype {other})", None, "trend", theirs),
-            Row(f"{at}: local below global", True, "recomputed", ours < theirs),
+            Row(f"{at}: global loss (prototype {other})", None, "quoted", theirs),
+            Row(f"{at}: local below global", True, "trend", ours < theirs),
         ]
     return rows
 
@@ -244,11 +244,11 @@ def figure_53(run: Run) -> Outcome:
             Row(
                 f"{name}: the loss is highest at the least C",
                 True,
-                "printed",
+                "trend",
                 local[0] == max(local),
             ),
-            Row(f"{name}: loss at C = 0.1", None, "trend", local[0]),
-            Row(f"{name}: loss at the largest C", None, "trend", local[-1]),
+            Row(f"{name}: loss at C = 0.1", None, "quoted", local[0]),
+            Row(f"{name}: loss at the largest C", None, "quoted", local[-1]),
         ]
     return Outcome(tuple(rows + _local_wins(found)), plots, (), _NOTES)
 
@@ -279,7 +279,7 @@ def figure_54(run: Run) -> Outcome:
                 Row(
                     f"{each.name}, {scheme}: loss at K' = 800",
                     None,
-                    "trend",
+                    "quoted",
                     losses[len(losses) // 2],
                 )
             )
@@ -287,7 +287,7 @@ def figure_54(run: Run) -> Outcome:
             Row(
                 f"{each.name}: spread of the local loss over K', less that of the global one",
                 None,
-                "trend",
+                "quoted",
                 spread["KCL-Local"] - spread["KCL-Global"],
             )
         )
