@@ -23,6 +23,9 @@ DEFAULT_SEED: Final = 2026
 STANDARD_ERRORS: Final = 4
 """How many a drawn figure may be off: by chance once in 16,000 rows."""
 
+VAGUE: Final = 0.5
+"""An algorithm with twice the noise has to fail."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -144,8 +147,11 @@ def sampled(
 
     error: the standard error of measured - expected, in their unit: that of the run, and of the
     expected figure where that was drawn too. rounding: half a unit of the expected's last place.
+    What chance alone moves by more than VAGUE of the figure tells nothing, and is only quoted.
     """
     allowed = STANDARD_ERRORS * error + rounding
+    if allowed > VAGUE * (abs(expected) or 1):
+        return quoted(f"{name} (expected: {expected:.4g}; too few runs)", measured, stand_in=stand_in)
     rule = f"{STANDARD_ERRORS} standard errors" + (" and rounding" if rounding else "")
     return Row(
         name, expected, basis, measured, allowed / (abs(expected) or 1), rule, stand_in=stand_in
