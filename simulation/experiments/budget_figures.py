@@ -64,7 +64,10 @@ def _privacy_figure(
         below = all(found[better][each].value < found[worse][each].value for each in EPSILONS)
         of_data.append(trend(f"{data.name}: {better}'s MAE is the lower one throughout", below))
         for line in lines:
-            of_data += [_slope(f"{data.name}, {line.name}", line, found[line.name]), _farthest(data.name, line, found)]
+            of_data += [
+                _slope(f"{data.name}, {line.name}", line, found[line.name]),
+                _farthest(data.name, line, found),
+            ]
         rows += marked(of_data, stand_in=data.stand_in)
     plot = Plot(name, title, tuple(panels))
     return Outcome(tuple(rows), (plot,), provenance(tuple(chosen.values())), NOTES)
@@ -108,7 +111,10 @@ def figure_5_4(run: Run) -> Outcome:
         )
         of_data = [trend(f"{data.name}: ThisWork injects less", below)]
         for line in lines:
-            of_data += [_slope(f"{data.name}, {line.name}", line, found[line.name]), _farthest(data.name, line, found)]
+            of_data += [
+                _slope(f"{data.name}, {line.name}", line, found[line.name]),
+                _farthest(data.name, line, found),
+            ]
         for corrupt in (0, AGGREGATORS - 1):
             line, error = _distributed_line(run, data, corrupt)
             assert line.expected is not None

@@ -171,8 +171,7 @@ def datasets(run: Run) -> tuple[Dataset, Dataset, Dataset]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A value from drawn noise, what it should be, its standard error, and how often it was drawn.
-    """
+    """A value from drawn noise, what it should be, its standard error, and how often it was drawn."""
 
     value: float
     expected: float
@@ -183,9 +182,7 @@ class Measured:
         """Against a printed figure; of a stand-in against what is to be expected of it."""
         if stand_in:
             text = f"{name} (printed {printed})"
-            return sampled(
-                text, self.expected, "recomputed", self.value, self.error, stand_in=True
-            )
+            return sampled(text, self.expected, "recomputed", self.value, self.error, stand_in=True)
         decimals = len(printed.partition(".")[2])
         both = self.error * math.sqrt(1 + self.repetitions / REPETITIONS)
         rounding = 0.5 * 10**-decimals * factor

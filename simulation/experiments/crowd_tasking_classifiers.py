@@ -20,7 +20,15 @@ from algorithms.crowd_tasking.prediction import class_distance, shift_bound
 from common.encoders.crowd_tasking import Floats, Ints
 from common.randomness import PublicRandom
 from simulation.experiments.crowd_tasking_populations import balance_scale, iris, two_activities
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked, over_runs, sampled
+from simulation.experiments.experiment import (
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+    sampled,
+)
 from simulation.plots import Line, Mark, Panel, Plot
 
 _NEIGHBOURS: Final = 5

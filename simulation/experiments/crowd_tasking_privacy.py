@@ -25,7 +25,16 @@ from simulation.experiments.crowd_tasking_populations import (
     user_limits,
     waypoints,
 )
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked, over_runs, quoted, trend
+from simulation.experiments.experiment import (
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+    quoted,
+    trend,
+)
 from simulation.plots import Kind, Line, Panel, Plot
 
 ROUNDS: Final = 600
@@ -82,9 +91,7 @@ def table_12_1(run: Run) -> Outcome:
         reports = uploaded(run, truth, epsilon, _SALUS, _PERSISTENCE)
         scale = DECLARED_WIDTH / epsilon
         found[epsilon] = tuple(
-            risk(
-                truth[group], reports[group], prior, scale, _SALUS, _PERSISTENCE, HEART_BOUNDS
-            )
+            risk(truth[group], reports[group], prior, scale, _SALUS, _PERSISTENCE, HEART_BOUNDS)
             for group in np.split(np.arange(users), users // _GROUP)
         )
         run.progress(0.6 * (place + 1) / len(_EPSILONS))

@@ -22,7 +22,16 @@ from algorithms.crowd_tasking.prediction import (
 )
 from common.randomness import PublicRandom
 from simulation.experiments.crowd_tasking_populations import DECLARED_WIDTH, OBSERVED_WIDTH
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked, over_runs, quoted, sampled
+from simulation.experiments.experiment import (
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+    quoted,
+    sampled,
+)
 from simulation.plots import Line, Panel, Plot
 
 USERS: Final = 20

@@ -22,7 +22,15 @@ from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.vertical import decomposed_pairs, pair_code
 from common.encoders.dpbv_clustering import Code, Flip, Floats, Ints, encode, make_codes, unpack
 from common.encoders.dpbv_clustering_loss import ratio_test_error
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run, over_runs, sampled, trend
+from simulation.experiments.experiment import (
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    over_runs,
+    sampled,
+    trend,
+)
 from simulation.plots import Line, Panel, Plot
 
 SOURCE: Final = "Sun, Zhao, Ye (DPBV)"
@@ -274,8 +282,7 @@ def _vertical(
     squares = np.zeros(pairs)
     for place, one in enumerate(codes):
         words = [
-            encode(side[:, place : place + 1], (one,), flip, source)[:, 0]
-            for side in (left, right)
+            encode(side[:, place : place + 1], (one,), flip, source)[:, 0] for side in (left, right)
         ]
         turned = np.bitwise_count(words[0] ^ words[1]).sum(axis=1)
         decoder = Decoder.of(one, flip)

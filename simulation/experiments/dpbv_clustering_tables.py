@@ -27,7 +27,16 @@ from common.accounting.randomised_response import total_epsilon
 from common.encoders.dpbv_clustering import Box, Flip, Floats, Ints, encode, make_codes
 from common.randomness import PublicRandom, SeededRandom
 from simulation.experiments.dpbv_clustering import SOURCE
-from simulation.experiments.experiment import FULL, Experiment, Outcome, Row, Run, marked, over_runs, quoted
+from simulation.experiments.experiment import (
+    FULL,
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+    quoted,
+)
 from simulation.plots import Line, Panel, Plot
 
 BITS: Final = 1000

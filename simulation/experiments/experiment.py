@@ -151,7 +151,9 @@ def sampled(
     """
     allowed = STANDARD_ERRORS * error + rounding
     if allowed > VAGUE * (abs(expected) or 1):
-        return quoted(f"{name} (expected: {expected:.4g}; too few runs)", measured, stand_in=stand_in)
+        return quoted(
+            f"{name} (expected: {expected:.4g}; too few runs)", measured, stand_in=stand_in
+        )
     rule = f"{STANDARD_ERRORS} standard errors" + (" and rounding" if rounding else "")
     return Row(
         name, expected, basis, measured, allowed / (abs(expected) or 1), rule, stand_in=stand_in

@@ -76,9 +76,7 @@ def table_7_2(run: Run) -> Outcome:
                 largest = round(share * study.vertices)
                 for seed in runs:
                     graphs = [study.random, *(made[stance][seed] for stance in STANCES)]
-                    found[seed, :, place] = study.errors(
-                        graphs, largest, queries(run), drawn, seed
-                    )
+                    found[seed, :, place] = study.errors(graphs, largest, queries(run), drawn, seed)
                 done += 1
                 run.progress(done / steps)
             by_run = {name: found[:, at] for at, name in enumerate(("random", *STANCES))}

@@ -179,7 +179,9 @@ def figure_7_8(run: Run) -> Outcome:
         growth = taken[-1] / taken[1]
         text = f"{study.name}: time of all vertices over that of 0.4 of them (quadratic: 6.25)"
         rows.append(quoted(text, growth, stand_in=study.stand_in))
-        text = f"{study.name}: the time grows faster than the vertices, 2.5 times of which there are"
+        text = (
+            f"{study.name}: the time grows faster than the vertices, 2.5 times of which there are"
+        )
         rows.append(trend(text, growth > 2.5, stand_in=study.stand_in))
         if study.name != STAND_IN:
             saved = taken[-1] / _seconds(study, 10)

@@ -17,7 +17,15 @@ from algorithms.graph_random_matrix.projection import Projection
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.scores import cosines, ratios
 from common.models.base import parse_exact
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run, over_runs, quoted, trend
+from simulation.experiments.experiment import (
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    over_runs,
+    quoted,
+    trend,
+)
 from simulation.experiments.graph_random_matrix_data import MOST, Network, facebook
 from simulation.experiments.graph_random_matrix_printed import (
     CAPS,

@@ -24,7 +24,15 @@ from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.steps import release
 from common.encoders.kmeans import Floats, Grid
 from common.randomness import SeededRandom
-from simulation.experiments.experiment import Effort, Experiment, Outcome, Row, Run, marked, over_runs
+from simulation.experiments.experiment import (
+    Effort,
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+)
 from simulation.experiments.kmeans_convergence import epsilons
 from simulation.experiments.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot

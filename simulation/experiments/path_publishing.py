@@ -13,7 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from simulation.experiments.experiment import STANDARD_ERRORS, Experiment, Outcome, Row, Run, quoted, sampled, trend
+from simulation.experiments.experiment import (
+    STANDARD_ERRORS,
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    quoted,
+    sampled,
+    trend,
+)
 from simulation.experiments.path_publishing_networks import EXTRA_VISITS, SIZES
 from simulation.experiments.path_publishing_study import (
     Setting,

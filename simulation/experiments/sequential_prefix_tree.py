@@ -119,9 +119,7 @@ def _rows_6_3(name: str, found: dict[tuple[Form, str], np.ndarray]) -> list[Row]
         text = f"{name}, epsilon 1: hybrid has at most 0.67 of the error of simple"
         rows.append(Row(text, True, "trend", saved >= 0.33))
     falls = bool(found["hybrid", "1.5"][0] < found["hybrid", "0.5"][0])
-    rows.append(
-        Row(f"{name}, hybrid: a larger epsilon has a smaller error", True, "trend", falls)
-    )
+    rows.append(Row(f"{name}, hybrid: a larger epsilon has a smaller error", True, "trend", falls))
     return rows
 
 
