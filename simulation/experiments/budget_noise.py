@@ -171,7 +171,7 @@ def datasets(run: Run) -> tuple[Dataset, Dataset, Dataset]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A value from drawn noise, what it should be, its standard error, and how often it was drawn."""
+    """A value from drawn noise, its expectation and standard error, and how often drawn."""
 
     value: float
     expected: float

@@ -135,8 +135,8 @@ def table_3(run: Run) -> Outcome:
 
 
 _DIGIT_NOTES: Final = (
-    "ADP is read on the raw scale 0..16, RSP with entries N(0, 1)/sqrt(q). The source seems to take "
-    "one start and does not say how often it repeats: a printed figure is taken as one run.",
+    "ADP is read on the raw scale 0..16, RSP with entries N(0, 1)/sqrt(q). The source seems to "
+    "take one start and does not say how often it repeats: a printed figure is taken as one run.",
     "The source's (1, 8.9e-137) and (2, 7.5e-56) are no guarantees of anything: see the rows.",
 )
 

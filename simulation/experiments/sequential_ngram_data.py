@@ -26,30 +26,25 @@ _FILE: Final = "msnbc990928.seq.gz"
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Sequences over a public universe; real: the file that the figures are of."""
+    """Sequences over a public universe; real: the source's; of_spec: what the specification's
+    figures are of."""
 
     name: str
     dataset: Sequences
     provenance: str
     real: bool = False
+    of_spec: bool = False
 
 
 @lru_cache(maxsize=2)
-def msnbc(folder: Path | None, divisor: int = 1) -> Population:
-    """Click paths: the file in the folder, every divisor-th of them; else a stand-in."""
+def msnbc(folder: Path | None) -> Population:
+    """Click paths: the file in the folder; else a stand-in."""
     if folder is None or not (folder / _FILE).exists():
-        return clicks_like(MSNBC_SEQUENCES // divisor)
+        return clicks_like(MSNBC_SEQUENCES)
     with gzip.open(folder / _FILE) as stream:
         dataset = read_msnbc(stream)  # type: ignore[arg-type]
-    text = "MSNBC anonymous web data (UCI)"
-    if divisor == 1:
-        return Population("MSNBC", dataset, f"{text}, the whole file", real=True)
-    kept = np.arange(0, dataset.count, divisor)
-    lengths = np.diff(dataset.starts)[kept]
-    starts = np.concatenate(([0], np.cumsum(lengths)))
-    places = np.repeat(dataset.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
-    part = Sequences(dataset.universe, dataset.items[places], starts)
-    return Population("MSNBC", part, f"{text}, every sequence number {divisor}", real=True)
+    text = "MSNBC anonymous web data (UCI), the whole file"
+    return Population("MSNBC", dataset, text, real=True, of_spec=True)
 
 
 @lru_cache(maxsize=2)
@@ -72,7 +67,8 @@ def clicks_like(sequences: int, seed: int = 1) -> Population:
 def stm_like(sequences: int = STM_SEQUENCES) -> Population:
     """Trips over 342 stations on 24 lines."""
     made = network(sequences)
-    return Population(made.name, made.dataset, made.provenance)
+    whole = sequences == STM_SEQUENCES
+    return Population(made.name, made.dataset, made.provenance, of_spec=whole)
 
 
 def _zipf(count: int, exponent: float) -> NDArray[np.float64]:
