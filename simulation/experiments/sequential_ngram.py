@@ -100,13 +100,12 @@ def compared(
     queries: the relative error that drawing the queries adds; deviation: of one run.
     """
     text, mean = f"{study.population.name}, {name}", float(runs.mean())
-    if not study.population.of_spec:
-        return quoted(text, round(mean, 4), stand_in=not study.population.real)
+    if not study.population.real:
+        return quoted(f"{text} (recomputed: {expected})", round(mean, 4), stand_in=True)
     spread = float(runs.std(ddof=1)) if deviation is None else deviation
     between = spread * math.sqrt(1 / len(runs) + 1 / PROTOTYPE_RUNS)
     error = math.hypot(between, queries * mean)
-    made_up = not study.population.real
-    return sampled(text, expected, "recomputed", mean, error, rounding=rounding, stand_in=made_up)
+    return sampled(text, expected, "recomputed", mean, error, rounding=rounding)
 
 
 def said(name: str, holds: object, study: Study) -> Row:

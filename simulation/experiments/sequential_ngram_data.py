@@ -26,14 +26,12 @@ _FILE: Final = "msnbc990928.seq.gz"
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Sequences over a public universe; real: the source's; of_spec: what the specification's
-    figures are of."""
+    """Sequences over a public universe; real: the file that the figures are of."""
 
     name: str
     dataset: Sequences
     provenance: str
     real: bool = False
-    of_spec: bool = False
 
 
 @lru_cache(maxsize=2)
@@ -44,7 +42,7 @@ def msnbc(folder: Path | None) -> Population:
     with gzip.open(folder / _FILE) as stream:
         dataset = read_msnbc(stream)  # type: ignore[arg-type]
     text = "MSNBC anonymous web data (UCI), the whole file"
-    return Population("MSNBC", dataset, text, real=True, of_spec=True)
+    return Population("MSNBC", dataset, text, real=True)
 
 
 @lru_cache(maxsize=2)
@@ -67,8 +65,7 @@ def clicks_like(sequences: int, seed: int = 1) -> Population:
 def stm_like(sequences: int = STM_SEQUENCES) -> Population:
     """Trips over 342 stations on 24 lines."""
     made = network(sequences)
-    whole = sequences == STM_SEQUENCES
-    return Population(made.name, made.dataset, made.provenance, of_spec=whole)
+    return Population(made.name, made.dataset, made.provenance)
 
 
 def _zipf(count: int, exponent: float) -> NDArray[np.float64]:
