@@ -23,8 +23,8 @@ DEFAULT_SEED: Final = 2026
 STANDARD_ERRORS: Final = 4
 """How many a drawn figure may be off: by chance once in 16,000 rows."""
 
-VAGUE: Final = 0.5
-"""An algorithm with twice the noise has to fail."""
+MOST: Final = 0.5
+"""No tolerance is wider than this share of its figure: an error of twice the size has to fail."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def sampled(
 
     error: the standard error of measured - expected, in their unit: that of the run, and of the
     expected figure where that was drawn too. rounding: half a unit of the expected's last place.
-    What chance alone moves by more than VAGUE of the figure tells nothing, and is only quoted.
+    Never by more than MOST of the figure, however few the runs: a wrong algorithm often has a
+    greater spread too.
     """
     allowed = STANDARD_ERRORS * error + rounding
-    if allowed > VAGUE * (abs(expected) or 1):
-        return quoted(
-            f"{name} (expected: {expected:.4g}; too few runs)", measured, stand_in=stand_in
-        )
+    most = MOST * (abs(expected) or 1)
     rule = f"{STANDARD_ERRORS} standard errors" + (" and rounding" if rounding else "")
+    if allowed > most:
+        allowed, rule = most, f"{rule}, at most {MOST:.0%} of the figure"
     return Row(
         name, expected, basis, measured, allowed / (abs(expected) or 1), rule, stand_in=stand_in
     )

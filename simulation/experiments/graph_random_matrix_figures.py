@@ -295,5 +295,6 @@ EXPERIMENTS: Final = (
         "centrality by the baseline LNPP",
         10,
         table_11_7,
+        "facebook_combined.txt (--data)",
     ),
 )

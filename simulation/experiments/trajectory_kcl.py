@@ -237,7 +237,7 @@ def _timed(run: Run, records: int, dimension: int) -> _Timed:
         stage = following if following in seconds else "mining"
         if following == "indexing":
             stage = "suppressing"
-    return _Timed(seconds, found.verdict.violating)
+    return _Timed(seconds, check(found.table, FULL_MODEL).violating)
 
 
 EXPERIMENTS: Final = (
