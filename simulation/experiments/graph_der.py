@@ -231,10 +231,10 @@ def _rows_by_budget(
             rows.append(quoted(text, value))
         else:
             rows.append(trend(text, value < 0.14))
-            line = means["range"]
+            ranges = means["range"]
             for stance in STANCES:
                 text = f"{name}, {stance}, epsilon 0.2, ranges: nearer than a random graph"
-                rows.append(trend(text, line[stance][0] < line["random"][0]))
+                rows.append(trend(text, ranges[stance][0] < ranges["random"][0]))
     elif study.stand_in:
         value = means["random"]["paper"][1]
         rows.append(quoted(f"{name}, paper, k 5, random sets (printed: 0.10)", value))

@@ -94,7 +94,8 @@ def converge(run: Run, data: Dataset, strategy: Strategy, epsilon: float) -> Con
         near = np.abs(found.means - exact.centres) <= _MATCH * np.abs(exact.centres)
         share = float(near.all(axis=1).mean())
         rows.append((exact.iterations, iterations(found.passes, strategy), share))
-    return Convergence(*np.array(rows, float).T, stand_in=data.stand_in)
+    exact_counts, counts, matches = np.array(rows, float).T
+    return Convergence(exact_counts, counts, matches, data.stand_in)
 
 
 Found = dict[str, dict[float, Convergence]]

@@ -275,7 +275,10 @@ def _rows_6_5(name: str, points: list[tuple[int, float]]) -> list[Row]:
         Row(f"{name}: below {SECONDS} s", True, "trend", points[-1][1] < SECONDS),
         Row(f"{name}, {points[-1][0]:,} sequences: seconds", None, "quoted", points[-1][1]),
         quoted(f"{name}: seconds a sequence, all over a quarter", growth),
-        trend(f"{name}: four times the sequences take twice the time", growth > 2 * SHARES[0]),
+        trend(
+            f"{name}: four times the sequences take twice the time",
+            points[-1][1] > 2 * points[0][1],
+        ),
     ]
 
 
