@@ -48,7 +48,7 @@ from tests.simulation.runs import wrong_rows
 
 IDS = (
     *("prop-4.1", "fig-4.2", "fig-4.3", "fig-4.4", "fig-4.5"),
-    *("table-5.1", "fig-5.2", "fig-5.3", "table-5.3", "fig-5.4", "table-5.4"),
+    *("table-5.1", "fig-5.2", "table-5.2", "fig-5.3", "table-5.3", "fig-5.4", "table-5.4"),
 )
 
 

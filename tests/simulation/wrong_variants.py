@@ -333,6 +333,7 @@ WRONG: Final[dict[str, Variant]] = {
     "fig-4.4": _SWEEP,
     "fig-4.5": _SWEEP,
     "table-5.1": _CURATOR_LEFT_OUT,
+    "table-5.2": _CURATOR_LEFT_OUT,
     "fig-5.2": _BUDGET,
     "fig-5.3": _BUDGET,
     "table-5.3": _BUDGET,
