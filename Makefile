@@ -36,8 +36,8 @@ bench: $(SETUP)  ## Every benchmark, with its ratios; installs the peers (OpenDP
 docs: $(SETUP)  ## Rewrite the generated reference pages
 	$(BIN)/python -m docs.generate
 
-reproduce: $(SETUP)  ## The sources' tables and figures
-	$(BIN)/tacit reproduce all --out reproduction
+reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real data sets
+	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))
 
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links --python-version 3.11

@@ -37,6 +37,8 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = Ints | Floats
 
+MOVIELENS: Final = "movielens-100k"
+"""The name of the real ratings."""
 MOVIELENS_FILE: Final = "movielens_100k_marginals.json"
 MOVIELENS_USERS: Final = 943
 MOVIELENS_FILMS: Final = 1_682
@@ -287,7 +289,7 @@ def movielens(folder: Path | None, source: SeededRandom) -> Population:
         return movielens_like(source)
     triples = np.asarray(json.loads(file.read_text("utf-8"))["per_user_count_sum_max"], np.int64)
     return _ratings(
-        "movielens-100k",
+        MOVIELENS,
         triples,
         "MovieLens 100K (GroupLens): count, sum and maximum of each user as published; the single "
         "ratings are made up to fit them",

@@ -5,6 +5,7 @@ Spec: set-valued, section 5. The true answers of a workload are computed once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,6 +43,9 @@ from simulation.set_valued_data import Population
 Method = Literal["sound", "paper, C2 = 5", "paper, C2 = 1.2", "Basic, clipped", "Basic, raw"]
 MOST: Final = 100
 """The longest list of frequent itemsets that is compared."""
+
+BATCHES: Final = 10
+"""Of a workload, to tell how far its queries matter."""
 
 _HALF: Final = Fraction(1, 2)
 
@@ -120,6 +124,23 @@ class Study:
             Weighted.of_rows(rows), self.items, self.queries
         )
         return relative_errors(self._true, found, self.records)
+
+    @cached_property
+    def query_errors(self) -> NDArray[np.float64]:
+        """The relative standard error (5,) that a mean error over the workload has because the
+        queries are drawn, as the errors of a sound release at epsilon 1 show it."""
+        weighted = Weighted.of_rows(self.release("1", 0))
+        found = query_counts(weighted, self.items, self.queries)
+        parts = [
+            relative_errors(
+                [each[part::BATCHES] for each in self._true],
+                [each[part::BATCHES] for each in found],
+                self.records,
+            ).mean
+            for part in range(BATCHES)
+        ]
+        shown: NDArray[np.float64] = np.std(parts, axis=0, ddof=1) / np.mean(parts, axis=0)
+        return shown / math.sqrt(BATCHES)
 
     def basic_errors(self, epsilon: str, seed: int, method: Method) -> Errors:
         """Of the noisy histogram in floating point, clipped or not; few items only."""

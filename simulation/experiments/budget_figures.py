@@ -5,19 +5,18 @@ Spec: budget, section 6. Figure 5.4 adds `distributed`, which hides all of a cur
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
-from simulation.baselines import distributed, exact_total, expected_absolute
+from simulation.baselines import distributed, exact_total, expected_absolute, sampling_error
 from simulation.experiments.budget_noise import (
     EPSILONS,
     NOTES,
     REPETITIONS,
     SCHEMES,
-    STANDARD_ERRORS,
-    TOLERANCE,
     Dataset,
     Measured,
     all_differences,
@@ -25,7 +24,7 @@ from simulation.experiments.budget_noise import (
     datasets,
     provenance,
 )
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked, sampled, trend
 from simulation.plots import Line, Panel, Plot
 
 AGGREGATORS: Final = 5
@@ -41,28 +40,35 @@ def _line(name: str, found: dict[int, Measured]) -> Line:
     )
 
 
-def _slope(name: str, line: Line) -> Row:
+def _slope(name: str, line: Line, found: dict[int, Measured]) -> Row:
     """All curves of the chapter fall as 1/epsilon ("the same gradient")."""
-    slope = float(np.polyfit(np.log(line.x), np.log(line.y), 1)[0])
-    return Row(f"{name}: slope in log-log axes", -1.0, "recomputed", slope, TOLERANCE)
+    places = np.log(line.x)
+    slope = float(np.polyfit(places, np.log(line.y), 1)[0])
+    worst = max(each.error / each.expected for each in found.values())
+    error = worst / math.sqrt(float(np.square(places - places.mean()).sum()))
+    return sampled(f"{name}: slope in log-log axes", -1.0, "recomputed", slope, error)
 
 
 def _privacy_figure(
     run: Run, name: str, title: str, chosen: dict[str, Dataset], better: str, worse: str
 ) -> Outcome:
     """Figures 5.2 and 5.3: the two bounds' MAE over epsilon, a panel for each data set."""
-    rows, panels = [], []
+    rows: list[Row] = []
+    panels = []
     for place, (label, data) in enumerate(chosen.items()):
         found = all_differences(run, data, place / len(chosen), (place + 1) / len(chosen))
         lines = tuple(_line(scheme, found[scheme]) for scheme in SCHEMES)
         y_label = f"MAE of |G| - |L| ({data.unit})"
         panels.append(Panel(label, _EPSILON_LABEL, y_label, lines))
+        of_data: list[Row] = []
         below = all(found[better][each].value < found[worse][each].value for each in EPSILONS)
-        rows.append(
-            Row(f"{data.name}: {better}'s MAE is the lower one throughout", True, "printed", below)
-        )
+        of_data.append(trend(f"{data.name}: {better}'s MAE is the lower one throughout", below))
         for line in lines:
-            rows += [_slope(f"{data.name}, {line.name}", line), _farthest(data.name, line, found)]
+            of_data += [
+                _slope(f"{data.name}, {line.name}", line, found[line.name]),
+                _farthest(data.name, line, found),
+            ]
+        rows += marked(of_data, stand_in=data.stand_in)
     plot = Plot(name, title, tuple(panels))
     return Outcome(tuple(rows), (plot,), provenance(tuple(chosen.values())), NOTES)
 
@@ -70,10 +76,10 @@ def _privacy_figure(
 def _farthest(name: str, line: Line, found: dict[str, dict[int, Measured]]) -> Row:
     """The point of a line that lies farthest from its expectation, as their ratio."""
     points = found[line.name].values()
-    worst = max((each.value / each.expected for each in points), key=lambda ratio: abs(ratio - 1))
-    allowed = max(TOLERANCE, *(each.chance for each in points))
+    worst = max(points, key=lambda each: abs(each.value - each.expected) / each.error)
     words = f"{name}, {line.name}: value over expectation, farthest point of the line"
-    return Row(words, 1.0, "recomputed", worst, allowed)
+    ratio, error = worst.value / worst.expected, worst.error / worst.expected
+    return sampled(words, 1.0, "recomputed", ratio, error)
 
 
 def figure_5_2(run: Run) -> Outcome:
@@ -95,29 +101,34 @@ def figure_5_3(run: Run) -> Outcome:
 def figure_5_4(run: Run) -> Outcome:
     """The curators' noise: (a) MovieLens, (b) electricity; and `distributed` beside it."""
     summed, _, meters = datasets(run)
-    rows, panels = [], []
+    rows: list[Row] = []
+    panels = []
     for place, (label, data) in enumerate((("(a)", summed), ("(b)", meters))):
         found = all_injections(run, data)
         lines = [_line(scheme, found[scheme]) for scheme in found]
         below = all(
             found["ThisWork"][each].value < found["SumEpsilon"][each].value for each in EPSILONS
         )
-        rows.append(Row(f"{data.name}: ThisWork injects less", True, "printed", below))
+        of_data = [trend(f"{data.name}: ThisWork injects less", below)]
         for line in lines:
-            rows += [_slope(f"{data.name}, {line.name}", line), _farthest(data.name, line, found)]
+            of_data += [
+                _slope(f"{data.name}, {line.name}", line, found[line.name]),
+                _farthest(data.name, line, found),
+            ]
         for corrupt in (0, AGGREGATORS - 1):
-            line = _distributed_line(run, data, corrupt)
+            line, error = _distributed_line(run, data, corrupt)
             assert line.expected is not None
-            rows.append(
-                Row(
+            of_data.append(
+                sampled(
                     f"{data.name}, {line.name}: mean absolute noise at epsilon 10",
                     line.expected[0],
                     "recomputed",
                     line.y[0],
-                    max(TOLERANCE, STANDARD_ERRORS / run.effort.repetitions(REPETITIONS) ** 0.5),
+                    line.expected[0] * error,
                 )
             )
             lines.append(line)
+        rows += marked(of_data, stand_in=data.stand_in)
         panels.append(
             Panel(
                 f"{label} {data.marginals.name}",
@@ -131,8 +142,9 @@ def figure_5_4(run: Run) -> Outcome:
     return Outcome(tuple(rows), (plot,), provenance((summed, meters)), NOTES)
 
 
-def _distributed_line(run: Run, data: Dataset, corrupt: int) -> Line:
-    """`distributed` at the aggregators, with the global sensitivity: it hides a whole curator."""
+def _distributed_line(run: Run, data: Dataset, corrupt: int) -> tuple[Line, float]:
+    """`distributed` at the aggregators, with the global sensitivity: it hides a whole curator; and
+    the relative standard error of its points."""
     name = f"distributed (curator unit), t_s = {corrupt} of {AGGREGATORS}"
     repetitions = run.effort.repetitions(REPETITIONS)
     values, expected = [], []
@@ -142,7 +154,8 @@ def _distributed_line(run: Run, data: Dataset, corrupt: int) -> Line:
         noise = exact_total(layers, data.resolution, source, repetitions)
         values.append(float(np.abs(noise).mean()))
         expected.append(expected_absolute(layers))
-    return Line(name, tuple(map(float, EPSILONS)), tuple(values), tuple(expected), "ours")
+    line = Line(name, tuple(map(float, EPSILONS)), tuple(values), tuple(expected), "ours")
+    return line, sampling_error(layers, repetitions)
 
 
 _SOURCE: Final = "Lu's thesis"

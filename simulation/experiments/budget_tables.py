@@ -17,7 +17,7 @@ from simulation.experiments.budget_noise import (
     datasets,
     provenance,
 )
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked
 
 _THREE_DIGITS: Final = 5e-4
 _DECLARED: Final = "over epsilon, were D_i and f(x_i) declared bounds"
@@ -79,7 +79,10 @@ def table_5_3(run: Run) -> Outcome:
         for scheme, column in zip(SCHEMES, TABLE_5_3[place], strict=True):
             rows += [
                 found[scheme][epsilon].row(
-                    f"{data.name}, {scheme}: MAE at epsilon {epsilon}", printed, factor
+                    f"{data.name}, {scheme}: MAE at epsilon {epsilon}",
+                    printed,
+                    factor,
+                    stand_in=data.stand_in,
                 )
                 for epsilon, printed in zip(EPSILONS, column, strict=True)
             ]
@@ -90,6 +93,7 @@ def table_5_3(run: Run) -> Outcome:
                 "recomputed",
                 found[scheme][10].expected,
                 _THREE_DIGITS,
+                stand_in=data.stand_in,
             )
             for scheme, expected in EXPECTATIONS_5_3.get(data.name, {}).items()
         ]
@@ -98,13 +102,13 @@ def table_5_3(run: Run) -> Outcome:
 
 
 def _bounds_rows(chosen: tuple[Dataset, ...]) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for data, (applies, bound, curator) in zip(chosen, BOUNDS, strict=True):
         name = data.name
         condition = data.bounds.named("max_epsilon").applies
         unconditional = data.bounds.named("unconditional").value
-        rows += [
-            Row(f"{name}: D_X >= sum of D_i", applies, "printed", condition),
+        of_data = [
+            Row(f"{name}: D_X >= sum of D_i", applies, "trend", condition),
             Row(
                 f"{name}: `unconditional` over epsilon",
                 bound,
@@ -120,7 +124,7 @@ def _bounds_rows(chosen: tuple[Dataset, ...]) -> list[Row]:
             ),
         ]
         if curator is not None:
-            rows.append(
+            of_data.append(
                 Row(
                     f"{name}: what holds for a curator, {_DECLARED}",
                     curator,
@@ -129,12 +133,14 @@ def _bounds_rows(chosen: tuple[Dataset, ...]) -> list[Row]:
                     1.2e-3,
                 )
             )
+        rows += marked(of_data, stand_in=data.stand_in)
     rows.append(
         Row(
             "ML counting: D_X (the text prints 730, its table fits this)",
             737.0,
             "recomputed",
             float(chosen[1].marginals.largest_total),
+            stand_in=chosen[1].stand_in,
         )
     )
     return rows
@@ -154,6 +160,7 @@ def table_5_4(run: Run) -> Outcome:
                     f"{data.name}, {scheme}: mean absolute noise at epsilon {epsilon}",
                     printed,
                     factor,
+                    stand_in=data.stand_in,
                 )
                 for epsilon, printed in zip(EPSILONS, column, strict=True)
             ]
@@ -165,6 +172,7 @@ def table_5_4(run: Run) -> Outcome:
                     "recomputed",
                     found[scheme][10].expected,
                     _THREE_DIGITS,
+                    stand_in=data.stand_in,
                 )
                 for scheme, expected in (("SumEpsilon", 29_137.0), ("ThisWork", 17.27))
             ]

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from common.randomness import SeededRandom
 from simulation.plots import Plot
 
 Basis = Literal["printed", "recomputed", "trend", "quoted"]
+Floats = NDArray[np.float64]
 Value: TypeAlias = float | bool | str | None
 
 DEFAULT_SEED: Final = 2026
+STANDARD_ERRORS: Final = 4
+"""How many a drawn figure may be off: by chance once in 16,000 rows."""
+
+MOST: Final = 0.5
+"""No tolerance is wider than this share of its figure: an error of twice the size has to fail."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,11 @@ class Run:
 class Row:
     """One comparison of a measured value with an expected one.
 
-    Of numbers: |measured - expected| <= tolerance * |expected| (tolerance itself where 0 is
-    expected); anything else has to be equal. `trend` and `quoted` rows expect nothing.
+    `printed` and `recomputed` rows expect a figure, the source's own or the specification's:
+    |measured - expected| <= tolerance * |expected| (tolerance itself where 0 is expected); texts
+    have to be equal. `trend` rows expect that a stated direction, order or bound holds (or does
+    not). `quoted` rows expect nothing and count nowhere as checked. `rule` says where the tolerance
+    comes from. A row on data that stand in for the source's is never `printed`.
     """
 
     name: str
@@ -80,10 +92,23 @@ class Row:
     basis: Basis
     measured: Value
     tolerance: float = 0.0
+    rule: str = ""
+    stand_in: bool = False
 
     def __post_init__(self) -> None:
-        if (self.expected is None) != (self.basis in ("trend", "quoted")):
-            raise ValueError("a row expects something unless it is a trend or a quotation")
+        if (self.expected is None) != (self.basis == "quoted"):
+            raise ValueError("a row expects something unless it is a quotation")
+        if self.checked and isinstance(self.expected, bool) != (self.basis == "trend"):
+            raise ValueError("a trend holds or does not; other rows expect a figure or a text")
+        if self.stand_in and self.basis == "printed":
+            raise ValueError("stand-in data cannot come out as the source prints")
+        if not self.rule:
+            object.__setattr__(self, "rule", "rounding" if self.tolerance else "exact")
+
+    @property
+    def checked(self) -> bool:
+        """Whether the row can fail."""
+        return self.basis != "quoted"
 
     @property
     def ok(self) -> bool:
@@ -96,6 +121,74 @@ class Row:
         if not math.isfinite(measured):
             return False
         return abs(measured - expected) <= self.tolerance * (abs(expected) or 1)
+
+
+def trend(name: str, holds: object, *, stand_in: bool = False) -> Row:
+    """A direction, an order or a bound that the source or the specification states."""
+    return Row(name, True, "trend", bool(holds), stand_in=stand_in)
+
+
+def quoted(name: str, value: Value, *, stand_in: bool = False) -> Row:
+    """A value that is shown beside the others and compared with nothing."""
+    return Row(name, None, "quoted", value, stand_in=stand_in)
+
+
+def sampled(
+    name: str,
+    expected: float,
+    basis: Basis,
+    measured: float,
+    error: float,
+    *,
+    rounding: float = 0.0,
+    stand_in: bool = False,
+) -> Row:
+    """A drawn figure: off by no more than STANDARD_ERRORS of `error` and the expected's rounding.
+
+    error: the standard error of measured - expected, in their unit: that of the run, and of the
+    expected figure where that was drawn too. rounding: half a unit of the expected's last place.
+    Never by more than MOST of the figure, however few the runs: a wrong algorithm often has a
+    greater spread too.
+    """
+    allowed = STANDARD_ERRORS * error + rounding
+    most = MOST * (abs(expected) or 1)
+    rule = f"{STANDARD_ERRORS} standard errors" + (" and rounding" if rounding else "")
+    if allowed > most:
+        allowed, rule = most, f"{rule}, at most {MOST:.0%} of the figure"
+    return Row(
+        name, expected, basis, measured, allowed / (abs(expected) or 1), rule, stand_in=stand_in
+    )
+
+
+def over_runs(
+    name: str,
+    expected: float,
+    values: Sequence[float],
+    *,
+    reference: int,
+    rounding: float = 0.0,
+    deviation: float | None = None,
+    basis: Basis = "recomputed",
+    stand_in: bool = False,
+) -> Row:
+    """The mean of runs against a figure that is itself a mean of `reference` runs (0: it is exact).
+
+    deviation: of one run, where it is known better than by these runs (at least two) alone.
+    """
+    spread = float(np.std(values, ddof=1)) if deviation is None else deviation
+    error = spread * math.sqrt(1 / len(values) + (1 / reference if reference else 0))
+    mean = float(np.mean(values))
+    return sampled(name, expected, basis, mean, error, rounding=rounding, stand_in=stand_in)
+
+
+def pooled(runs: Floats) -> float:
+    """The relative deviation of one run (runs, places), alike at all places: root mean square."""
+    return float(np.sqrt(np.mean((runs.std(axis=0, ddof=1) / runs.mean(axis=0)) ** 2)))
+
+
+def marked(rows: Iterable[Row], *, stand_in: bool) -> list[Row]:
+    """The rows, each with a word on whether its data stand in for the source's."""
+    return [replace(row, stand_in=stand_in) for row in rows]
 
 
 def _is_number(value: Value) -> bool:
@@ -116,15 +209,21 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether every row is."""
-        return all(row.ok for row in self.rows)
+        """Whether every row that is checked holds; an outcome without such a row shows nothing."""
+        return self.checked and all(row.ok for row in self.rows)
+
+    @property
+    def checked(self) -> bool:
+        """Whether a row can fail."""
+        return any(row.checked for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A table or figure of a source that can be run again.
 
-    `seconds`: measured for the full effort on one core, rounded up.
+    `seconds`: measured for the full effort on one core, rounded up. `needs`: the data without
+    which it can check nothing.
     """
 
     id: str
@@ -132,3 +231,4 @@ class Experiment:
     shows: str
     seconds: int
     run: Callable[[Run], Outcome]
+    needs: str = ""

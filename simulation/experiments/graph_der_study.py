@@ -7,7 +7,7 @@ give edges away. So `sound` is run here as an engine; as a job it would be refus
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -35,11 +35,12 @@ STAND_IN: Final = "STM stand-in"
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A graph whose vertices are in the order of their labels."""
+    """A graph whose vertices are in the order of their labels; `stand_in`: generated."""
 
     name: str
     graph: EdgeList
     provenance: str
+    stand_in: bool = False
 
     @property
     def vertices(self) -> int:
@@ -54,7 +55,11 @@ class Study:
     @cached_property
     def random(self) -> Ends:
         """A uniform graph with as many edges."""
-        return random_ends(self.vertices, self.graph.edges, 11)
+        return self.uniform(11)
+
+    def uniform(self, seed: int) -> Ends:
+        """Any such graph."""
+        return random_ends(self.vertices, self.graph.edges, seed)
 
     def noisy_cells(self, epsilon: str) -> Ends:
         """Laplace noise on every cell."""
@@ -85,7 +90,7 @@ class Study:
         """The subgraph on a random part of the vertices, in their order."""
         size = max(2, round(share * self.vertices))
         kept = np.sort(generator.permutation(self.vertices)[:size])
-        return Study(self.name, induced(self.graph, kept), self.provenance)
+        return replace(self, graph=induced(self.graph, kept))
 
 
 def induced(graph: EdgeList, kept: np.ndarray) -> EdgeList:
@@ -121,4 +126,5 @@ def stations() -> Study:
     sample = graph_der()[1]
     ids = [str(place) for place in range(STATIONS)]
     graph = read_snap(io.BytesIO(sample.content), ids)
-    return Study(STAND_IN, graph, "a generated network of stations: the source's is not public")
+    text = "a generated network of stations: the source's is not public"
+    return Study(STAND_IN, graph, text, stand_in=True)

@@ -54,6 +54,7 @@ class Dataset:
     clusters: int
     points: Floats
     provenance: str
+    stand_in: bool = False
 
 
 # ------------------------------------------------------------------------------------- generators
@@ -152,7 +153,8 @@ def dataset(name: str, folder: Path | None) -> Dataset | None:
             words += f", the first {BIRCH2_RECORDS:,} rows after a shuffle with seed {SEED}"
     else:
         values, words = stand_in(), f"{name}: generated with the public figures of the data set"
-    return Dataset(name, clusters, normalised(values)[0], words)
+    made_up = path is None or not path.exists()
+    return Dataset(name, clusters, normalised(values)[0], words, made_up)
 
 
 _SETS: Final[dict[str, tuple[str | None, int, int, Callable[[], Floats]]]] = {

@@ -9,7 +9,6 @@ private.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -25,8 +24,16 @@ from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.steps import release
 from common.encoders.kmeans import Floats, Grid
 from common.randomness import SeededRandom
-from simulation.experiments.experiment import Effort, Experiment, Outcome, Row, Run
-from simulation.experiments.kmeans_convergence import STANDARD_ERRORS, epsilons
+from simulation.experiments.experiment import (
+    Effort,
+    Experiment,
+    Outcome,
+    Row,
+    Run,
+    marked,
+    over_runs,
+)
+from simulation.experiments.kmeans_convergence import epsilons
 from simulation.experiments.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot
 
@@ -38,7 +45,6 @@ GENETIC_SETS: Final = ("Iris", "S1")
 GENETIC_RUNS: Final = 3
 OURS: Final = "sound"
 _MEAN_PASSES: Final = {"Iris": 7.2, "S1": 16.2, "Birch2": 17.0}
-_WITHIN: Final = 0.1
 _SPEC_RUNS: Final = {"Iris": 100, "S1": 15, "Birch2": 15}
 
 GAPS: Final[dict[tuple[str, float], dict[str, float]]] = {
@@ -67,7 +73,7 @@ NOTES: Final = (
     "the source's scaling has it. Grid, threshold and split were tuned on these same sets.",
     "The source drew with local sensitivities, which is not private; here they are global, which "
     "makes the baselines slightly noisier.",
-    "A tolerance is 10 %, or five standard errors of both means.",
+    "A tolerance is four standard errors of both means, that of the specification's runs and ours.",
 )
 
 
@@ -149,37 +155,38 @@ def figure_7_7(run: Run) -> Outcome:
     chosen, budgets = datasets(run.data, names), epsilons(run.effort)
     rows: list[Row] = []
     panels: list[Panel] = []
-    for place, data in enumerate(chosen):
+    for at, data in enumerate(chosen):
         found: dict[float, Ratios] = {}
         for number, epsilon in enumerate(budgets):
             found[epsilon] = measure(run, data, epsilon)
-            run.progress((place + (number + 1) / len(budgets)) / len(chosen))
-        for epsilon in budgets:
-            rows += _rows(data.name, epsilon, found[epsilon], runs_of(data.name, run.effort))
-        rows += _order(data.name, found[budgets[0]])
+            run.progress((at + (number + 1) / len(budgets)) / len(chosen))
+        of_data = _order(data.name, found[budgets[0]])
+        for place, epsilon in enumerate(budgets):
+            noisier = found[budgets[max(place - 1, 0)]]
+            of_data += _rows(data.name, epsilon, found[epsilon], noisier)
+        rows += marked(of_data, stand_in=data.stand_in)
         panels.append(_panel(data.name, found))
     plot = Plot("fig-7.7", "Final cost over that of Lloyd's algorithm", tuple(panels))
     return Outcome(tuple(rows), (plot,), tuple(data.provenance for data in chosen), NOTES)
 
 
-def _rows(name: str, epsilon: float, found: Ratios, runs: int) -> list[Row]:
+def _rows(name: str, epsilon: float, found: Ratios, noisier: Ratios) -> list[Row]:
+    """A run in many ends in another optimum than Lloyd's, which few runs may not show: a mean has
+    no smaller deviation than at the budget before, which is noisier."""
     expected = GAPS.get((name, epsilon))
     if expected is None:
         return []
-    rows = []
-    for method, gap in expected.items():
-        spread = math.sqrt(1 / runs + 1 / _SPEC_RUNS[name])
-        chance = STANDARD_ERRORS * found.deviation(method) * spread / (1 + gap)
-        rows.append(
-            Row(
-                f"{name}, {method}: cost over Lloyd's at epsilon {epsilon} a step",
-                1 + gap,
-                "recomputed",
-                found.mean(method),
-                max(_WITHIN, chance),
-            )
+    return [
+        over_runs(
+            f"{name}, {method}: cost over Lloyd's at epsilon {epsilon} a step",
+            1 + gap,
+            found.by_method[method].tolist(),
+            reference=_SPEC_RUNS[name],
+            rounding=0.0005,
+            deviation=max(found.deviation(method), noisier.deviation(method)),
         )
-    return rows
+        for method, gap in expected.items()
+    ]
 
 
 def _order(name: str, found: Ratios) -> list[Row]:
@@ -193,13 +200,13 @@ def _order(name: str, found: Ratios) -> list[Row]:
         Row(
             f"{name}: both strategies cost less than every baseline at epsilon 0.1 a step",
             True,
-            "printed",
+            "trend",
             theirs < others,
         ),
         Row(
             f"{name}: the sound form costs least of all at epsilon 0.1 a step",
             True,
-            "recomputed",
+            "trend",
             found.mean(OURS) < rest,
         ),
     ]

@@ -90,7 +90,7 @@ def chen_tables(run: Run) -> Outcome:  # noqa: ARG001 - nothing is drawn
             rows.append(row)
         if name == "2.2":
             broken = not found["confidence-bounding"]["satisfied"]
-            rows.append(Row("<QID -> HIV, 10 %> on Table 2.2 is violated", True, "printed", broken))
+            rows.append(Row("<QID -> HIV, 10 %> on Table 2.2 is violated", True, "trend", broken))
     params = Parameters(qid=_JOB, sensitive=("Disease",))
     groups = Checked(TABLE_22, params).groups
     each = entropy_diversity(counted(groups, coded(TABLE_22.column("Disease")))).tolist()

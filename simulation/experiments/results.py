@@ -1,20 +1,22 @@
 """The files of one reproduction: result.json, CSV of its rows and lines, plots.
 
-Shape: spec, jobs, "Reproductions"; besides its fields `effort`, `data` and `notes` say how much
-was run, on what, and what a reader has to know.
+Shape: spec, jobs, "Reproductions"; besides its fields `checked` counts the rows by kind, `rule` and
+`stand_in` say of each row where its tolerance comes from and whether its data stand in for the
+source's, and `effort`, `data` and `notes` how much was run, on what, and what a reader has to know.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from simulation.experiments.experiment import Effort, Experiment, Outcome, Row
+from simulation.experiments.experiment import Basis, Effort, Experiment, Outcome, Row
 from simulation.plots import Plot, draw
 
-FORMAT: Final = "tacit.reproduction/1"
+FORMAT: Final = "tacit.reproduction/2"
 
 
 def write(
@@ -25,8 +27,8 @@ def write(
     result, rows = directory / "result.json", directory / "rows.csv"
     document = result_document(experiment, outcome, effort)
     result.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    fields = ["name", "expected", "basis", "measured", "tolerance", "ok"]
-    _write_table(rows, fields, [list(row_document(row).values()) for row in outcome.rows])
+    tables = [row_document(row) for row in outcome.rows]
+    _write_table(rows, [*tables[0]] if tables else [], [[*each.values()] for each in tables])
     written = [result, rows]
     if outcome.plots:
         lines = directory / "lines.csv"
@@ -44,6 +46,7 @@ def result_document(experiment: Experiment, outcome: Outcome, effort: Effort) ->
         "format": FORMAT,
         "id": experiment.id,
         "source": experiment.source,
+        "checked": {kind: [held, count] for kind, (held, count) in tally(outcome.rows).items()},
         "rows": [row_document(row) for row in outcome.rows],
         "effort": effort.name,
         "data": list(outcome.data),
@@ -58,9 +61,51 @@ def row_document(row: Row) -> dict[str, Any]:
         "expected": row.expected,
         "basis": row.basis,
         "measured": row.measured,
-        "tolerance": row.tolerance,
-        "ok": row.ok,
+        "tolerance": row.tolerance if row.checked else None,
+        "rule": row.rule if row.checked else None,
+        "stand_in": row.stand_in,
+        "ok": row.ok if row.checked else None,
     }
+
+
+def tally(rows: Iterable[Row]) -> dict[Basis, tuple[int, int]]:
+    """By kind of check, how many rows hold and how many there are; of quotations none can fail."""
+    listed = list(rows)
+    return {
+        kind: (
+            sum(row.ok and row.checked for row in listed if row.basis == kind),
+            sum(row.basis == kind for row in listed),
+        )
+        for kind in get_args(Basis)
+    }
+
+
+def said(rows: Iterable[Row]) -> str:
+    """What was checked, in words: "12 printed, 3 recomputed and 4 trends hold; 5 quoted"."""
+    listed = list(rows)
+    counts = tally(listed)
+    _, quotations = counts.pop("quoted")
+    parts = [
+        f"{count if held == count else f'{held} of {count}'} {_NAMES[kind][count != 1]}"
+        for kind, (held, count) in counts.items()
+        if count
+    ]
+    checked = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    alone = len(parts) == 1 and checked.startswith("1 ")
+    text = f"{checked} {'holds' if alone else 'hold'}" if checked else "nothing checked"
+    if quotations:
+        text += f"; {quotations} quoted"
+    others = sum(row.stand_in and row.checked for row in listed)
+    if others:
+        text += f"; {others} of the checks on stand-in data"
+    return text
+
+
+_NAMES: Final[dict[Basis, tuple[str, str]]] = {
+    "printed": ("printed", "printed"),
+    "recomputed": ("recomputed", "recomputed"),
+    "trend": ("trend", "trends"),
+}
 
 
 def _points(plot: Plot) -> list[list[object]]:

@@ -9,23 +9,32 @@ Figures 6.9 and 6.10 must mean at most 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
-from simulation.experiments.experiment import Basis, Effort, Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import (
+    Experiment,
+    Floats,
+    Outcome,
+    Row,
+    Run,
+    pooled,
+    quoted,
+    sampled,
+    trend,
+)
 from simulation.experiments.sequential_ngram_data import STM_SEQUENCES, msnbc, stm_like
 from simulation.experiments.sequential_ngram_study import (
     BASELINE,
     PAPER,
     SIZES,
     SOUND,
-    Floats,
     Measured,
     Method,
     Study,
-    mean,
 )
 from simulation.plots import Kind, Line, Panel, Plot
 
@@ -33,11 +42,12 @@ EPSILONS: Final = ("0.1", "1")
 HEIGHTS: Final = (5, 8, 12, 20)
 QUERIES: Final = 10_000
 RUNS: Final = 3
-WITHIN: Final = 0.2
-"""Of the spec's figure; the queries are other ones."""
+QUICK_QUERIES: Final = 2_000
+PROTOTYPE_RUNS: Final = 3
 SIZE_8: Final = SIZES.index(8)
 L_SWEEP: Final = (4, 8, 12, 16, 20, 24)
 N_SWEEP: Final = (2, 3, 4, 5, 6, 7)
+QUICK_SWEEPS: Final = {"l_max": (4, 20, 24), "n_max": (2, 5, 7)}
 NO_FILL: Final = Method("paper", "none")
 METHODS: Final = {"n-grams (paper)": PAPER, "n-grams (sound)": SOUND}
 PREFIX: Final = "prefix tree, best height"
@@ -61,52 +71,70 @@ L_REFERENCE: Final = dict(zip(L_SWEEP, (14.0, 9.0, 6.8, 5.6, 5.1, 5.0), strict=T
 N_REFERENCE: Final = dict(zip(N_SWEEP, (4.4, 4.2, 4.7, 5.1, 5.2, 5.4), strict=True))
 
 
-def study_of(name: str, run: Run) -> Study:
-    """MSNBC, or the stand-in for trips; a quick run takes a tenth of both."""
-    effort = run.effort
-    population = (
-        msnbc(run.data, effort.divisor)
-        if name == "MSNBC"
-        else stm_like(max(STM_SEQUENCES // effort.divisor, 1))
-    )
-    return Study(population, effort.repetitions(QUERIES))
+def study_of(name: str, run: Run, *, whole: bool = False) -> Study:
+    """MSNBC, or the stand-in for trips: a quick run takes fewer queries, and a tenth of the trips
+    unless the whole of them is asked for."""
+    quick = run.effort.divisor > 1
+    divisor = 1 if whole or not quick else run.effort.divisor
+    population = msnbc(run.data) if name == "MSNBC" else stm_like(STM_SEQUENCES // divisor)
+    return Study(population, QUICK_QUERIES if quick else QUERIES)
 
 
-def reproducible(study: Study, effort: Effort) -> bool:
-    """Whether the figures are those of the source: on its own data, all of them."""
-    return study.population.real and effort.divisor == 1
+def runs_of(run: Run) -> int:
+    """At least two, which differ."""
+    return RUNS if run.effort.divisor == 1 else 2
 
 
 def compared(
-    name: str, expected: float, measured: float, tolerance: float, study: Study, effort: Effort
+    name: str,
+    expected: float,
+    runs: Floats,
+    study: Study,
+    *,
+    queries: float = 0.0,
+    rounding: float,
+    deviation: float | None = None,
 ) -> Row:
-    """A figure of the spec where it can come out, else a trend."""
-    text = f"{study.population.name}, {name}"
-    if reproducible(study, effort):
-        return Row(text, expected, "recomputed", round(measured, 4), tolerance)
-    return Row(text, None, "trend", round(measured, 4))
+    """A mean of runs (n,) against a figure of the spec, where the data are those of the figure.
+
+    queries: the relative error that drawing the queries adds; deviation: of one run.
+    """
+    text, mean = f"{study.population.name}, {name}", float(runs.mean())
+    if not study.population.real:
+        return quoted(f"{text} (recomputed: {expected})", round(mean, 4), stand_in=True)
+    spread = float(runs.std(ddof=1)) if deviation is None else deviation
+    between = spread * math.sqrt(1 / len(runs) + 1 / PROTOTYPE_RUNS)
+    error = math.hypot(between, queries * mean)
+    return sampled(text, expected, "recomputed", mean, error, rounding=rounding)
 
 
-def said(name: str, holds: object, study: Study, effort: Effort, basis: Basis = "printed") -> Row:
-    """What the source says in words, or (recomputed) the spec."""
+def said(name: str, holds: object, study: Study) -> Row:
+    """What the source says in words, or the spec; on data that are not its own it is shown."""
     text = f"{study.population.name}: {name}"
-    if reproducible(study, effort):
-        return Row(text, True, basis, bool(holds))
-    return Row(text, None, "trend", bool(holds))
+    return trend(text, holds) if study.population.real else quoted(text, bool(holds), stand_in=True)
 
 
 def repeated(study: Study, epsilon: str, method: Method, runs: int) -> Measured:
-    """Mean over runs."""
-    return mean([study.ngrams(epsilon, method, seed) for seed in range(1, runs + 1)])
+    """All runs."""
+    return stacked([study.ngrams(epsilon, method, seed) for seed in range(1, runs + 1)])
 
 
 def best_prefix(study: Study, epsilon: str, runs: int) -> Measured:
     """Of the heights the one with the least error of short queries."""
     found = [
-        mean([study.prefix(epsilon, height, seed) for seed in range(1, runs + 1)])
+        stacked([study.prefix(epsilon, height, seed) for seed in range(1, runs + 1)])
         for height in HEIGHTS
     ]
-    return min(found, key=lambda each: float(each.errors[0]))
+    return min(found, key=lambda each: float(each.errors[:, 0].mean()))
+
+
+def stacked(found: Sequence[Measured]) -> Measured:
+    """Runs, one below the other."""
+    return Measured(
+        np.array([each.errors for each in found]),
+        np.array([each.positives for each in found]),
+        np.array([each.losses for each in found]),
+    )
 
 
 def saved(errors: Floats, others: Floats) -> Floats:
@@ -121,49 +149,66 @@ def line(name: str, x: Sequence[float], y: Floats, kind: Kind = "source") -> Lin
     return Line(name, tuple(map(float, x)), tuple(map(float, y)), kind=kind)
 
 
+def _error_row(
+    name: str, expected: float, runs: Floats, place: int, study: Study, *, stand_in: bool
+) -> Row:
+    """The spec has no figures of the stand-in for trips."""
+    if stand_in:
+        mean = round(float(runs[:, place].mean()), 4)
+        return quoted(f"{study.population.name}, {name}", mean, stand_in=True)
+    return compared(
+        name,
+        expected,
+        runs[:, place],
+        study,
+        queries=float(study.query_errors[place]),
+        rounding=0.05,
+        deviation=pooled(runs) * expected,
+    )
+
+
 def _by_size(run: Run, which: str, number: str) -> Outcome:
     """Figures 6.7 and 6.8: errors by size of queries and epsilon."""
     study = study_of(which, run)
-    runs = run.effort.repetitions(RUNS)
+    runs = runs_of(run)
     told = run.counted(1 + len(EPSILONS) * (len(METHODS) + 1))
     base = 100 * study.ngrams("1", BASELINE).errors if which == "MSNBC" else None
     told()
     rows, panels = [], []
     for epsilon in EPSILONS:
-        found: dict[str, Floats] = {}
+        by_run: dict[str, Floats] = {}
         for name, method in METHODS.items():
-            found[name] = 100 * repeated(study, epsilon, method, runs).errors
+            by_run[name] = 100 * repeated(study, epsilon, method, runs).errors
             told()
-        found[PREFIX] = 100 * best_prefix(study, epsilon, run.effort.repetitions(2)).errors
+        by_run[PREFIX] = 100 * best_prefix(study, epsilon, 2).errors
         told()
-        for name, errors in found.items():
+        for name, each in by_run.items():
             expected = REFERENCE[epsilon, name]
             rows += [
-                compared(
+                _error_row(
                     f"epsilon {epsilon}, {name}: mean relative error in %, up to {size} items",
                     expected[place],
-                    float(errors[place]),
-                    WITHIN,
+                    each,
+                    place,
                     study,
-                    run.effort,
+                    stand_in=which != "MSNBC",
                 )
                 for place, size in enumerate(SIZES)
             ]
+        found = {name: each.mean(axis=0) for name, each in by_run.items()}
         less = saved(found["n-grams (paper)"], found[PREFIX])
-        rows.append(
-            said(
-                f"epsilon {epsilon}, n-grams have the smaller error",
-                (less > 0).all(),
-                study,
-                run.effort,
-            )
-        )
+        smaller = f"epsilon {epsilon}, n-grams have the smaller error"
+        if which == "MSNBC":
+            rows.append(said(smaller, (less > 0).all(), study))
+        elif epsilon == "1":
+            text = f"{study.population.name}: {smaller}"
+            rows.append(trend(text, (less > 0).all(), stand_in=True))
         rows.append(
             Row(
                 f"{study.population.name}, epsilon {epsilon}: error of n-grams (paper) below the "
                 "prefix tree's, mean of sizes, in % (printed: 32 to 63)",
                 None,
-                "trend",
+                "quoted",
                 round(float(less.mean()), 1),
             )
         )
@@ -203,42 +248,77 @@ def swept(
     axis: str,
     places: Sequence[int],
     method_of: Callable[[int], Method],
-    figure_of: Callable[[Measured], float],
+    figure_of: Callable[[Measured], Floats],
     what: str,
-    reference: dict[int, float] | None,
+    rows_of: Callable[[Study, dict[int, Measured]], list[Row]],
 ) -> Outcome:
-    """One figure of both populations over places of an axis, at epsilon 1."""
-    runs = run.effort.repetitions(RUNS)
+    """One figure of both populations over places of an axis, at epsilon 1; a quick run takes some
+    of them."""
+    runs = runs_of(run)
+    if run.effort.divisor > 1:
+        places = QUICK_SWEEPS[axis]
     studies = [study_of(name, run) for name in ("MSNBC", "STM")]
     told = run.counted(len(studies) * len(places))
     rows, panels = [], []
     for study in studies:
-        found = []
+        found = {}
         for place in places:
-            found.append(figure_of(repeated(study, "1", method_of(place), runs)))
+            found[place] = repeated(study, "1", method_of(place), runs)
             told()
-        for place, value in zip(places, found, strict=True):
-            name = f"{axis} {place}: {what}"
-            if reference is not None and study is studies[0]:
-                rows.append(compared(name, reference[place], value, WITHIN, study, run.effort))
-            else:
-                text = f"{study.population.name}, {name}"
-                rows.append(Row(text, None, "trend", round(value, 4)))
-        if study is studies[0] and axis == "l_max" and reference is not None:
-            flat = abs(found[-1] - found[-2]) <= 0.1 * found[-2]
-            rows.append(said("the error hardly changes beyond l_max 20", flat, study, run.effort))
+        values = np.array([float(figure_of(each).mean()) for each in found.values()])
+        rows += rows_of(study, found)
+        rows += [
+            quoted(
+                f"{study.population.name}, {axis} {place}: {what}",
+                round(float(value), 4),
+                stand_in=not study.population.real,
+            )
+            for place, value in zip(places, values, strict=True)
+        ]
         panels.append(
             Panel(
                 study.population.name,
                 axis,
                 what,
-                (line("n-grams (sound)", places, np.array(found), "ours"),),
+                (line("n-grams (sound)", places, values, "ours"),),
                 y_scale="linear",
             )
         )
     title = f"{what[0].upper()}{what[1:]} by {axis}, epsilon = 1"
     data = tuple(study.population.provenance for study in studies)
     return Outcome(tuple(rows), (Plot(number, title, tuple(panels)),), data, NOTES[:1])
+
+
+def _error_rows(
+    axis: str, reference: dict[int, float]
+) -> Callable[[Study, dict[int, Measured]], list[Row]]:
+    def rows_of(study: Study, found: dict[int, Measured]) -> list[Row]:
+        errors = {place: 100 * each.errors[:, SIZE_8] for place, each in found.items()}
+        least, most = min(errors), max(errors)
+        name = study.population.name
+        if not study.population.real:
+            falls = errors[least].mean() > errors[most].mean()
+            text = f"{name}: the error falls with l_max"
+            return [trend(text, falls, stand_in=True)] if axis == "l_max" else []
+        spread = pooled(np.array(list(errors.values())).T)
+        rows = [
+            compared(
+                f"{axis} {place}: {_WHAT}",
+                reference[place],
+                runs,
+                study,
+                queries=float(study.query_errors[SIZE_8]),
+                rounding=0.05,
+                deviation=spread * reference[place],
+            )
+            for place, runs in errors.items()
+        ]
+        if axis == "l_max":
+            flat = abs(errors[most].mean() / errors[20].mean() - 1) <= 0.1
+            rows.append(said("the error hardly changes beyond l_max 20", flat, study))
+        return rows
+
+    return rows_of
 
 
 def by_l_max(place: int) -> Method:
@@ -251,26 +331,28 @@ def by_n_max(place: int) -> Method:
     return Method(n_max=place)
 
 
-def _error(found: Measured) -> float:
-    return 100 * float(found.errors[SIZE_8])
+def _error(found: Measured) -> Floats:
+    return 100 * found.errors[:, SIZE_8]
 
 
 _WHAT: Final = "relative error (%), up to 8 items"
+_L_ROWS: Final = _error_rows("l_max", L_REFERENCE)
+_N_ROWS: Final = _error_rows("n_max", N_REFERENCE)
 
 
 def figure_6_9(run: Run) -> Outcome:
     """Error by l_max."""
-    return swept(run, "chen-fig-6.9", "l_max", L_SWEEP, by_l_max, _error, _WHAT, L_REFERENCE)
+    return swept(run, "chen-fig-6.9", "l_max", L_SWEEP, by_l_max, _error, _WHAT, _L_ROWS)
 
 
 def figure_6_10(run: Run) -> Outcome:
     """Error by n_max."""
-    return swept(run, "chen-fig-6.10", "n_max", N_SWEEP, by_n_max, _error, _WHAT, N_REFERENCE)
+    return swept(run, "chen-fig-6.10", "n_max", N_SWEEP, by_n_max, _error, _WHAT, _N_ROWS)
 
 
 def figure_6_11(run: Run) -> Outcome:
     """What estimating the counts that did not pass is worth."""
-    runs = run.effort.repetitions(RUNS)
+    runs = runs_of(run)
     told = run.counted(2 * len(EPSILONS) * 3)
     rows, panels, data = [], [], []
     for which in ("MSNBC", "STM"):
@@ -280,25 +362,23 @@ def figure_6_11(run: Run) -> Outcome:
         for epsilon in EPSILONS:
             found = {}
             for name, method in (("ratio", PAPER), ("leftover", SOUND), ("none", NO_FILL)):
-                found[name] = 100 * repeated(study, epsilon, method, runs).errors
+                found[name] = 100 * repeated(study, epsilon, method, runs).errors.mean(axis=0)
                 kind: Kind = "ours" if name == "leftover" else "source"
                 lines.append(line(f"epsilon {epsilon}, {name}", SIZES, found[name], kind))
                 told()
             gain = saved(found["ratio"], found["none"])
+            text = f"epsilon {epsilon}, ratio has a smaller error than none for every size"
             rows.append(
-                said(
-                    f"epsilon {epsilon}, ratio has a smaller error than none for every size",
-                    (gain > 0).all(),
-                    study,
-                    run.effort,
-                )
+                said(text, (gain > 0).all(), study)
+                if which == "MSNBC"
+                else trend(f"{study.population.name}: {text}", (gain > 0).all(), stand_in=True)
             )
             rows.append(
                 Row(
                     f"{study.population.name}, epsilon {epsilon}: error saved by ratio, the most "
                     "of all sizes, in % (printed: up to 47)",
                     None,
-                    "trend",
+                    "quoted",
                     round(float(gain.max()), 1),
                 )
             )
@@ -316,10 +396,15 @@ def figure_6_11(run: Run) -> Outcome:
     )
 
 
+NEEDED: Final = "the click paths of MSNBC, msnbc990928.seq.gz (--data)"
+
+
 def figure(number: int, title: str, seconds: int, work: Callable[[Run], Outcome]) -> Experiment:
     """The entry of a figure of section 6.4."""
     name = f"6.{number}"
-    return Experiment(f"chen-fig-{name}", f"Chen's thesis, Figure {name}", title, seconds, work)
+    return Experiment(
+        f"chen-fig-{name}", f"Chen's thesis, Figure {name}", title, seconds, work, NEEDED
+    )
 
 
 EXPERIMENTS: Final = (

@@ -35,21 +35,14 @@ class Population:
 
 
 @lru_cache(maxsize=2)
-def msnbc(folder: Path | None, divisor: int = 1) -> Population:
-    """Click paths: the file in the folder, every divisor-th of them; else a stand-in."""
+def msnbc(folder: Path | None) -> Population:
+    """Click paths: the file in the folder; else a stand-in."""
     if folder is None or not (folder / _FILE).exists():
-        return clicks_like(MSNBC_SEQUENCES // divisor)
+        return clicks_like(MSNBC_SEQUENCES)
     with gzip.open(folder / _FILE) as stream:
         dataset = read_msnbc(stream)  # type: ignore[arg-type]
-    text = "MSNBC anonymous web data (UCI)"
-    if divisor == 1:
-        return Population("MSNBC", dataset, f"{text}, the whole file", real=True)
-    kept = np.arange(0, dataset.count, divisor)
-    lengths = np.diff(dataset.starts)[kept]
-    starts = np.concatenate(([0], np.cumsum(lengths)))
-    places = np.repeat(dataset.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
-    part = Sequences(dataset.universe, dataset.items[places], starts)
-    return Population("MSNBC", part, f"{text}, every sequence number {divisor}", real=True)
+    text = "MSNBC anonymous web data (UCI), the whole file"
+    return Population("MSNBC", dataset, text, real=True)
 
 
 @lru_cache(maxsize=2)

@@ -6,7 +6,7 @@ items and are counted on sequences cut at 20 items, as the source's tables must 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -31,7 +31,7 @@ from algorithms.sequential_ngram.patterns import (
     frequent,
     released_patterns,
 )
-from algorithms.sequential_ngram.publication import publish
+from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Budget, Fill, Settings, empty_threshold
 from simulation.experiments.sequential_ngram_data import Population
 from simulation.experiments.sequential_ngram_prefix import prefix_text
@@ -41,6 +41,9 @@ GRAM: Final = 5
 SIZES: Final = (4, 8, 12, 16, 20)
 """Greatest sizes of the five sets of queries."""
 TOPS: Final = (20, 40, 60, 80, 100)
+BATCHES: Final = 10
+"""Of the queries, to tell how far they matter."""
+PROTOTYPE_QUERIES: Final = 10_000
 
 Floats = NDArray[np.float64]
 Stance = Literal["sound", "paper", "exact"]
@@ -64,20 +67,12 @@ BASELINE: Final = Method("exact", "none", "uniform")
 
 @dataclass(frozen=True)
 class Measured:
-    """Mean relative errors by size of queries; share of true positives and utility loss by top."""
+    """Mean relative errors by size of queries; share of true positives and utility loss by top: of
+    one run (5,), or of several (runs, 5)."""
 
     errors: Floats
     positives: Floats
     losses: Floats
-
-
-def mean(found: Sequence[Measured]) -> Measured:
-    """Over runs."""
-    return Measured(
-        np.mean([each.errors for each in found], axis=0),
-        np.mean([each.positives for each in found], axis=0),
-        np.mean([each.losses for each in found], axis=0),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +100,13 @@ class Study:
 
     def ngrams(self, epsilon: str, method: Method, seed: int = 1) -> Measured:
         """One release."""
+        items = len(self.population.dataset.universe)
+        release = self._released(epsilon, method, seed)
+        found = released_patterns(release.grams, max(TOPS), GRAM)
+        supports = supports_of(release.grams, self.patterns)
+        return self._measured(Text.of_copies(release.grams, release.copies, items), found, supports)
+
+    def _released(self, epsilon: str, method: Method, seed: int) -> Release:
         data, items = self.population.dataset, len(self.population.dataset.universe)
         settings = Settings(
             items=items,
@@ -120,10 +122,7 @@ class Study:
             settings = replace(settings, threshold=lambda _budget: 1.0, max_nodes=100_000_000)
         else:
             add = adder(method.l_max, method.stance)
-        release = publish(data, settings, add, SequentialContext(test_seed=seed))
-        found = released_patterns(release.grams, max(TOPS), GRAM)
-        supports = supports_of(release.grams, self.patterns)
-        return self._measured(Text.of_copies(release.grams, release.copies, items), found, supports)
+        return publish(data, settings, add, SequentialContext(test_seed=seed))
 
     def prefix(self, epsilon: str, height: int, seed: int = 1) -> Measured:
         """One release by a prefix tree; its patterns are mined from the synthetic file."""
@@ -136,6 +135,24 @@ class Study:
         held = answers(text, wanted).tolist()
         supports = {pattern: count for (pattern, _), count in zip(self.patterns, held, strict=True)}
         return self._measured(text, found, supports)
+
+    @cached_property
+    def query_errors(self) -> Floats:
+        """The relative standard error (5,) that a mean error has because the queries are drawn, as
+        a sound release at epsilon 1 shows it; in it the queries of the specification's figures."""
+        release = self._released("1", SOUND, 1)
+        text = Text.of_copies(release.grams, release.copies, len(self.population.dataset.universe))
+        given = [answers(text, group) for group in self.queries]
+        parts = [
+            relative_errors(
+                [each[part::BATCHES] for each in self.truth],
+                [each[part::BATCHES] for each in given],
+                self.population.dataset.count,
+            )
+            for part in range(BATCHES)
+        ]
+        shown: Floats = np.std(parts, axis=0, ddof=1) / np.mean(parts, axis=0)
+        return shown * math.sqrt((1 + self.each / PROTOTYPE_QUERIES) / BATCHES)
 
     def _measured(
         self, text: Text, found: list[tuple[Pattern, int]], supports: dict[Pattern, int]

@@ -31,9 +31,10 @@ BUS: Final = 778_724
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A data set with its true answers and patterns."""
+    """A data set with its true answers and patterns; seed: of the queries."""
 
     stand_in: StandIn
+    seed: int = 1
 
     def release(self, form: Form, epsilon: str, height: int, seed: int) -> Release:
         """Stance sound, with noise that can be repeated."""
@@ -59,7 +60,7 @@ class Study:
     @lru_cache(maxsize=8)  # noqa: B019
     def workload(self, each: int) -> list[tuple[list[Query], Ints]]:
         """The four groups of queries at height 12, with their true answers."""
-        groups = workload(len(self.stand_in.dataset.universe), HEIGHT, each, seed=1)
+        groups = workload(len(self.stand_in.dataset.universe), HEIGHT, each, seed=self.seed)
         return [(group, self.answers.of(group)) for group in groups]
 
     def errors(self, release: Release, groups: list[tuple[list[Query], Ints]]) -> tuple[float, ...]:
@@ -77,6 +78,6 @@ class Study:
 
 
 @lru_cache(maxsize=1)
-def studies() -> tuple[Study, Study]:
+def studies(seed: int = 1) -> tuple[Study, Study]:
     """The stand-ins for Metro and Bus, at their full size whatever the effort."""
-    return Study(metro(METRO)), Study(bus(BUS))
+    return Study(metro(METRO, seed), seed), Study(bus(BUS, seed), seed)

@@ -10,10 +10,10 @@ also by running the algorithm.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from common.accounting.loss.draws import Draws
 from common.accounting.loss.profile import delta_at
 from simulation.baselines import literal_noise
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run, sampled
 from simulation.plots import Line, Mark, Panel, Plot
 
 UNITS: Final = 100
@@ -155,17 +155,17 @@ def proposition_4_1(run: Run) -> Outcome:
 
 
 def _atom(case: Case, measured: float, repetitions: int) -> Row:
-    """Five standard errors of a share; exactly 0 where somebody is sure to draw."""
+    """A drawn share; exactly 0 where somebody is sure to draw."""
     p = float(case.silence)
-    spread = 5 * (p * (1 - p) / repetitions) ** 0.5
+    error = math.sqrt(p * (1 - p) / repetitions)
     name = f"{case.name}: share of runs that release the exact sum (p0)"
-    return Row(name, p, "recomputed", measured, spread / p if p else 0.0)
+    return sampled(name, p, "recomputed", measured, error)
 
 
 def _claims() -> list[Row]:
     """What the proposition says, set against what holds; and the price of a finer resolution."""
     first = CASES[0]
-    coarse, fine = (log(_ratio(first, units)) for units in (UNITS, 10 * UNITS))
+    coarse, fine = (math.log(_ratio(first, units)) for units in (UNITS, 10 * UNITS))
     return [
         Row(
             "Proposition 4.1 claims delta 0 at epsilon 10 for Fig. 4.4, h = 1; verified",
@@ -177,7 +177,7 @@ def _claims() -> list[Row]:
         Row(
             "the claim holds where both probabilities are 1 and an aggregator is honest",
             True,
-            "recomputed",
+            "trend",
             delta(CASES[2], CLAIM) <= TINY,
         ),
         Row(

@@ -28,7 +28,7 @@ from simulation.baselines import (
     total_noise,
     weighted_pieces,
 )
-from simulation.experiments.experiment import Row, Run
+from simulation.experiments.experiment import Row, Run, sampled
 from simulation.plots import Kind, Line, Mark, Panel, Plot, Scale
 from simulation.populations import normal_records
 
@@ -37,8 +37,8 @@ AGGREGATORS: Final = 5
 SENSITIVITY: Final = Fraction(500)
 RESOLUTION: Final = Fraction(1, 10_000)
 REPETITIONS: Final = 100_000
-TOLERANCE: Final = 0.03
-_STANDARD_ERRORS: Final = 5
+_DIGITS: Final = 1e-3
+"""What rounding to three or four digits does to the expected figures, relative."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,15 @@ class Bench:
         source = self.run.source(*names)
         return self._mean_absolute(exact_total(layers, RESOLUTION, source, self.repetitions))
 
-    def tolerance(self, layers: Layers) -> float:
-        """3 %, or five standard errors where chance alone may do more."""
-        return max(TOLERANCE, _STANDARD_ERRORS * sampling_error(layers, self.repetitions))
+    def chance(self, layers: Layers) -> float:
+        """The standard error of an MAE over its expectation."""
+        return sampling_error(layers, self.repetitions)
+
+    def row(self, name: str, expected: float, measured: float, layers: Layers) -> Row:
+        """An MAE (or MRE) against its closed form, of which three or four digits are printed."""
+        error = expected * self.chance(layers)
+        rounding = _DIGITS * expected
+        return sampled(name, expected, "recomputed", measured, error, rounding=rounding)
 
     def _mean_absolute(self, noise: Floats) -> float:
         released = self.partial_sums.sum() + noise
@@ -144,7 +150,8 @@ class Sweep:
 
     bench: Bench
     lines: tuple[Line, ...]
-    tolerances: dict[str, float]
+    chances: dict[str, tuple[float, ...]]
+    """Relative standard errors by line and place."""
 
     def rows(self) -> list[Row]:
         """For each line the point that lies farthest from its closed form, as their ratio."""
@@ -152,9 +159,12 @@ class Sweep:
         for line in self.lines:
             assert line.expected is not None
             ratios = [y / expected for y, expected in zip(line.y, line.expected, strict=True)]
-            worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+            ratio, error = max(
+                zip(ratios, self.chances[line.name], strict=True),
+                key=lambda point: abs(point[0] - 1) / point[1],
+            )
             name = f"{line.name}: MAE over its closed form, farthest point of the line"
-            found.append(Row(name, 1.0, "recomputed", worst, self.tolerances[line.name]))
+            found.append(sampled(name, 1.0, "recomputed", ratio, error))
         return found
 
     def value(self, name: str, x: Fraction) -> float:
@@ -205,16 +215,16 @@ def sweep(run: Run, figure: str, settings: dict[Fraction, Setting]) -> Sweep:
         *(("source", name, scheme) for name, scheme in SCHEMES.items()),
         *(("ours", name, scheme) for name, scheme in OURS.items()),
     ]
-    lines, tolerances = [], {}
+    lines, chances = [], {}
     for done, (kind, name, scheme) in enumerate(plan):
         measure = bench.error if kind == "source" else bench.exact_error
         layers = {x: scheme(setting) for x, setting in settings.items()}
         measured = tuple(measure(each, figure, name, x) for x, each in layers.items())
         expected = tuple(expected_absolute(each) for each in layers.values())
         lines.append(Line(name, places, measured, expected, kind))
-        tolerances[name] = max(bench.tolerance(each) for each in layers.values())
+        chances[name] = tuple(bench.chance(each) for each in layers.values())
         run.progress((done + 1) / len(plan))
-    return Sweep(bench, tuple(lines), tolerances)
+    return Sweep(bench, tuple(lines), chances)
 
 
 # ---------------------------------------------------------------------------------- closed forms

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import cli.reproduce
 from cli.main import app
-from simulation.experiments.experiment import Experiment, Outcome, Row, Run
+from simulation.experiments.experiment import Experiment, Outcome, Row, Run, quoted, trend
 from simulation.experiments.registry import experiment, experiments
 from tests.docs.walkthrough import walk
 
@@ -49,10 +49,11 @@ def test_one_id_writes_into_the_directory_itself(tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "f").iterdir())
     assert names == ["fig-4.4.png", "fig-4.4.svg", "lines.csv", "result.json", "rows.csv"]
     document = json.loads((tmp_path / "f" / "result.json").read_text())
-    assert (document["format"], document["id"]) == ("tacit.reproduction/1", "fig-4.4")
+    assert (document["format"], document["id"]) == ("tacit.reproduction/2", "fig-4.4")
     assert document["effort"] == "quick"
     assert all(row["ok"] for row in document["rows"])
-    assert f"{len(document['rows'])} of {len(document['rows'])}" in text
+    assert document["checked"]["recomputed"] == [34, 34]
+    assert "34 recomputed and 1 trend hold" in text
     assert "NOT OK" not in text
 
 
@@ -75,10 +76,74 @@ def test_a_row_that_is_not_ok_is_shown_and_gives_exit_code_1(
     monkeypatch.setattr(cli.reproduce, "experiments", lambda: found)
     code, text = tacit("all", "--out", str(tmp_path))
     assert code == 1
-    assert "1 of 2" in text
+    assert "2 of 3 printed hold" in text
     assert "that is not" in text
-    assert "as expected" not in text.replace("rows as expected", "")
+    assert "as expected" not in text
     assert tacit("fig-1.1", "--out", str(tmp_path))[0] == 0
+
+
+def test_rows_that_cannot_fail_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (GOOD, trend("it rises", True), quoted("its seconds", 3.0))
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: (small("fig-1.1", *rows),))
+    code, text = tacit("fig-1.1", "--out", str(tmp_path))
+    assert code == 0
+    assert "1 printed and 1 trend hold; 1 quoted" in text
+    assert "not checked" in text
+    assert "stand-in" not in text
+
+
+def test_rows_on_stand_in_data_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = trend("it rises", True, stand_in=True)
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: (small("fig-1.1", row),))
+    code, text = tacit("fig-1.1", "--out", str(tmp_path))
+    assert code == 0
+    assert "1 of the checks on stand-in data" in text
+    assert json.loads((tmp_path / "result.json").read_text())["rows"][0]["stand_in"] is True
+
+
+def test_an_id_that_checks_nothing_is_exit_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = replace(small("fig-1.1", quoted("its seconds", 3.0)), needs="the file x")
+    found = (nothing, small("table-1.1", GOOD))
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: found)
+    code, text = tacit("fig-1.1", "--out", str(tmp_path))
+    assert code == 3
+    assert "fig-1.1: not reproduced here: needs the file x" in text
+    assert "nothing checked; 1 quoted" in text
+    assert tacit("all", "--out", str(tmp_path))[0] == 3
+    failing = (nothing, small("table-1.1", BAD))
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: failing)
+    assert tacit("all", "--out", str(tmp_path))[0] == 1
+
+
+def test_data_are_where_they_are_named_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path | None] = []
+
+    def run(run: Run) -> Outcome:
+        seen.append(run.data)
+        return Outcome((GOOD,))
+
+    each = replace(experiment("table-5.1"), id="fig-1.1", run=run)
+    monkeypatch.setattr(cli.reproduce, "experiments", lambda: (each,))
+    out = ("--out", str(tmp_path / "out"))
+    assert tacit("fig-1.1", *out)[0] == 0
+    assert tacit("fig-1.1", *out, "--data", str(tmp_path))[0] == 0
+    assert seen == [None, tmp_path]
+    code, text = tacit("fig-1.1", *out, "--data", str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "--data" in text
+
+
+def test_without_the_file_of_click_paths_nothing_is_checked(tmp_path: Path) -> None:
+    """A real id: its stand-in is no comparison."""
+    code, text = tacit("chen-table-6.10", "--quick", "--out", str(tmp_path))
+    assert code == 3
+    assert "not reproduced here: needs the click paths of MSNBC" in text
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,11 @@ def test_an_experiment_comes_out_on_real_data() -> None:
 
 def test_an_error_that_does_not_fall_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def constant(*_args: Any, **_named: Any) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(5, 0.1), np.full(5, 0.1)
+        return np.full((2, 5), 0.1), np.full((2, 5), 0.1)
 
     monkeypatch.setattr(set_valued, "msnbc_study", small)
     monkeypatch.setattr(set_valued, "stm_study", small)
-    monkeypatch.setattr(set_valued, "mean_errors", constant)
+    monkeypatch.setattr(set_valued, "errors_of", constant)
     missed = wrong_rows(set_valued.figure_4_3(Run(SMALL)))
     assert "Basic has a larger error everywhere" in missed
     missed = wrong_rows(set_valued.figure_4_6(Run(SMALL)))
