@@ -104,9 +104,14 @@ def error_lines(report: Json) -> list[str]:
     found = report.get("error") or {}
     return [
         f"expected error of {item['part']} with {found['participants']} curators: "
-        f"{amount(item['mean_absolute'])} {item['unit']} (mean absolute)"
+        f"{amount(item['mean_absolute'])}{_unit(item['unit'])} (mean absolute)"
         for item in found.get("parts", ())
     ]
+
+
+def _unit(symbol: str) -> str:
+    """As it follows a number; a plain number has none."""
+    return "" if symbol == "1" else f" {symbol}"
 
 
 def print_report(report: Json) -> None:
