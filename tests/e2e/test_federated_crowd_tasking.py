@@ -79,10 +79,11 @@ async def spent(it: Site, name: str = HOSTED[0]) -> list[dict[str, Any]]:
 async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> None:
     job = await it.ask(TASK)
     found = await it.result(job["id"])
-    assert found["summary"]["users"] == {"offered": 30, "joined": 29}
-    assert found["summary"]["reports"] == 29 * 5
+    assert found["summary"]["users"] == {"offered": 30, "joined": 30}
+    assert found["summary"]["reports"] == 30 * 6
     assert found["summary"]["classifier"]["classes"] == CLASSES
-    assert found["summary"]["classifier"]["accuracy_on_noisy_reports"] > 0.9
+    # About 20 of the 180 rows have no class, and are sent as the first one; guessing gives 1/3.
+    assert found["summary"]["classifier"]["accuracy_on_noisy_reports"] > 0.8
     report = await it.report(job["id"])
     assert "Class labels are sent as they are." in report["not_protected"]
     assert report["charged"]["epsilon"] == "40"
@@ -91,13 +92,13 @@ async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> Non
     )
     assert "Class labels are sent as they are" in words.text
     assert job["preview"]["verified"] == report["verified"]
-    # Who has no row of a class sent nothing, and paid nothing.
-    assert [debit["epsilon"] for debit in await spent(it)] == ["40"]
-    assert await spent(it, HOSTED[-1]) == []
+    # Rows of no class are sent like the others: who has some sends as much, and pays as much.
+    for name in (HOSTED[0], HOSTED[-1]):
+        assert [debit["epsilon"] for debit in await spent(it, name)] == ["40"]
     async with reading(it.service.engine) as connection:
         query = select(noisy_reports.c.body).where(noisy_reports.c.job == job["id"])
         bodies = [json.loads(body) for body in (await connection.execute(query)).scalars()]
-    assert len(bodies) == 29 * 5
+    assert len(bodies) == 30 * 6
     assert {body["label"] for body in bodies} == {0, 1, 2}
 
 

@@ -31,7 +31,7 @@ def everything_is_large() -> Iterator[None]:
     [
         ("kmeans", {"params": {**KMEANS, "bounds": [[0, 10]]}}, "/params/bounds"),
         ("kmeans", {"params": {"k": 200}, "stance": "paper"}, "/params/k"),
-        ("dpbv-clustering", {"params": {"k": 201, "bounds": BOX}}, "/params/k"),
+        ("dpbv-clustering", {"params": {"k": 201, "bounds": BOX}, "stance": "paper"}, "/params/k"),
     ],
 )
 def test_what_sizes_show_is_refused_before_a_job_is_queued(
