@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.accounting.costs import Cost
-from common.models.query import Window
+from common.models.query import PrivacyUnit, Window
 from curator.ledger import (
     BEGINNING,
     FEMTO,
@@ -20,6 +20,7 @@ from curator.ledger import (
     Charge,
     Debit,
     Totals,
+    charges_of,
     for_account,
     largest_over_instants,
     period_of,
@@ -31,6 +32,7 @@ from curator.ledger import (
     worst_instant,
 )
 from curator.policy import Limit, Limits
+from tests.curator.conftest import NOISY, query
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -295,3 +297,23 @@ def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
     assert worst_instant(debits[:3], 0)["epsilon"] == "3"
     assert worst_instant(debits, 1)["epsilon"] == "infinite"
     assert worst_instant(debits, 2)["epsilon"] == "0"
+
+
+def test_a_round_over_the_last_microsecond_counts() -> None:
+    start = NOON + 10 * MINUTE
+    window = Window(start=start, end=start + timedelta.resolution)
+    last = Debit(Charge(3_000_000, 0, 0, 0), 0, np.array([True]), window, NOON, False)
+    assert worst_instant([last], 0)["epsilon"] == "3"
+    first = debit(Charge(1_000_000, 0, 0, 0), [True])
+    assert worst_instant([first, last], 0)["epsilon"] == "3"
+
+
+def test_a_round_is_charged_in_both_units_by_who_runs_its_aggregators() -> None:
+    """A curator has four readings; two of three aggregators may be corrupt."""
+    asked = query(NOISY, name="q", epsilon="1.1")
+    assert charges_of(asked) == {
+        PrivacyUnit.RECORD: Charge(275_000, 0, INFINITE, 0),
+        PrivacyUnit.CURATOR: Charge(1_100_000, 0, INFINITE, 0),
+    }
+    assert charges_of(asked, ["a", "b", "c"]) == charges_of(asked)
+    assert not any(charge.verified for charge in charges_of(asked, ["a", "a", "b"]).values())

@@ -51,7 +51,14 @@ def _applied(source: str, name: str) -> Iterator[str]:
 
 
 class _WithoutAnnotations(ast.NodeTransformer):
-    """Annotations serve the type checker, which is not what is measured."""
+    """Annotations, and which arguments go by position, are the type checker's to judge."""
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        # cosmic-ray takes a bare `*` between arguments for a multiplication.
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults += [default for default in node.kw_defaults if default is not None]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
