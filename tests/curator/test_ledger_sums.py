@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from curator.ledger import (
     MICRO,
     Charge,
     Debit,
+    Shortage,
     Totals,
     charges_of,
     for_account,
@@ -317,3 +319,17 @@ def test_a_round_is_charged_in_both_units_by_who_runs_its_aggregators() -> None:
     }
     assert charges_of(asked, ["a", "b", "c"]) == charges_of(asked)
     assert not any(charge.verified for charge in charges_of(asked, ["a", "a", "b"]).values())
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (UNVERIFIED, "epsilon"),
+        (Totals.zero(1), "epsilon"),
+        (debit(UNVERIFIED, [True]), "credited"),
+        (Shortage(np.array([True]), "", {}), "detail"),
+    ],
+)
+def test_what_was_charged_is_not_changed_in_place(value: object, field: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, field, 0)
