@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow check audit format bench docs reproduce lock compose-files clean
+.PHONY: demo test test-slow mutate check audit format bench docs reproduce lock compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
@@ -14,6 +14,10 @@ test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `mak
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
+
+mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger.py for one
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
+	nice -n 15 $(BIN)/python -m tests.mutation $(MODULE)
 
 check: $(SETUP)  ## Format, lint, types, floors, known vulnerabilities
 	$(BIN)/ruff format --check .
@@ -45,6 +49,8 @@ LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-an
 lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
+	$(LOCK) --group mutation --constraint requirements.lock \
+	  -o requirements-mutation.lock
 	$(LOCK) --extra postgres --extra tracing --constraint requirements.lock pyproject.toml \
 	  -o deploy/requirements/aggregator.lock
 	$(LOCK) --extra postgres --extra tracing --extra mqtt --constraint requirements.lock \
