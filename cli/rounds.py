@@ -124,7 +124,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check signatures and commitments here and recombine the sum; exit code 1 if it differs, 3 if
-    no trust file pins the identities."""
+    no trust file pins the identities or nothing binds the number of participants."""
     if trust is None and DEFAULT_FILE.exists():
         trust = DEFAULT_FILE
     with plain_errors(), Target(home, url, token).coordinator() as client:
@@ -132,7 +132,7 @@ def verify(
     show(checked, as_json, lambda: _print_verdict(checked))
     if not checked["matches"]:
         raise typer.Exit(1)
-    if not checked["anchored"]:
+    if not (checked["anchored"] and checked["participants_bound"]):
         raise typer.Exit(3)
 
 
@@ -147,7 +147,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
     else:
         lines.append(
             f"Nothing binds the number of participants ({checked['participants']}): the transcript "
-            "is of an earlier version."
+            "is in format 1, of an earlier version, or a coordinator that hides what was bound."
         )
     if not checked["anchored"]:
         lines.append(

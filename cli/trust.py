@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from cli.context import AsJson, console, digits, fail, plain_errors, show, table
 from common.models.enrolment import JoinToken
@@ -33,8 +34,9 @@ def read_trust(path: Path) -> Trust:
     """A trust file. Raises OSError, ValueError."""
     try:
         return Trust.model_validate_json(path.read_bytes())
-    except ValueError:
-        raise ValueError(f"{path}: no trust file (tacit.trust/1)") from None
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise ValueError(f"{path}: no trust file (tacit.trust/1): {reason}") from None
 
 
 @app.command("from-join")

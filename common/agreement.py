@@ -370,6 +370,8 @@ def check_transcript(
     committed = {item.statement.manifest_hash for item in transcript.commitments}
     if committed and manifest not in committed:
         raise TranscriptNotBound("quorum, participants or contributions are others")
+    if transcript.participants > descriptor.roster_size:
+        raise ManifestRefused("the transcript has more participants than the round's roster")
     total = open_sum(
         descriptor, manifest, transcript.quorum, transcript.commitments, transcript.reveals
     )

@@ -13,7 +13,9 @@ With S one of the sets, T_1..T_m others of them, and the new set among them all,
   contained in what is compared, and a false declaration changes nothing;
 - a *cover*: all T that lie within S (|T \\ S| below the minimum) differ together from S,
   |S xor union(T)|, by somebody, but by fewer than the minimum. Where parts overlap this refuses
-  more than subtraction alone could use.
+  more than subtraction alone could use, so it concerns only sets that all ask for protection
+  themselves (a minimum above 1): two sums of nearly everybody, of which some drop out, overlap
+  nearly wholly and would bar every later one.
 
 The minimum is the largest that any set involved asks for. Equal sets differ in nobody and pass. Of
 windows it matters only whether they meet: a difference of sums over several windows is, at each
@@ -200,9 +202,12 @@ class _Family:
     def _wholly(self, whole: int, parts: Sequence[int]) -> Refusal | None:
         """A whole against the parts within it, the new set being one of them all."""
         minimum = int(self.minima[[whole, *parts]].max())
-        apart = _count(np.bitwise_or.reduce(self.rows[parts]) ^ self.rows[whole])
-        if 0 < apart < minimum and not self.of_one_job((whole, *parts)):
-            return self._refused(_PARTS, (whole, *parts))
+        cover = [row for row in (whole, *parts) if self.minima[row] > 1]
+        if cover[:1] == [whole] and 0 in cover and len(cover) > 1:
+            union = np.bitwise_or.reduce(self.rows[cover[1:]])
+            apart = _count(union ^ self.rows[whole])
+            if 0 < apart < int(self.minima[cover].max()) and not self.of_one_job(cover):
+                return self._refused(_PARTS, cover)
         rest = _Rest(self.rows[whole], np.zeros_like(self.rows[whole]), (whole,))
         free = list(parts)
         if whole:  # only what the new set takes part in is new

@@ -8,12 +8,12 @@ the coordinator names, and it could name inventions of its own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from common.errors import Forbidden
-from common.models.base import Instant, WireModel
+from common.models.base import Instant, WireModel, require
 from common.models.query import Identifier
 from common.models.round import RoundDescriptor
 from common.signing import fingerprint
@@ -62,6 +62,15 @@ class Trust(WireModel):
     ]
     aggregators: Annotated[tuple[TrustedAggregator, ...], Field(max_length=MOST_AGGREGATORS)] = ()
 
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        """Of two entries one would be overlooked, with what it marks as stolen."""
+        ids = [item.id for item in self.aggregators]
+        require(len(set(ids)) == len(ids), None, "an aggregator is listed twice")
+        pins = [pin.fingerprint for item in self.aggregators for pin in item.fingerprints]
+        require(len(set(pins)) == len(pins), None, "a fingerprint is pinned twice")
+        return self
+
     def named(self, name: str) -> TrustedAggregator:
         """An aggregator; a new one without fingerprints if it is not there."""
         found = (item for item in self.aggregators if item.id == name)
@@ -88,7 +97,7 @@ class Trust(WireModel):
     def pinning_coordinator(self, pinned: str) -> Self:
         """With one more fingerprint of the coordinator."""
         found = dict.fromkeys((*self.coordinator, pinned))
-        return self.model_copy(update={"coordinator": tuple(found)})
+        return self._with(coordinator=tuple(found))
 
     def compromising(self, name: str, pinned: str) -> Self:
         """With one fingerprint marked as stolen: no round rests on it. Raises ValueError."""
@@ -104,7 +113,12 @@ class Trust(WireModel):
     def replacing(self, aggregator: TrustedAggregator) -> Self:
         """With one aggregator in place of the one of its name."""
         others = {item.id: item for item in self.aggregators} | {aggregator.id: aggregator}
-        return self.model_copy(update={"aggregators": tuple(others.values())})
+        return self._with(aggregators=tuple(others.values()))
+
+    def _with(self, **changes: Any) -> Self:
+        """With some fields changed, and checked: what is written can be read. Raises ValueError."""
+        kept = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**kept, **changes})
 
     def check(self, descriptor: RoundDescriptor, coordinator_key: bytes) -> tuple[str, ...]:
         """The aggregators whose operator the file does not name, which the round says alone.

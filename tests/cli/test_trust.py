@@ -110,3 +110,17 @@ def test_a_file_of_another_deployment_or_operator_is_kept(file: Path) -> None:
     run("show", "--file", str(file), exit_code=2)
     file.write_text(before)
     assert pins(file) == {"north": [NORTH.hex()]}
+
+
+def test_what_is_listed_twice_is_refused(file: Path) -> None:
+    """Of two entries one would be overlooked, with what it marks as stolen."""
+    run("from-join", token(north=NORTH, south=SOUTH), "--file", str(file))
+    before = file.read_text()
+    assert "pinned twice" in run("add", "south", NORTH.hex(), "--file", str(file), exit_code=2)
+    assert file.read_text() == before
+    document = json.loads(before)
+    document["aggregators"].append({**document["aggregators"][0], "operator": "North Ltd"})
+    file.write_text(json.dumps(document))
+    output = run("show", "--file", str(file), exit_code=2)
+    assert "listed twice" in output
+    assert len(output.strip().splitlines()) == 1

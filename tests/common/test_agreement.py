@@ -480,9 +480,11 @@ def test_a_transcript_of_format_1_binds_no_figure():
     opening.commitments = [opening.commitment(i) for i in opening.quorum]
     fields = {"format": "tacit.transcript/1", "manifest_hash": opening.hash, "members_hash": None}
     checked = check_transcript(
-        opening.transcript(**fields, participants=700), COORDINATOR.public_key
+        opening.transcript(**fields, participants=11), COORDINATOR.public_key
     )
     assert not checked.participants_bound
+    with pytest.raises(ManifestRefused, match="roster"):  # 12 curators in all
+        check_transcript(opening.transcript(**fields, participants=13), COORDINATOR.public_key)
     with pytest.raises(ValidationError):
         opening.transcript(manifest_hash=opening.hash)
     with pytest.raises(ValidationError):

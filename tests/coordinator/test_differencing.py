@@ -82,6 +82,16 @@ async def test_two_rounds_of_one_family(house: Houses, database_url: str) -> Non
                 assert problem(answer) == (409, "not_released")
 
 
+async def test_sums_without_a_family_go_on_where_curators_drop_out(house: Houses) -> None:
+    async with house(3) as it:
+        host = await it.host("gateway", 10)
+        family = {"family": "net", "family_minimum": 3}
+        for number, asked in enumerate((family, {}, {})):
+            opened = await it.open(query(**NOISY, name=f"sum-{number}", **asked), window=hours(1))
+            found = await finish(it, opened, host, 0, 2 * number + 1, 2 * number + 2)
+            assert found["state"] == "released", found
+
+
 A, J = {"family": "a"}, {"family": "a", "job": "j"}
 STEP = {
     **NOISY,
