@@ -32,6 +32,7 @@ from simulation.experiments import (
     graph_der_study,
     graph_random_matrix_data,
     graph_random_matrix_figures,
+    graph_random_matrix_walks,
     kmeans_convergence,
     path_publishing_study,
     privacy_check,
@@ -135,6 +136,13 @@ _SIGMA: Final = _around(
     _MatrixNetwork,
     "estimate",
     lambda right, self, columns, sigma, seed: right(self, columns, str(3 * float(sigma)), seed),
+)
+
+
+_LONG_WALKS: Final = _around(
+    graph_random_matrix_walks,
+    "random_walk_graph",
+    lambda right, graph, steps, *rest: right(graph, 10 * steps, *rest),
 )
 
 
@@ -361,9 +369,11 @@ WRONG: Final[dict[str, Variant]] = {
     "book-fig-11.2": _SIGMA,
     "book-table-11.2": _wide_cells,
     "book-table-11.3": _no_noise,
+    "book-table-11.5": _LONG_WALKS,
     "book-table-11.6": _SIGMA,
     "book-table-11.7": _no_noise,
     "book-fig-11.8": _SIGMA,
+    "book-table-11.9": _LONG_WALKS,
     "book-table-11.11": _SIGMA,
     "book-table-12.1": _READINGS,
     "book-fig-12.3": _NOISE,
