@@ -39,15 +39,15 @@ from simulation.plots import Kind, Line, Panel, Plot
 
 ROUNDS: Final = 600
 USERS: Final = 600
-_FEWEST: Final = 150
+FEWEST: Final = 150
 _OTHERS: Final = 300
 _PERSISTENCE: Final = 0.5
 _SALUS: Final[tuple[Component, ...]] = ("Y", "G", "L")
 _EPSILONS: Final = (1, 2, 3, 4, 5, 10, 20, 30)
 _GPS_PRINTED: Final = {1: 1.38, 2: 0.61, 3: 0.45, 4: 0.32, 5: 0.26}
 _WITH_PRIOR: Final = {1: 0.071, 2: 0.067, 5: 0.060, 10: 0.049, 20: 0.044, 30: 0.033}
-_PRIOR: Final = 0.073
-_ATTACKED: Final = {1: 1.04, 2: 0.59, 5: 0.24, 10: 0.09, 20: 0.06, 30: 0.04}
+PRIOR: Final = 0.073
+ATTACKED: Final = {1: 1.04, 2: 0.59, 5: 0.24, 10: 0.09, 20: 0.06, 30: 0.04}
 """The smaller of PCA and SF, of the specification's 40 users."""
 _GROUP: Final = 10
 _BASIC: Final = (1, 2, 3, 5)
@@ -83,26 +83,20 @@ def uploaded(
 
 def table_12_1(run: Run) -> Outcome:
     """The printed column means by the source's attacks; the attackers with a prior beside them."""
-    users = max(_FEWEST, run.effort.repetitions(USERS))
+    users = max(FEWEST, run.effort.repetitions(USERS))
     truth = heart_rates(users, ROUNDS, run.source("heart rates"))
-    prior = Prior(heart_rates(_OTHERS, ROUNDS, run.source("other people")))
     found: dict[int, tuple[Risk, ...]] = {}
     for place, epsilon in enumerate(_EPSILONS):
-        reports = uploaded(run, truth, epsilon, _SALUS, _PERSISTENCE)
-        scale = DECLARED_WIDTH / epsilon
-        found[epsilon] = tuple(
-            risk(truth[group], reports[group], prior, scale, _SALUS, _PERSISTENCE, HEART_BOUNDS)
-            for group in np.split(np.arange(users), users // _GROUP)
-        )
+        found[epsilon] = risks(run, truth, epsilon)
         run.progress(0.6 * (place + 1) / len(_EPSILONS))
     rows = [
-        _ane_row(
+        ane_row(
             f"heart rate: ANE at epsilon {epsilon} (mean of the printed column: "
             f"{source_ane(epsilon):.3g})",
             expected,
             [each.source for each in found[epsilon]],
         )
-        for epsilon, expected in _ATTACKED.items()
+        for epsilon, expected in ATTACKED.items()
     ]
     rows += [
         over_runs(
@@ -113,11 +107,9 @@ def table_12_1(run: Run) -> Outcome:
         )
         for epsilon in (1, 2)  # beyond, clipping to 50..150 and the drawing matter
     ]
-    rows.append(
-        _ane_row("no data, population mean: ANE", _PRIOR, [each.prior for each in found[1]])
-    )
+    rows.append(ane_row("no data, population mean: ANE", PRIOR, [each.prior for each in found[1]]))
     rows += [
-        _ane_row(
+        ane_row(
             f"reports and a prior (wiener): ANE at epsilon {epsilon}",
             expected,
             [each.wiener for each in found[epsilon]],
@@ -138,7 +130,18 @@ def table_12_1(run: Run) -> Outcome:
     return Outcome(tuple(marked(rows, stand_in=True)), (_plot(means),), GENERATED, NOTES)
 
 
-def _ane_row(name: str, expected: float, values: list[float]) -> Row:
+def risks(run: Run, truth: Floats, epsilon: int) -> tuple[Risk, ...]:
+    """What the attacks make of the uploads of series (users, T), by groups of users."""
+    prior = Prior(heart_rates(_OTHERS, ROUNDS, run.source("other people")))
+    reports = uploaded(run, truth, epsilon, _SALUS, _PERSISTENCE)
+    scale = DECLARED_WIDTH / epsilon
+    return tuple(
+        risk(truth[group], reports[group], prior, scale, _SALUS, _PERSISTENCE, HEART_BOUNDS)
+        for group in np.split(np.arange(len(truth)), len(truth) // _GROUP)
+    )
+
+
+def ane_row(name: str, expected: float, values: list[float]) -> Row:
     """By groups of users; the specification's prototype had 40 users, four groups."""
     return over_runs(name, expected, values, reference=4, rounding=0.5 * _PLACE[expected >= 0.1])
 
@@ -178,7 +181,7 @@ def _basic_rows(run: Run, truth: Floats) -> list[Row]:
 
 def _gps_rows(run: Run) -> list[Row]:
     """Two coordinates, each with its own noise; sigma is the L1 diameter."""
-    paths = waypoints(_FEWEST, ROUNDS, run.source("waypoints"))
+    paths = waypoints(FEWEST, ROUNDS, run.source("waypoints"))
     rows, found = [], []
     for epsilon, printed in _GPS_PRINTED.items():
         variance = filterable_variance(DECLARED_WIDTH / epsilon, _SALUS)

@@ -35,13 +35,13 @@ from simulation.experiments.experiment import (
 from simulation.plots import Line, Panel, Plot
 
 USERS: Final = 20
-_PARTS: Final = 3
+PARTS: Final = 3
 _DELTA: Final = 0.05
-_REPETITIONS: Final = 200_000
-_FEWEST: Final = 20_000
+REPETITIONS: Final = 200_000
+FEWEST: Final = 20_000
 _EPSILONS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30)
-_MEAN, _SPREAD, _BUCKET = 74.0, 9.0, 10.0
-_EDGES: Final = np.arange(50.0, 151.0, _BUCKET)
+MEAN, SPREAD, BUCKET = 74.0, 9.0, 10.0
+EDGES: Final = np.arange(50.0, 151.0, BUCKET)
 _HISTOGRAMS: Final = {
     DECLARED_WIDTH: {1: 0.93, 5: 0.69, 10: 0.49, 20: 0.28, 30: 0.20},
     OBSERVED_WIDTH: {1: 0.81, 5: 0.37, 10: 0.21, 20: 0.13, 30: 0.10},
@@ -59,14 +59,14 @@ NOTES: Final = (
     "between draws. The readings behind the recomputed shares of 20,000 "
     "users are not stated; those here are N(74, 9).",
 )
-_GENERATED: Final = ("heart rates: generated, N(74, 9) beats a minute",)
+GENERATED: Final = ("heart rates: generated, N(74, 9) beats a minute",)
 
 
-def _noise(run: Run, width: float, epsilon: float, shape: tuple[int, int]) -> Floats:
+def noise(run: Run, width: float, epsilon: float, shape: tuple[int, int]) -> Floats:
     """Three Laplaces added up, in the unit of the width."""
     generator = run.source("noise", width, epsilon, shape).generator
     total = np.zeros(shape)
-    for _ in range(_PARTS):
+    for _ in range(PARTS):
         total += generator.laplace(0.0, width / epsilon, shape)
     return total
 
@@ -75,24 +75,24 @@ def _off(ratio: float) -> float:
     return abs(ratio - 1)
 
 
-def _average_errors(run: Run, width: float, epsilon: float, count: int) -> Floats:
+def average_errors(run: Run, width: float, epsilon: float, count: int) -> Floats:
     """|error| of the mean of 20 reports, repeated."""
-    return np.asarray(np.abs(_noise(run, width, epsilon, (count, USERS)).mean(axis=1)), np.float64)
+    return np.asarray(np.abs(noise(run, width, epsilon, (count, USERS)).mean(axis=1)), np.float64)
 
 
 def figure_12_3(run: Run) -> Outcome:
     """Mean error of the average of 20 users, its exact prediction and Theorem 12.3."""
     rows: list[Row] = []
     panels: list[Panel] = []
-    count = max(_FEWEST, run.effort.repetitions(_REPETITIONS))
+    count = max(FEWEST, run.effort.repetitions(REPETITIONS))
     for width in (DECLARED_WIDTH, OBSERVED_WIDTH):
         measured, expected, bounds = [], [], []
         for epsilon in _EPSILONS:
-            errors = _average_errors(run, width, epsilon, count)
-            bound = average_bound(USERS, width / epsilon, 1, _PARTS, _DELTA)
+            errors = average_errors(run, width, epsilon, count)
+            bound = average_bound(USERS, width / epsilon, 1, PARTS, _DELTA)
             assert bound is not None
             measured.append(float(errors.mean()))
-            expected.append(average_error(USERS, width / epsilon, _PARTS))
+            expected.append(average_error(USERS, width / epsilon, PARTS))
             bounds.append(bound)
             if epsilon == 5:
                 rows += _at_five(width, errors, bound)
@@ -109,12 +109,11 @@ def figure_12_3(run: Run) -> Outcome:
         rows.append(sampled(name, 1.0, "recomputed", ratio, chance))
         panels.append(Panel(f"range {width:g}", "epsilon", "error (beats)", lines))
     plot = Plot("book-fig-12.3", "Average of 20 users", tuple(panels))
-    return Outcome(tuple(rows), (plot,), _GENERATED, NOTES)
+    return Outcome(tuple(rows), (plot,), GENERATED, NOTES)
 
 
 def _at_five(width: float, errors: Floats, bound: float) -> list[Row]:
     mean, error = float(errors.mean()), float(errors.std()) / math.sqrt(errors.size)
-    near = float((errors <= 2.77).mean())
     held = float((errors <= bound).mean()) >= 1 - _DELTA
     always = Row(f"range {width:g}: Theorem 12.3 holds", True, "trend", held)
     if width == OBSERVED_WIDTH:
@@ -130,28 +129,20 @@ def _at_five(width: float, errors: Floats, bound: float) -> list[Row]:
             rounding=0.005,
         ),
         Row("range 100: Theorem 12.3 at epsilon 5", 42.079, "recomputed", bound, 1e-4),
-        sampled(
-            "case study: chance of an error of at most 2.77 (printed: 2.77, one draw)",
-            0.2,
-            "recomputed",
-            near,
-            math.sqrt(near * (1 - near) / errors.size),
-            rounding=0.005,
-        ),
         always,
     ]
 
 
-def _histogram_errors(run: Run, width: float, epsilon: float, users: int, count: int) -> Floats:
+def histogram_errors(run: Run, width: float, epsilon: float, users: int, count: int) -> Floats:
     """Errors of the histogram of so many users, (draws of their readings, times)."""
     generator = run.source("readings", width, epsilon, users).generator
-    truth = np.clip(generator.normal(_MEAN, _SPREAD, (_DRAWS, 1, users)), 50, 150)
+    truth = np.clip(generator.normal(MEAN, SPREAD, (_DRAWS, 1, users)), 50, 150)
     truth = np.broadcast_to(truth, (_DRAWS, count // _DRAWS, users)).reshape(count, users)
-    noisy = truth + _noise(run, width, epsilon, (count, users))
-    buckets = _EDGES.size - 1
+    noisy = truth + noise(run, width, epsilon, (count, users))
+    buckets = EDGES.size - 1
     offsets = buckets * np.arange(count)[:, None]
     counts = [
-        np.bincount((offsets + bucket_of(values, _EDGES)).ravel(), minlength=count * buckets)
+        np.bincount((offsets + bucket_of(values, EDGES)).ravel(), minlength=count * buckets)
         for values in (truth, noisy)
     ]
     return np.asarray(
@@ -164,7 +155,7 @@ def _reference() -> Floats:
     """Bucket shares of N(74, 9)."""
     from scipy.stats import norm
 
-    below = norm.cdf((_EDGES - _MEAN) / _SPREAD)
+    below = norm.cdf((EDGES - MEAN) / SPREAD)
     below[0], below[-1] = 0.0, 1.0
     return np.asarray(np.diff(below), np.float64)
 
@@ -177,20 +168,20 @@ def figure_12_4(run: Run) -> Outcome:
     for width, table in _HISTOGRAMS.items():
         measured, spreads, predicted, bounds, shortcut = [], [], [], [], []
         for epsilon in _EPSILONS:
-            errors = _histogram_errors(run, width, epsilon, USERS, count)
+            errors = histogram_errors(run, width, epsilon, USERS, count)
             scale = width / epsilon
-            ours = histogram_error(USERS, reference, _EDGES, scale, _PARTS, PublicRandom(epsilon))
+            ours = histogram_error(USERS, reference, EDGES, scale, PARTS, PublicRandom(epsilon))
             measured.append(float(errors.mean()))
             between = float(errors.mean(axis=1).std()) / math.sqrt(_DRAWS)
             spreads.append(math.hypot(between, float(errors.std()) / math.sqrt(_PREDICTIONS)))
             predicted.append(ours.mean)
             assert ours.bound is not None
             bounds.append(ours.bound)
-            changed = centred_change(_BUCKET, scale, 1)
+            changed = centred_change(BUCKET, scale, 1)
             shortcut.append(min(1.0, histogram_bound(USERS, changed, _DELTA)))
             if epsilon in table:
                 name = f"range {width:g}: mean error at epsilon {epsilon}"
-                rows.append(_histogram_row(name, table[epsilon], errors))
+                rows.append(histogram_row(name, table[epsilon], errors))
             if epsilon == 20 and width == OBSERVED_WIDTH:
                 below = measured[-1] < 0.18
                 rows.append(Row("range 34.3: below 0.18 at epsilon 20", True, "trend", below))
@@ -208,29 +199,16 @@ def figure_12_4(run: Run) -> Outcome:
         )
         panels.append(Panel(f"range {width:g}", "epsilon", "histogram error", lines, "linear"))
         run.progress(0.35 * len(panels))
-    rows += _case_study(run, count)
     rows += _deconvolved_rows(run)
     run.progress(1.0)
     plot = Plot("book-fig-12.4", "Histogram of 20 users, buckets of 10", tuple(panels))
-    return Outcome(tuple(marked(rows, stand_in=True)), (plot,), _GENERATED, NOTES)
+    return Outcome(tuple(marked(rows, stand_in=True)), (plot,), GENERATED, NOTES)
 
 
-def _histogram_row(name: str, expected: float, errors: Floats) -> Row:
+def histogram_row(name: str, expected: float, errors: Floats) -> Row:
     """The specification's figure is of one draw of readings."""
     draws = errors.mean(axis=1).tolist()
     return over_runs(name, expected, draws, reference=1, rounding=0.005)
-
-
-def _case_study(run: Run, count: int) -> list[Row]:
-    """9 users at epsilon 20; the source prints 0.15 (one draw)."""
-    return [
-        _histogram_row(
-            f"case study, 9 users at epsilon 20, range {width:g} (printed 0.15, one draw)",
-            expected,
-            _histogram_errors(run, width, 20, 9, count),
-        )
-        for width, expected in ((DECLARED_WIDTH, 0.35), (OBSERVED_WIDTH, 0.23))
-    ]
 
 
 def _deconvolved_rows(run: Run) -> list[Row]:
@@ -238,12 +216,12 @@ def _deconvolved_rows(run: Run) -> list[Row]:
     rows = []
     for epsilon, expected in _NAIVE.items():
         generator = run.source("many readings", epsilon).generator
-        truth = np.clip(generator.normal(_MEAN, _SPREAD, _MANY), 50, 150)
-        noisy = truth + _noise(run, DECLARED_WIDTH, epsilon, (1, _MANY))[0]
-        true_shares = shares(truth, _EDGES)
-        naive = histogram_distance(shares(noisy, _EDGES), true_shares)
+        truth = np.clip(generator.normal(MEAN, SPREAD, _MANY), 50, 150)
+        noisy = truth + noise(run, DECLARED_WIDTH, epsilon, (1, _MANY))[0]
+        true_shares = shares(truth, EDGES)
+        naive = histogram_distance(shares(noisy, EDGES), true_shares)
         scale = DECLARED_WIDTH / epsilon
-        found = deconvolved(noisy, _EDGES, 50, 150, scale, _PARTS)
+        found = deconvolved(noisy, EDGES, 50, 150, scale, PARTS)
         better = histogram_distance(found, true_shares)
         name = f"20,000 users at epsilon {epsilon}"
         rows += [

@@ -31,6 +31,10 @@ DISTANCES: Final = (2.6e-26, 2.9e-4, 0.021, 0.013)
 """Table 11.6, Facebook, by k: n * MSE."""
 DISTANCES_OF_BASELINE: Final = (1.83, 1.83, 1.67, 1.64)
 """Table 11.7, Facebook, by k."""
+NMI_OF_WALKS: Final = (0.70, 0.76, 0.75, 0.70)
+"""Table 11.5, Facebook, by k."""
+DISTANCES_OF_WALKS: Final = (0.01, 0.008, 0.02, 0.03)
+"""Table 11.9, Facebook, by k."""
 RATIOS: Final = (
     0.95, 1.07, 0.99, 1.14, 1.08, 1.23, 1.08, 0.91, 1.03, 0.71, 0.92, 0.88, 0.67, 1.13, 1.08, 0.59,
 )  # fmt: skip

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.baselines import laplace_eigenpairs
+from algorithms.graph_random_matrix.adjacency import adjacency
+from algorithms.graph_random_matrix.baselines import laplace_eigenpairs, random_walk_graph
 from algorithms.graph_random_matrix.clustering import clusters
 from algorithms.graph_random_matrix.forecast import squared_cosine
-from algorithms.graph_random_matrix.reference import eigenpairs
+from algorithms.graph_random_matrix.reference import dense, eigenpairs
 from algorithms.graph_random_matrix.scores import cosines, normalised_mutual_information
 from algorithms.graph_random_matrix.spectrum import Spectrum
 from algorithms.graph_random_matrix.subspace import iterate
@@ -137,6 +138,19 @@ def test_the_baseline_finds_nothing(k: int) -> None:
     found = clusters(noisy.vectors, k, np.random.default_rng(1))
     assert noisy.vectors.T @ noisy.vectors == pytest.approx(np.eye(k), abs=1e-8)
     assert normalised_mutual_information(truth, found) <= 0.03
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_walks_end_where_a_walk_can(steps: int) -> None:
+    """Each edge u - z comes from a walk of that many steps from u; seeded, within 5 % as many."""
+    graph = adjacency(blocks((60, 60), 0.2, 0.02, 1))
+    moved = dense(adjacency(random_walk_graph(graph, steps, 10, SeededRandom(1))))
+    reachable = np.linalg.matrix_power(dense(graph), steps) > 0
+    assert (moved <= reachable).all()
+    assert not np.diag(moved).any()
+    if steps > 1:
+        assert moved.sum() == pytest.approx(graph.entries, rel=0.05)
+        assert (moved != dense(graph)).any()
 
 
 @needs_facebook

@@ -29,7 +29,10 @@ QUICK_IDS = (
     "book-fig-12.4",
     "book-fig-12.6",
     "book-fig-12.7",
+    "book-fig-12.8",
     "book-fig-12.11",
+    "book-fig-12.12",
+    "book-fig-12.13",
 )
 
 
@@ -60,7 +63,7 @@ def louder(original: Any) -> Any:
 
 
 def test_louder_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(utility, "_noise", louder(utility._noise))
+    monkeypatch.setattr(utility, "noise", louder(utility.noise))
     missed = wrong_rows(utility.figure_12_3(Run(QUICK)))
     assert "range 34.3: mean error at epsilon 5" in missed
     assert any(name.startswith("range 100: mean error at") for name in missed)
@@ -83,7 +86,7 @@ def test_less_noise_is_noticed_in_the_table(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(privacy, "uploaded", quieter)
     monkeypatch.setattr(privacy, "_EPSILONS", (1, 2, 5, 10, 20, 30))
     monkeypatch.setattr(privacy, "_WITH_PRIOR", {})
-    monkeypatch.setattr(privacy, "_FEWEST", 20)
+    monkeypatch.setattr(privacy, "FEWEST", 20)
     monkeypatch.setattr(privacy, "USERS", 20)
     monkeypatch.setattr(privacy, "_OTHERS", 40)
     missed = wrong_rows(privacy.table_12_1(Run(QUICK)))

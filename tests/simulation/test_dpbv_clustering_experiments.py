@@ -12,7 +12,7 @@ from tests.simulation.runs import wrong_rows
 
 IDS = (
     *("dpbv-fig-3", "dpbv-fig-5", "dpbv-fig-6", "dpbv-fig-7"),
-    *("dpbv-fig-8", "dpbv-fig-10", "dpbv-fig-11", "dpbv-table-3"),
+    *("dpbv-fig-8", "dpbv-fig-9", "dpbv-fig-10", "dpbv-fig-11", "dpbv-table-3"),
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from simulation.experiments import graph_random_matrix as tables
 from simulation.experiments import graph_random_matrix_figures as figures
+from simulation.experiments import graph_random_matrix_walks as walks
 from simulation.experiments.experiment import Effort, Run
 from simulation.experiments.graph_random_matrix_data import Network, facebook
 from simulation.experiments.registry import experiment
@@ -18,7 +19,7 @@ from simulation.populations import shared_data
 from tests.simulation.runs import ran, wrong_rows
 
 IDS = (
-    *(f"book-table-11.{number}" for number in (2, 3, 6, 7, 11)),
+    *(f"book-table-11.{number}" for number in (2, 3, 5, 6, 7, 9, 11)),
     *(f"book-fig-11.{number}" for number in (2, 8)),
 )
 SMALL = Effort("small", 100)
@@ -35,7 +36,7 @@ def few() -> Network:
 
 @pytest.fixture
 def few_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tables, figures):
+    for module in (tables, figures, walks):
         monkeypatch.setattr(module, "facebook", lambda _folder: few())
     monkeypatch.setattr(tables, "STAND_IN", (20_000, 100_000))
     monkeypatch.setattr(figures, "CLUSTERS", (2, 4, 8))
@@ -62,7 +63,9 @@ def test_figures_come_out(name: str) -> None:
 
 @needs_facebook
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["book-table-11.3", "book-fig-11.2"])
+@pytest.mark.parametrize(
+    "name", ["book-table-11.3", "book-table-11.5", "book-table-11.9", "book-fig-11.2"]
+)
 def test_clusters_come_out(name: str) -> None:
     assert wrong_rows(experiment(name).run(Run(SMALL, shared_data()))) == []
 

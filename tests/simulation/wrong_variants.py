@@ -25,11 +25,14 @@ from simulation.experiments import (
     budget_noise,
     crowd_tasking_classifiers,
     crowd_tasking_privacy,
+    crowd_tasking_shift,
     crowd_tasking_utility,
     dpbv_clustering,
+    dpbv_clustering_lengths,
     graph_der_study,
     graph_random_matrix_data,
     graph_random_matrix_figures,
+    graph_random_matrix_walks,
     kmeans_convergence,
     path_publishing_study,
     privacy_check,
@@ -136,6 +139,13 @@ _SIGMA: Final = _around(
 )
 
 
+_LONG_WALKS: Final = _around(
+    graph_random_matrix_walks,
+    "random_walk_graph",
+    lambda right, graph, steps, *rest: right(graph, 10 * steps, *rest),
+)
+
+
 def _no_noise(patch: Patch) -> None:
     patch.setattr(
         graph_random_matrix_figures, "baseline", lambda network, _k, _source: network.truth
@@ -151,7 +161,12 @@ _READINGS: Final = _around(
     "perturb_floating",
     lambda right, components, scales, *rest: right(components, 2 * scales, *rest),
 )
-_NOISE: Final = _around(crowd_tasking_utility, "_noise", _twice)
+_NOISE: Final = _around(crowd_tasking_utility, "noise", _twice)
+_MOVED: Final = _around(
+    crowd_tasking_shift,
+    "perturb_floating",
+    lambda right, components, *rest: right(components[:2], *rest),
+)
 _JOINS: Final = _around(
     crowd_tasking_privacy, "admits", lambda right, limit, asked: not right(limit, asked)
 )
@@ -325,6 +340,10 @@ _CODE: Final = _around(
     lambda right, low, high, half, bits, seed: right(low, high, 2 * half, bits, seed),
 )
 
+_OTHER_CHANCE: Final = _around(
+    dpbv_clustering_lengths, "bits", lambda right, epsilon, delta: right(-epsilon, delta)
+)
+
 WRONG: Final[dict[str, Variant]] = {
     "table-2.2": _ONE_LESS,
     "prop-4.1": _SENSITIVITY,
@@ -350,16 +369,21 @@ WRONG: Final[dict[str, Variant]] = {
     "book-fig-11.2": _SIGMA,
     "book-table-11.2": _wide_cells,
     "book-table-11.3": _no_noise,
+    "book-table-11.5": _LONG_WALKS,
     "book-table-11.6": _SIGMA,
     "book-table-11.7": _no_noise,
     "book-fig-11.8": _SIGMA,
+    "book-table-11.9": _LONG_WALKS,
     "book-table-11.11": _SIGMA,
     "book-table-12.1": _READINGS,
     "book-fig-12.3": _NOISE,
     "book-fig-12.4": _NOISE,
     "book-fig-12.6": _part_left_out,
     "book-fig-12.7": _SHIFT,
+    "book-fig-12.8": _MOVED,
     "book-fig-12.11": _JOINS,
+    "book-fig-12.12": _NOISE,
+    "book-fig-12.13": _NOISE,
     "chen-table-2.1": _ONE_LESS,
     "chen-fig-4.3": _SETS_NOISE,
     "chen-fig-4.4": _SETS_BUDGET,
@@ -402,6 +426,7 @@ WRONG: Final[dict[str, Variant]] = {
     "dpbv-fig-6": _flip(2),
     "dpbv-fig-7": _flip(4),
     "dpbv-fig-8": _flip(10),
+    "dpbv-fig-9": _OTHER_CHANCE,
     "dpbv-fig-10": _CODE,
     "dpbv-fig-11": _flip(2),
 }
