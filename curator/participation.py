@@ -264,7 +264,8 @@ class Participation:
                     for sent in done:
                         del under_way[sent]
                         await sent
-            await asyncio.gather(self.tell_refusals(), *under_way)
+            self._spawn(self.tell_refusals())  # a coordinator that hangs delays no contribution
+            await asyncio.gather(*under_way)
             await self._delivery.finish(list(parcels.values()))
             self._awake.notify()  # more may be due than one look takes
             await asyncio.to_thread(give_back)

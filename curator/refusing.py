@@ -10,7 +10,7 @@ themselves, with their figures, are for the curator's owner.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -37,7 +37,8 @@ from curator.errors import (
 from curator.peers import Peers
 from curator.store import history
 from curator.store import parties as party_store
-from curator.store.history import Ground
+from curator.store.history import Decided, Ground
+from curator.store.parties import PartyRow
 
 GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
     {
@@ -85,20 +86,27 @@ class Refusing:
                 fresh = [each for each in decided if each.contribution not in self._told]
                 parties = await party_store.parties_by_id(connection, [e.party for e in fresh])
             self._told.intersection_update(each.contribution for each in decided)
+            by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
             for each in fresh:
-                party = parties[each.party]
-                async with reading(self.engine) as connection:
-                    grounds = await history.grounds(connection, each.contribution)
-                refusal = refusal_of(grounds, party.curators)
-                if refusal is not None and party.coordinator_token is not None:
-                    try:
-                        await self.peers.refuse(
-                            party.coordinator_url, party.coordinator_token, each.round, refusal
-                        )
-                    except PeerUnavailable:
+                by_coordinator[parties[each.party].coordinator_url].append(each)
+            await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
+
+    async def _tell(self, decided: Sequence[Decided], parties: Mapping[str, PartyRow]) -> None:
+        """Tell one coordinator; the rest is for the next time once it does not answer."""
+        for each in decided:
+            party = parties[each.party]
+            async with reading(self.engine) as connection:
+                grounds = await history.grounds(connection, each.contribution)
+            refusal = refusal_of(grounds, party.curators)
+            if refusal is not None and party.coordinator_token is not None:
+                try:
+                    await self.peers.refuse(
+                        party.coordinator_url, party.coordinator_token, each.round, refusal
+                    )
+                except PeerUnavailable:
+                    return
+                except ProblemReceived as problem:
+                    if problem.retryable or problem.status >= 500:
                         continue
-                    except ProblemReceived as problem:
-                        if problem.retryable or problem.status >= 500:
-                            continue
-                        _logger.info("refusal_not_taken", round=each.round, problem=problem.name)
-                self._told.add(each.contribution)
+                    _logger.info("refusal_not_taken", round=each.round, problem=problem.name)
+            self._told.add(each.contribution)

@@ -115,6 +115,7 @@ class Site:
         """One turn of the loop: discover, contribute, deliver."""
         assert await self.service.participation.discover(COORDINATOR)
         await self.service.participation.contribute_due()
+        await self.service.participation.tell_refusals()
 
     async def history(self, curator: str) -> list[dict[str, Any]]:
         answer = await self.get(f"/v1/curators/{curator}/contributions")

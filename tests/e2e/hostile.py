@@ -204,6 +204,7 @@ class Home:
         """One turn of its loop: discover, contribute, deliver."""
         assert await self.service.participation.discover(COORDINATOR)
         await self.service.participation.contribute_due()
+        await self.service.participation.tell_refusals()
 
     async def report(self) -> None:
         """One turn of its loop: discover collections, decide, send."""
