@@ -202,9 +202,9 @@ _NOTES: Final = (
 _SOURCE: Final = "book, chapter 12"
 EXPERIMENTS: Final = (
     Experiment(
-        "book-fig-12.12", f"{_SOURCE}, Figure 12.12", "case study: the average", 5, figure_12_12
+        "book-fig-12.12", f"{_SOURCE}, Figure 12.12", "case study: the average", 6, figure_12_12
     ),
     Experiment(
-        "book-fig-12.13", f"{_SOURCE}, Figure 12.13", "case study: the histogram", 5, figure_12_13
+        "book-fig-12.13", f"{_SOURCE}, Figure 12.13", "case study: the histogram", 6, figure_12_13
     ),
 )

@@ -119,7 +119,7 @@ EXPERIMENTS: Final = (
         "book-fig-12.8",
         "book, chapter 12, Figure 12.8",
         "how far noise moves a reading, and Theorem 12.5",
-        5,
+        4,
         figure_12_8,
     ),
 )

@@ -131,6 +131,6 @@ _NOTES: Final = (
 )
 EXPERIMENTS: Final = (
     Experiment(
-        "dpbv-fig-9", f"{SOURCE}, Figure 9", "bits by (eps, delta), and the loss", 1, figure_9
+        "dpbv-fig-9", f"{SOURCE}, Figure 9", "bits by (eps, delta), and the loss", 4, figure_9
     ),
 )

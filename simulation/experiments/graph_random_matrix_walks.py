@@ -135,14 +135,14 @@ EXPERIMENTS: Final = (
         "book-table-11.5",
         f"{SOURCE}, Table 11.5",
         "clusters by the baseline of random walks",
-        60,
+        28,
         table_11_5,
     ),
     Experiment(
         "book-table-11.9",
         f"{SOURCE}, Table 11.9",
         "centrality by the baseline of random walks",
-        30,
+        15,
         table_11_9,
     ),
 )
