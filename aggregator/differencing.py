@@ -30,7 +30,7 @@ async def admit(
     floor = aggregator.settings.policy_min_participants
     new = releases(descriptor.round, descriptor.query, manifest.members, floor)
     for scope, release in new.items():
-        earlier = await store.overlapping(connection, scope, descriptor.window)
+        earlier = await store.overlapping(connection, scope, descriptor.window, release.minimum)
         refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
         if refused is not None:
             raise refused.error()

@@ -45,7 +45,7 @@ async def _admitted(
 ) -> dict[str, Release]:
     new = releases(descriptor.round, descriptor.query, members)
     for scope, release in new.items():
-        earlier = await store.overlapping(connection, scope, descriptor.window)
+        earlier = await store.overlapping(connection, scope, descriptor.window, release.minimum)
         refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
         if refused is not None:
             raise refused.error()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import revealed_sets
@@ -47,14 +47,26 @@ async def forget(connection: AsyncConnection, round_id: str) -> None:
     await connection.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
 
 
-async def overlapping(connection: AsyncConnection, scope: str, window: Window) -> list[Release]:
-    """The sets of a scope over windows that meet this one, by round."""
+async def overlapping(
+    connection: AsyncConnection, scope: str, window: Window, minimum: int
+) -> list[Release]:
+    """The sets of a scope over windows that meet this one, by round.
+
+    None is read where neither they nor the new set (`minimum`) ask for protection.
+    """
+    meets = (
+        revealed_sets.c.family == scope,
+        revealed_sets.c.window_end > window.start,
+        revealed_sets.c.window_start < window.end,
+    )
+    if minimum <= 1:
+        largest = await connection.scalar(select(func.max(revealed_sets.c.minimum)).where(*meets))
+        if largest is None or largest <= 1:
+            return []
     found = await connection.execute(
         select(revealed_sets)
         .where(
-            revealed_sets.c.family == scope,
-            revealed_sets.c.window_end > window.start,
-            revealed_sets.c.window_start < window.end,
+            *meets,
         )
         .order_by(revealed_sets.c.round)
     )

@@ -1,6 +1,6 @@
 """The identities that a verifier knows from elsewhere: the trust file.
 
-Spec: keys, section 6.1. Whoever checks a transcript keeps it and fills it out of band: from a join
+Spec: keys, section 6.1. A verifier keeps it and fills it out of band: from a join
 token, or from what each operator reads out. Without it the aggregators of a round are those that
 the coordinator names, and it could name inventions of its own.
 """
@@ -53,7 +53,7 @@ class TrustedAggregator(WireModel):
 
 
 class Trust(WireModel):
-    """Who is who in one deployment, as the verifier was told out of band."""
+    """Who is who in one deployment, as the verifier learned it out of band."""
 
     format: Literal["tacit.trust/1"] = "tacit.trust/1"
     deployment: Identifier

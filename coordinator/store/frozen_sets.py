@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import insert, or_, select
+from sqlalchemy import func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from common import sets
@@ -39,19 +39,30 @@ async def add(
     )
 
 
-async def overlapping(connection: AsyncConnection, scope: str, window: Window) -> list[Release]:
+async def overlapping(
+    connection: AsyncConnection, scope: str, window: Window, minimum: int
+) -> list[Release]:
     """The sets of a scope over windows that meet this one, by round.
 
     Those of rounds that ended before any aggregator was asked to reveal are left out: their sums
     were never opened.
+
+    None is read where neither they nor the new set (`minimum`) ask for protection.
     """
+    meets = (
+        frozen_sets.c.family == scope,
+        frozen_sets.c.window_end > window.start,
+        frozen_sets.c.window_start < window.end,
+    )
+    if minimum <= 1:
+        largest = await connection.scalar(select(func.max(frozen_sets.c.minimum)).where(*meets))
+        if largest is None or largest <= 1:
+            return []
     found = await connection.execute(
         select(frozen_sets)
         .join(rounds, rounds.c.id == frozen_sets.c.round_id)
         .where(
-            frozen_sets.c.family == scope,
-            frozen_sets.c.window_end > window.start,
-            frozen_sets.c.window_start < window.end,
+            *meets,
             or_(
                 rounds.c.state != RoundState.ABORTED.value,
                 rounds.c.commitments.is_not(None),
