@@ -15,7 +15,7 @@ test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `mak
 test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
 
-mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger.py for one
+mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger/ledger.py for one
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
 	nice -n 15 $(BIN)/python -m tests.mutation $(MODULE)
 
@@ -44,7 +44,7 @@ reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real
 	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))
 
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-  --no-emit-index-url --no-emit-find-links --python-version 3.11
+  --no-emit-index-url --no-emit-find-links --no-emit-package tacit --python-version 3.11
 
 lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
@@ -61,9 +61,10 @@ lock:  ## Refresh the lock files (needs uv)
 compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
 	$(BIN)/tacit config compose
 
-$(SETUP): requirements.lock pyproject.toml
+$(SETUP): requirements.lock pyproject.toml tacit/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e tacit
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(SETUP)
 

@@ -1,8 +1,14 @@
-"""`python -m aggregator`: run the service with settings from the environment."""
+"""`tacit-aggregator` or `python -m aggregator`: the service, set up by the environment."""
 
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
-from common.service.serve import main
+from common.web.serve import main
+
+
+def run() -> None:
+    """Run until a signal ends it."""
+    main(AggregatorSettings, create_app)
+
 
 if __name__ == "__main__":
-    main(AggregatorSettings, create_app)
+    run()

@@ -10,30 +10,33 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from aggregator import restoring, rounds
-from aggregator.audit_routes import add_audit
+from aggregator.audit.routes import add_audit
 from aggregator.context import Aggregator
-from aggregator.enrolment_routes import add_enrolment
-from aggregator.identity_routes import add_identity
-from aggregator.intake import Intake
 from aggregator.keys import Keyring, load_identity
-from aggregator.piece_routes import add_pieces
-from aggregator.round_routes import add_rounds
-from aggregator.senders import KeyWarmer, SenderDirectory
+from aggregator.meters import Meters
+from aggregator.pieces.intake import Intake
+from aggregator.pieces.routes import PieceParts, add_pieces
+from aggregator.roster.identity_routes import add_identity
+from aggregator.roster.routes import add_enrolment
+from aggregator.roster.senders import KeyWarmer, SenderDirectory
+from aggregator.rounds import restoring, state_machine
+from aggregator.rounds.routes import add_rounds
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
-from aggregator.web import Meters, Service
-from common.errors import Invalid
-from common.noise import self_test
-from common.randomness import SecureRandom
-from common.service.app import add_readiness, build_app
-from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
-from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_store
-from common.service.erasure import Erasure
-from common.service.logs import describe, get_logger
-from common.service.token_routes import NewToken, add_tokens
-from common.service.tokens import Scope
+from common.runtime.background import Repeating
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.logs import get_logger
+from common.store.database import check, migrate, open_store
+from common.store.erasure import Erasure
+from common.store.meters import add_store_meters
+from common.web.app import add_readiness, build_app
+from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
+from common.web.parts import part_of, provide
+from common.web.token_routes import NewToken, add_tokens
+from common.web.tokens import Scope
+from tacit.errors import Invalid
+from tacit.noise import self_test
+from tacit.randomness import SecureRandom
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -51,16 +54,16 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = await _start(app, settings, time, intake_type)
-        sweeper = asyncio.create_task(_sweep(service), name="tacit-sweep")
+        aggregator, intake, warmer = await _start(app, meters, settings, time, intake_type)
+        sweeper = Sweeper(aggregator, intake)
+        sweeper.start()
         try:
             yield
         finally:
-            sweeper.cancel()
-            await asyncio.gather(sweeper, return_exceptions=True)
-            await service.warmer.stop()
-            await service.intake.stop()
-            await service.aggregator.engine.dispose()
+            await sweeper.stop()
+            await warmer.stop()
+            await intake.stop()
+            await aggregator.database.dispose()
 
     app = build_app(
         "aggregator",
@@ -73,7 +76,7 @@ def create_app(
             "/v1/rounds": settings.round_max_body_bytes,
         },
     )
-    app.state.meters = Meters(app)
+    meters = Meters(app.state.metrics)
     add_pieces(app)
     add_identity(app, settings)
     add_enrolment(app)
@@ -83,17 +86,12 @@ def create_app(
         app,
         tokens,
         time,
-        lambda: _service(app).aggregator.engine,
+        lambda: part_of(app, Aggregator).database,
         check=_operators_only,
-        revoked=lambda: _service(app).directory.forget(),
+        revoked=lambda: part_of(app, SenderDirectory).forget(),
         example={"scope": "operator", "label": "night shift"},
     )
     return app
-
-
-def _service(app: FastAPI) -> Service:
-    service: Service = app.state.service
-    return service
 
 
 async def _operators_only(asked: NewToken) -> None:
@@ -105,14 +103,20 @@ async def _operators_only(asked: NewToken) -> None:
 
 
 async def _start(
-    app: FastAPI, settings: AggregatorSettings, clock: Clock, intake_type: Callable[..., Intake]
-) -> Service:
-    engine = open_store(settings)
-    await migrate(engine, MIGRATIONS)
-    await ensure_operator_token(engine, tokens, settings, clock)
+    app: FastAPI,
+    meters: Meters,
+    settings: AggregatorSettings,
+    clock: Clock,
+    intake_type: Callable[..., Intake],
+) -> tuple[Aggregator, Intake, KeyWarmer]:
+    """Make and provide the parts; those that have to be stopped again are returned."""
+    database = open_store(settings)
+    add_store_meters(app.state.metrics, database)
+    await migrate(database, MIGRATIONS)
+    await ensure_operator_token(database, tokens, settings, clock)
     keyring = Keyring(
-        engine,
-        await load_identity(engine),
+        database,
+        await load_identity(database),
         settings.aggregator_id,
         clock,
         epoch_s=settings.epoch_s,
@@ -122,32 +126,38 @@ async def _start(
     await keyring.current()
     random = SecureRandom()
     passed = (await asyncio.to_thread(self_test, random)).passed
-    aggregator = Aggregator(engine, settings, clock, keyring, random, Erasure(engine))
-    meters: Meters = app.state.meters
+    aggregator = Aggregator(database, settings, clock, keyring, random, Erasure(database), passed)
     intake = intake_type(aggregator, on_batch=lambda _items, _seconds: meters.commits.inc())
     directory = SenderDirectory(
-        engine, clock, ttl_s=settings.sender_ttl_s, capacity=settings.cached_senders
+        database, clock, ttl_s=settings.sender_ttl_s, capacity=settings.cached_senders
     )
-    service = Service(aggregator, intake, directory, KeyWarmer(aggregator), passed)
-    app.state.service = service
-    install_authenticator(app, Authenticator(engine, tokens, clock))
+    warmer = KeyWarmer(aggregator)
+    authenticator = Authenticator(database, tokens, clock)
+    pieces = PieceParts(aggregator, intake, directory, meters)
+    provide(app, aggregator, intake, directory, warmer, authenticator, pieces)
+    install_authenticator(app, authenticator)
     await intake.start()
     await restoring.recover(aggregator, intake)
-    app.state.metrics.before_scrape(partial(meters.count_rounds, aggregator))
+    app.state.metrics.before_scrape(partial(meters.count_rounds, database))
 
     async def samplers() -> str | None:
-        return None if service.samplers_passed else "the noise samplers failed their self-test"
+        return None if passed else "the noise samplers failed their self-test"
 
-    add_readiness(app, "database", lambda: check(engine))
+    add_readiness(app, "database", lambda: check(database))
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
-    return service
+    return aggregator, intake, warmer
 
 
-async def _sweep(service: Service) -> None:
-    while True:
-        await asyncio.sleep(service.aggregator.settings.sweep_s)
-        try:
-            await rounds.sweep(service.aggregator, service.intake)
-        except Exception as error:
-            _logger.error("sweep_failed", **describe(error))
+class Sweeper(Repeating):
+    """The aggregator's one loop: it ends what is overdue and destroys what is no longer needed. All
+    else that a round does here is a request of its coordinator."""
+
+    def __init__(self, aggregator: Aggregator, intake: Intake) -> None:
+        pause_s = aggregator.settings.sweep_s
+        super().__init__("sweep", _logger, pause_s, first_s=pause_s)
+        self._aggregator, self._intake = aggregator, intake
+
+    async def look(self) -> None:
+        """Sweep once."""
+        await state_machine.sweep(self._aggregator, self._intake)

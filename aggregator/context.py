@@ -1,7 +1,7 @@
-"""What the domain modules of an aggregator share: its store, keys, clock and settings.
+"""The context that an aggregator's domain modules share: its store, keys, clock and settings.
 
-A `RoundContext` is what every function needs to know of one round. It holds the own private epoch
-key of that round and must not outlive the process or enter a log.
+A `RoundContext` holds what every function needs about one round. It contains this aggregator's
+private epoch key of that round and must not outlive the process or enter a log.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.errors import UnknownRound
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
-from common import sets
-from common.functions import dimension
-from common.models.query import Sharing
-from common.models.round import RoundDescriptor
-from common.randomness import SecureRandom
-from common.service.clock import Clock
-from common.service.database import reading
-from common.service.erasure import Erasure
-from common.sharing import Scheme, scheme
-from common.signing import Signed
+from common.runtime.clock import Clock
+from common.store.erasure import Erasure
+from common.store.transactions import Database, Transaction
+from tacit import sets
+from tacit.crypto.sharing import Scheme
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.functions import dimension
+from tacit.query.mechanisms import scheme
+from tacit.query.words import Sharing
+from tacit.randomness import SecureRandom
 
 _KEPT_ROUNDS = 256
 _SignedDescriptor = Signed[RoundDescriptor]
@@ -34,8 +34,8 @@ _SignedDescriptor = Signed[RoundDescriptor]
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round as this aggregator sees it. `own_key` is None once it is destroyed; `invited`: who
-    may take part, one boolean per roster number, None for everyone."""
+    """One round as this aggregator sees it. `own_key` is None once it is destroyed; `invited`: the
+    curators that may participate, one boolean per roster number, None for all."""
 
     key: int
     descriptor: RoundDescriptor
@@ -53,7 +53,7 @@ class RoundContext:
     def scheme(self) -> Scheme:
         """The sharing of the round's query."""
         query = self.descriptor.query
-        return scheme(query.sharing, query.aggregators, query.threshold)
+        return scheme(query)
 
     @property
     def in_field(self) -> bool:
@@ -65,12 +65,14 @@ class RoundContext:
 class Aggregator:
     """The state of the running service."""
 
-    engine: AsyncEngine
+    database: Database
     settings: AggregatorSettings
     clock: Clock
     keyring: Keyring
     random: SecureRandom
     erasure: Erasure
+    samplers_passed: bool
+    """Whether the noise samplers passed their self-test at the start; no round opens otherwise."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -94,9 +96,9 @@ class Aggregator:
         if known is not None:
             self._rounds.move_to_end(round_id)
             return known
-        async with reading(self.engine) as connection:
-            row = await stored_round(connection, round_id)
-            signed = await store.document(connection, row.key, "descriptor")
+        async with self.database.reading() as transaction:
+            row = await stored_round(transaction, round_id)
+            signed = await store.document(transaction, row.key, "descriptor")
         return await self._remember(row, signed or "")
 
     async def _remember(self, row: store.RoundRow, signed: str) -> RoundContext:
@@ -121,15 +123,15 @@ class Aggregator:
         return context
 
     def forget_rounds(self) -> None:
-        """Drop what is remembered of rounds: keys may have been destroyed, rounds purged."""
+        """Drop cached contexts of rounds: keys may have been destroyed, rounds purged."""
         self._rounds.clear()
         for round_id in [name for name, lock in self._locks.items() if not lock.locked()]:
             del self._locks[round_id]
 
 
-async def stored_round(connection: AsyncConnection, round_id: str) -> store.RoundRow:
+async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:
     """The stored round. Raises UnknownRound."""
-    row = await store.round_row(connection, round_id)
+    row = await store.round_row(transaction, round_id)
     if row is None:
         raise UnknownRound
     return row

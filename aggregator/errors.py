@@ -1,4 +1,4 @@
-"""What can go wrong at an aggregator, in the words of the domain.
+"""The domain errors of an aggregator.
 
 Names are stable: clients rely on them. Details and extra members hold public figures only (names,
 numbers, counts, states): never a share, a sum, a noise value or a key.
@@ -6,7 +6,7 @@ numbers, counts, states): never a share, a sum, a noise value or a key.
 
 from __future__ import annotations
 
-from common.errors import (
+from tacit.errors import (
     Conflict,
     Forbidden,
     Gone,
@@ -14,7 +14,6 @@ from common.errors import (
     Malformed,
     NotFound,
     TooLarge,
-    Unauthenticated,
     Unavailable,
 )
 
@@ -45,7 +44,7 @@ class PolicyRefused(Forbidden):
 
 
 class RoundClosed(Gone):
-    """`included` says whether this very piece or batch is held, `state` where the round is."""
+    """`included`: whether this exact piece or batch is held; `state`: that of the round."""
 
     name = "round_closed"
     title = "The round takes nothing more"
@@ -146,26 +145,6 @@ class TooManyPieces(TooLarge):
 class ContributionRefused(Invalid):
     name = "contribution_refused"
     title = "The noise contribution has no place in this round"
-
-
-class JoinTokenUnknown(Unauthenticated):
-    name = "join_token_unknown"
-    title = "The join token was not issued here"
-
-
-class JoinTokenUsed(Conflict):
-    name = "join_token_used"
-    title = "The join token was used before"
-
-
-class JoinTokenExpired(Gone):
-    name = "join_token_expired"
-    title = "The join token has expired"
-
-
-class EnrolmentRefused(Invalid):
-    name = "enrolment_refused"
-    title = "The enrolment is not what the join token allows"
 
 
 class CuratorEnrolled(Conflict):

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from common.models.round import ItemAnswer, Piece
-from common.service.bodies import takes
-from common.service.problems import openapi_responses
+from common.web.bodies import takes
+from common.web.problems import openapi_responses
+from tacit.protocol.round import ItemAnswer, Piece
 
 COORDINATOR: dict[str, Any] = {
     "deployment": "tacit",
@@ -46,7 +46,7 @@ def _operation(summary: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def document_plain_routes(app: FastAPI) -> None:
-    """Let the OpenAPI document of `app` tell of the routes that FastAPI does not handle."""
+    """Add the routes that FastAPI does not handle to the OpenAPI document of `app`."""
     made = app.openapi
     one = takes(Piece, PIECE)
     octets = {"schema": {"type": "string", "format": "binary"}}

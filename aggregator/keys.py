@@ -12,14 +12,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aggregator.store import keys as store
-from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
-from common.sealing import Direction, Ends, agree_key
-from common.service.clock import Clock
-from common.service.database import exclusive, reading
-from common.signing import Identity, Signed
+from common.runtime.clock import Clock
+from common.store.database import exclusive
+from common.store.transactions import Database
+from tacit.crypto.sealing import Direction, Ends, agree_key
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 
 _IDENTITY = "identity"
 _SignedKey = Signed[EpochKey]
@@ -39,15 +39,15 @@ class EpochKeyGone(LookupError):
     """The private key of an epoch was destroyed, or never was here."""
 
 
-async def load_identity(engine: AsyncEngine) -> Identity:
+async def load_identity(database: Database) -> Identity:
     """The signing identity, made at the first start."""
-    async with engine.begin() as connection:
-        await exclusive(connection, "identity")
-        stored = await store.secret(connection, _IDENTITY)
+    async with database.begin() as transaction:
+        await exclusive(transaction, "identity")
+        stored = await store.secret(transaction, _IDENTITY)
         if stored is not None:
             return Identity.from_bytes(stored)
         identity = Identity.generate()
-        await store.add_secret(connection, _IDENTITY, identity.to_bytes())
+        await store.add_secret(transaction, _IDENTITY, identity.to_bytes())
         return identity
 
 
@@ -56,7 +56,7 @@ class Keyring:
 
     def __init__(
         self,
-        engine: AsyncEngine,
+        database: Database,
         identity: Identity,
         party: str,
         clock: Clock,
@@ -67,7 +67,7 @@ class Keyring:
     ) -> None:
         self.identity = identity
         self.party = party
-        self._engine = engine
+        self._database = database
         self._clock = clock
         self._epoch_s = epoch_s
         self._grace_s = grace_s
@@ -76,27 +76,27 @@ class Keyring:
         self._derived: OrderedDict[tuple[int, Direction, str, bytes], bytes] = OrderedDict()
 
     def epoch_now(self) -> int:
-        """The epoch of the present."""
+        """The current epoch."""
         return int(self._clock.now().timestamp()) // self._epoch_s
 
     async def current(self) -> EpochSecret:
-        """The key of the present epoch, made when it is first asked for."""
+        """The key of the current epoch, made at its first use."""
         epoch = self.epoch_now()
         if epoch not in self._epochs:
-            async with self._engine.begin() as connection:
-                await exclusive(connection, "epoch key")
-                stored = await store.epoch_key(connection, epoch)
+            async with self._database.begin() as transaction:
+                await exclusive(transaction, "epoch key")
+                stored = await store.epoch_key(transaction, epoch)
                 if stored is None:
                     stored = self._new_key(epoch)
-                    await store.add_epoch_key(connection, epoch, *stored)
+                    await store.add_epoch_key(transaction, epoch, *stored)
             self._remember(epoch, *stored)
         return self._epochs[epoch]
 
     async def of(self, epoch: int) -> EpochSecret:
         """The key of an epoch that is not destroyed. Raises EpochKeyGone."""
         if epoch not in self._epochs:
-            async with reading(self._engine) as connection:
-                stored = await store.epoch_key(connection, epoch)
+            async with self._database.reading() as transaction:
+                stored = await store.epoch_key(transaction, epoch)
             if stored is None or stored[0] is None:
                 raise EpochKeyGone(epoch)
             self._remember(epoch, stored[0], stored[1])
@@ -120,14 +120,14 @@ class Keyring:
         return known
 
     async def destroy_idle(self) -> int:
-        """Destroy the private keys that nothing may need any more; how many there were."""
+        """Destroy the private keys that are no longer needed; how many there were."""
         now = self._clock.now()
         first_usable = (int(now.timestamp()) - self._grace_s) // self._epoch_s
-        async with self._engine.begin() as connection:
-            await exclusive(connection, "aggregator rounds")
-            idle = await store.idle_epochs(connection, first_usable)
+        async with self._database.begin() as transaction:
+            await exclusive(transaction, "aggregator rounds")
+            idle = await store.idle_epochs(transaction, first_usable)
             for epoch in idle:
-                await store.destroy_epoch_key(connection, epoch, now)
+                await store.destroy_epoch_key(transaction, epoch, now)
         for epoch in [epoch for epoch in self._epochs if epoch < first_usable]:
             del self._epochs[epoch]  # a live round loads its own again
         for place in [place for place in list(self._derived) if place[0] < first_usable]:
@@ -135,18 +135,18 @@ class Keyring:
         return len(idle)
 
     async def renew(self) -> None:
-        """Destroy every private key, and give the present epoch another one.
+        """Destroy every private key, and make a new one for the current epoch.
 
-        What was sealed for the old keys opens nowhere any more, and a descriptor that names one
+        What was sealed for the old keys can no longer be opened, and a descriptor that names one
         of them is refused: no earlier round can be summed a second time.
         """
         epoch, now = self.epoch_now(), self._clock.now()
-        async with self._engine.begin() as connection:
-            await exclusive(connection, "epoch key")
-            for held in await store.held_epochs(connection):
-                await store.destroy_epoch_key(connection, held, now)
+        async with self._database.begin() as transaction:
+            await exclusive(transaction, "epoch key")
+            for held in await store.held_epochs(transaction):
+                await store.destroy_epoch_key(transaction, held, now)
             stored = self._new_key(epoch)
-            await store.replace_epoch_key(connection, epoch, *stored)
+            await store.replace_epoch_key(transaction, epoch, *stored)
         self._epochs.clear()
         self._derived.clear()
         self._remember(epoch, *stored)

@@ -1,7 +1,7 @@
 """Settings of an aggregator.
 
-Beside the settings there is one switch that is a file: `<data_dir>/restored` (see
-`aggregator.restoring`), put there by whoever restores a backup.
+In addition to the settings there is one switch that is a file: `<data_dir>/restored` (see
+`aggregator.rounds.restoring`), created by the operator who restores a backup.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from common.models.query import MAX_CURATORS, MAX_DIMENSION
-from common.service.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings
+from tacit.query.words import MAX_CURATORS, MAX_DIMENSION
 
 
 class AggregatorSettings(ServiceSettings):
-    """What an aggregator can be told beside what every service can."""
+    """Settings of an aggregator, beside those of every service."""
 
     service: ClassVar[str] = "aggregator"
 

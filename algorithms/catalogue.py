@@ -2,7 +2,7 @@
 
 Spec: jobs, section "Catalogue". An algorithm is one module or package of this directory, named as
 the algorithm with underscores, that has `ALGORITHM`; its entry here is its name. A module is
-imported when somebody asks for it: a service that runs no job loads none of them.
+imported on first use: a service that runs no job loads none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from algorithms.contract import Algorithm
-from common.errors import NotFound
+from tacit.errors import NotFound
 
 NAMES: Final = (
     "kmeans",
@@ -48,7 +48,7 @@ def find(name: str) -> Algorithm:
 
 @cache
 def shown(name: str) -> dict[str, Any]:
-    """An entry as it stands on the wire; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
+    """An entry as it is on the wire; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
     found = find(name)
     return {
         "name": found.name,

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Protocol, TypeVar
 
-from common.encoders.sums import RecordSum
-from common.models.base import WireModel
-from common.models.federation import Report
-from common.models.report import PrivacyReport
-from common.randomness import NoiseSource, SecureRandom, SeededRandom
+from tacit.encoders.sums import RecordSum
+from tacit.protocol.federation import Report
+from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
+from tacit.report.model import PrivacyReport
+from tacit.report.model import Stance as Stance
+from tacit.wire import WireModel
 
 Block = TypeVar("Block")
 Part = TypeVar("Part")
-Stance = Literal["sound", "paper"]
 Way = Literal["rounds", "reports"]
 
 
@@ -38,7 +38,8 @@ class Context(Protocol):
         ...
 
     def progress(self, fraction: float, stage: str) -> None:
-        """Tell how far it is (0..1) and what it does; raises `Cancelled`. At least every 250 ms."""
+        """Report progress (0..1) and the current step, at least every 250 ms; raises
+        `Cancelled`."""
         ...
 
     def map_blocks(
@@ -50,14 +51,14 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class SequentialContext:
-    """A context for tests, reproductions and simulations: blocks one after the other.
+    """A context for tests, reproductions and simulations: processes blocks sequentially.
 
     `seed`: 32 secret bytes; None takes seeded streams, which protect nobody.
     """
 
     seed: bytes | None = None
     test_seed: int = 1
-    told: Callable[[float, str], None] = field(default=lambda _fraction, _stage: None)
+    on_progress: Callable[[float, str], None] = field(default=lambda _fraction, _stage: None)
 
     def noise(self, stage: str, block: int = 0) -> NoiseSource:
         """The stream of a stage and block."""
@@ -68,7 +69,7 @@ class SequentialContext:
 
     def progress(self, fraction: float, stage: str) -> None:
         """Pass it on."""
-        self.told(fraction, stage)
+        self.on_progress(fraction, stage)
 
     def map_blocks(
         self, function: Callable[[Block], Part], blocks: Iterable[Block]
@@ -100,7 +101,7 @@ class Plot:
 class Outcome:
     """What a job returns. `result`: the summary that the spec lists, plain JSON values.
 
-    `public_seeds` by parameter name; `evaluation`: for the operator's eyes only.
+    `public_seeds` by parameter name; `evaluation`: visible only to the operator.
     """
 
     result: Mapping[str, Any]
@@ -114,8 +115,8 @@ class Outcome:
 @dataclass(frozen=True)
 class PrivacyScope:
     """What a federated sum protects: all of `unit`, of which at most `records` of a curator count;
-    `hidden`: so many records' vectors the noise hides together; `every_record`: of a table none is
-    left out (`Query.every_record`)."""
+    `hidden`: number of records whose vectors the noise hides together; `every_record`: no record of
+    a table is omitted (`Query.every_record`)."""
 
     unit: Literal["record", "curator"]
     records: int
@@ -125,16 +126,16 @@ class PrivacyScope:
 
 @dataclass(frozen=True)
 class FederatedRounds:
-    """An algorithm as pure steps: what to ask next, what an opened noisy sum changes, what comes
-    out. A state holds public and published values only.
+    """An algorithm as pure steps: the next sum to request, the effect of an opened noisy sum, the
+    result. A state holds public and published values only.
 
     `noise_share`: the noise of a sum, in units of one full discrete Laplace of each block that
-    hides so many vectors as the scope says.
-    `scope(params)`: see PrivacyScope; `columns(params)`: how many a record has, None for any.
+    hides as many vectors as the scope says.
+    `scope(params)`: see PrivacyScope; `columns(params)`: columns of a record, None for any.
     `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
     `aborted(state, sum) -> state`, None where the job fails with the round;
-    `release(state) -> Outcome`; `planned(state)`: how many sums in all. `when`: for which
+    `release(state) -> Outcome`; `planned(state)`: how many sums in total. `when`: for which
     parameters and stances, in a few words.
     """
 
@@ -166,13 +167,13 @@ def _never(_params: Any) -> bool:
 
 @dataclass(frozen=True)
 class FederatedReports:
-    """An algorithm whose curators perturb their own rows and send what comes out.
+    """An algorithm whose curators perturb their own rows and send the results.
 
     `encoding(params, stance)`: what a curator needs to know, as a document of
-    `common.encoders.reports`, which also says what reports are taken; `columns(params)`: how many;
-    `labelled(params)`: whether a row has a label beside them, sent as it is;
+    `tacit.encoders.reports`, which also says what reports are taken; `columns(params)`: how many;
+    `labelled(params)`: whether a row also has a label, sent unchanged;
     `aggregate(params, stance, collected, context)`: draws no noise; `preview(params, stance)`: the
-    report of what comes out; `when`: for which parameters and stances, in a few words.
+    report of the result; `when`: for which parameters and stances, in a few words.
     """
 
     encoding: Callable[[Any, Stance], dict[str, Any]]
@@ -198,13 +199,13 @@ class Algorithm:
 
     `run(dataset, params, stance, context) -> Outcome` is pure; `preview(params, stance)` is the
     report that a result would carry, without data, where the parameters alone decide it;
-    `check(dataset, params, stance)` refuses what does not go together before any noise is drawn.
-    All three raise subclasses of `common.errors.Invalid` (or another category) with a pointer into
+    `check(dataset, params, stance)` refuses incompatible inputs before any noise is drawn. All
+    three raise subclasses of `tacit.errors.Invalid` (or another category) with a pointer into
     `/params` or `/dataset`; what `check` says may depend on private rows and is for the operator.
     `check_outline(outline, params, stance)` refuses what the sizes of a dataset alone show (the
-    outline of its kind), where all of it is too much to look at before a job is queued.
+    outline of its kind), where examining all of it takes too long before a job is queued.
     `evaluation_pictures(evaluation, result)`: plots of an evaluation and the result's summary as
-    JSON gives them back, for the operator's eyes too; needs matplotlib.
+    parsed from JSON, also visible only to the operator; needs matplotlib.
     """
 
     name: str

@@ -20,7 +20,7 @@ BLUE: Final = "#1b6ca8"
 RED: Final = "#c8553d"
 GREY: Final = "#555555"
 COLOURS: Final = (BLUE, RED, "#3a7d44", "#8d6b1f", "#5c677d")
-"""Of lines that have to be told apart."""
+"""Of lines that must be distinguishable."""
 _BARS: Final = (GREY, BLUE, RED)
 _one_at_a_time = Lock()
 """Matplotlib's style and its reader of labels are the process's, not a thread's."""
@@ -49,7 +49,7 @@ def picture(
     with _one_at_a_time, rc_context(style):
         figure = Figure(figsize=inches, layout="constrained")
         fill(figure.subplots())
-        # Laid out once, not anew for each file: a layout draws everything to see how large it is.
+        # Laid out once, not again for each file: a layout draws everything to measure its size.
         layout = figure.get_layout_engine()
         assert layout is not None
         layout.execute(figure)

@@ -9,9 +9,9 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
+from algorithms.datasets.sequences import MAX_UNIVERSE
 from algorithms.problems import BadUniverse
-from common.datasets.sequences import MAX_UNIVERSE
-from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
 
 ItemUniverse: TypeAlias = (
     Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from common.models.base import WireModel
+from tacit.wire import WireModel
 
 Metrics = TypeVar("Metrics", bound=WireModel)
 

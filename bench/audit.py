@@ -4,8 +4,9 @@
 
 Spec: budget, section 7, checks 7 and 8. A mechanism is a query in a collusion scenario: colluders
 subtract their readings and their noise, so that the victim's encoded contribution is left, plus the
-honest parties' draws. Both come from the code that services run (`common.functions.encode`,
-`common.mechanisms.draw` of `curator_plan` and `aggregator_plan`). For two neighbouring inputs:
+honest parties' draws. Both come from the code that services run (`tacit.query.functions.encode`,
+`tacit.query.mechanisms.draw` of `curator_plan` and `aggregator_plan`). For two neighbouring
+inputs:
 
 1. A family of m events is fixed, from public figures and the two inputs alone (`events`): levels of
    the likelihood ratio, half-lines along the change, and windows around either input.
@@ -35,21 +36,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.costs import Cost
-from common.accounting.scenarios import Scenario, honest_draws
-from common.accounting.unit_costs import unit_cost
-from common.functions import Readings, encode, local_sensitivities, parts
-from common.mechanisms import (
-    aggregator_plan,
-    curator_plan,
-    draw,
-    draw_by_local_sensitivity,
-)
-from common.models.query import Function, PrivacyUnit, Query, Stance
-from common.models.report import Subject
-from common.randomness import NoiseSource, SecureRandom, SeededRandom
-from common.report.building import query_report
-from common.units import NANO, UNITS
+from tacit.accounting.costs import Cost
+from tacit.accounting.scenarios import Scenario, honest_draws
+from tacit.accounting.unit_costs import unit_cost
+from tacit.query.functions import Readings, encode, local_sensitivities, parts
+from tacit.query.mechanisms import aggregator_plan, curator_plan, draw, draw_by_local_sensitivity
+from tacit.query.query import Query
+from tacit.query.words import Function, PrivacyUnit, Stance
+from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
+from tacit.report.model import Subject
+from tacit.report.queries import query_report
+from tacit.units import NANO, UNITS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

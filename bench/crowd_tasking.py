@@ -16,14 +16,14 @@ from fractions import Fraction
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.crowd_tasking.algorithm import run
 from algorithms.crowd_tasking.attacks import Prior, filterable_variance, pca, sf, wiener
-from algorithms.crowd_tasking.job import run
 from algorithms.crowd_tasking.paper import perturb_floating
-from algorithms.crowd_tasking.parameters import CrowdTaskingParams
+from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.prediction import histogram_error
-from common.datasets.tables import UserSeries
-from common.encoders.crowd_tasking import Component, Perturbation, perturb
-from common.randomness import PublicRandom, SecureRandom, SeededRandom
+from algorithms.datasets.tables import UserSeries
+from tacit.encoders.crowd_tasking.encoder import Component, Perturbation, perturb
+from tacit.randomness import PublicRandom, SecureRandom, SeededRandom
 
 ALL: tuple[Component, ...] = ("Y", "G", "L")
 ONE: tuple[Component, ...] = ("Y",)
@@ -64,7 +64,7 @@ def attacks() -> None:
 
 
 def whole_task(users: int, rounds: int) -> None:
-    """A data set of so many users through the central form."""
+    """A data set of this many users through the central form."""
     generator = np.random.default_rng(2)
     values = generator.normal(74, 9, (users * rounds, 1))
     dataset = UserSeries(

@@ -32,8 +32,8 @@ from typing import Any, Final
 import numpy as np
 
 from cli.deployment import Deployment, Running, join_token, pair
-from common.models.base import format_instant
-from common.models.enrolment import PartyKind
+from tacit.protocol.enrolment import PartyKind
+from tacit.wire import format_instant
 
 AGAIN: Final = 0.05
 RECONNECT: Final = 0.01
@@ -187,7 +187,7 @@ def _resident_mb(pid: int) -> float:
 
 
 async def rounds(deployment: Deployment, end: float) -> list[dict[str, Any]]:
-    """A round over each minute that ended; what became of it."""
+    """A round over each minute that ended, and its outcome."""
     found: list[dict[str, Any]] = []
     pending: list[asyncio.Task[dict[str, Any]]] = []
 

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.tables import NumericTable
 from algorithms.dpbv_clustering.distances import Combination, distances
 from algorithms.dpbv_clustering.hamming import Kernel, count, matrix, product
 from algorithms.dpbv_clustering.kcluster import BitDistances, MatrixDistances, kcluster
 from algorithms.dpbv_clustering.matched import recover
 from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.dpbv_clustering.run import run
-from common.accounting.randomised_response import response_epsilon, total_epsilon
-from common.datasets.tables import NumericTable
-from common.encoders.dpbv_clustering import Flip, encode, make_codes
-from common.randomness import PublicRandom, SecureRandom
+from tacit.accounting.randomised_response import response_epsilon, total_epsilon
+from tacit.encoders.dpbv_clustering.encoder import Flip, encode, make_codes
+from tacit.randomness import PublicRandom, SecureRandom
 
 BITS = 1000
 

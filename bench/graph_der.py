@@ -21,12 +21,13 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.graph_der import GraphDerParameters, arrangement, splitting
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list_files import read_snap
+from algorithms.graph_der import Parameters as GraphDerParameters
+from algorithms.graph_der import arrangement, splitting
 from algorithms.graph_der.parameters import Labelling, plan_of
 from algorithms.graph_der.publication import Release, publish
 from algorithms.graph_der.splitting import PlainKernel
-from common.datasets.edge_list import EdgeList
-from common.datasets.edge_list_files import read_snap
 from simulation.populations import shared_data
 
 GATES: Final = {"ca-GrQc, step 4": 1.5, "ca-GrQc, paper, step 1": 5.0, "power law": 20.0}
@@ -56,7 +57,7 @@ def collaboration() -> EdgeList | None:
 
 
 def seconds(work: Callable[[], object], repetitions: int = 3) -> tuple[float, float]:
-    """Wall and CPU of the fastest of so many calls."""
+    """Wall and CPU of the fastest of `repetitions` calls."""
     taken = []
     for _ in range(repetitions):
         start, used = time.perf_counter(), time.process_time()
@@ -74,7 +75,7 @@ def release(
     return publish(graph, plan, labelling, 0, context)
 
 
-def told(
+def show(
     name: str,
     graph: EdgeList,
     step: int | None,
@@ -135,19 +136,19 @@ def main() -> None:
     )
     known = collaboration()
     if known is not None:
-        told("ca-GrQc, step 4", known, 4)
-        told("ca-GrQc, step 10", known, 10)
-        told("ca-GrQc, step 1", known, 1)
-        told("ca-GrQc, paper, step 4", known, 4, "paper", "first_appearance")
-        told("ca-GrQc, paper, step 1", known, 1, "paper", "first_appearance")
+        show("ca-GrQc, step 4", known, 4)
+        show("ca-GrQc, step 10", known, 10)
+        show("ca-GrQc, step 1", known, 1)
+        show("ca-GrQc, paper, step 4", known, 4, "paper", "first_appearance")
+        show("ca-GrQc, paper, step 1", known, 1, "paper", "first_appearance")
     generated = power_law(200_000, 2_000_000)
-    told("power law", generated, 50, repetitions=2)
-    told("power law, default step", generated, None, repetitions=2)
+    show("power law", generated, 50, repetitions=2)
+    show("power law, default step", generated, None, repetitions=2)
     if known is not None:
         kernels(known)
     together(power_law(50_000, 300_000))
     if large:
-        told("power law, large", power_law(3_100_000, 23_700_000), None, repetitions=1)
+        show("power law, large", power_law(3_100_000, 23_700_000), None, repetitions=1)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,15 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.adjacency import Adjacency, Rows, adjacency
+from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.product import product
 from algorithms.graph_random_matrix.projection import Projection, entries, forget
 from algorithms.graph_random_matrix.publication import Cells, Release, block_rows, publish
+from algorithms.graph_random_matrix.rows import Adjacency, Rows
 from algorithms.graph_random_matrix.spectrum import gram_of, one_thread
-from common.noise.discrete_gaussian import DiscreteGaussian
-from common.randomness import SecureRandom
 from simulation.graph_stand_in import power_law
+from tacit.noise.discrete_gaussian import DiscreteGaussian
+from tacit.randomness import SecureRandom
 
 SMALL: Final = (200_000, 2_000_000)
 LARGE: Final = (3_097_165, 23_667_394)
@@ -57,7 +58,7 @@ def clock() -> Iterator[Clock]:
     found.cpu, found.wall = time.process_time() - cpu, time.perf_counter() - wall
 
 
-def told(name: str, taken: Clock, note: str = "") -> None:
+def show(name: str, taken: Clock, note: str = "") -> None:
     """One line."""
     print(f"  {name:<34}{taken.cpu:8.2f} s CPU{taken.wall:8.2f} s wall  {note}", flush=True)
 
@@ -72,27 +73,27 @@ def stages(graph: Adjacency, columns: int) -> None:
     projection = Projection("rademacher", graph.count, columns, 1)
     with clock() as taken:
         matrix = entries(projection)
-    told("signs", taken)
+    show("signs", taken)
     rows = block_rows(columns)
     with clock() as taken:
         for block in graph.blocks(rows):
             product(block, matrix, compiled=True)
-    told("A S", taken)
+    show("A S", taken)
     law, source = DiscreteGaussian(SIGMA**2 * columns), SecureRandom()
     cells = np.zeros(rows * columns, np.int32)
     with clock() as taken:
         for _ in graph.blocks(rows):
             source.words(cells.size)
-    told("AES-CTR words", taken)
+    show("AES-CTR words", taken)
     with clock() as taken:
         for _ in graph.blocks(rows):
             law.add_to(cells, source, compiled=True)
-    told("words and discrete Gaussian", taken)
+    show("words and discrete Gaussian", taken)
     block_cells = cells.reshape(rows, columns)
     with clock() as taken:
         for _ in graph.blocks(rows):
             gram_of(block_cells)
-    told("Gram matrix", taken)
+    show("Gram matrix", taken)
     forget()
 
 
@@ -128,9 +129,9 @@ def small(columns: int) -> None:
     whole(graph, columns, _dropped)  # compiles
     stages(graph, columns)
     ours = min((whole(graph, columns, _dropped) for _ in range(3)), key=lambda each: each.cpu)
-    told("all of it", ours)
+    show("all of it", ours)
     theirs = min((plain(graph, columns) for _ in range(3)), key=lambda each: each.cpu)
-    told("numpy and scipy, floats", theirs, f"{theirs.cpu / ours.cpu:.1f} times as much CPU")
+    show("numpy and scipy, floats", theirs, f"{theirs.cpu / ours.cpu:.1f} times as much CPU")
 
 
 def large(columns: tuple[int, ...]) -> None:
@@ -140,10 +141,10 @@ def large(columns: tuple[int, ...]) -> None:
         edges = power_law(*LARGE, seed=1)
     most = int(edges.degrees().max())
     print(f"\n{edges.count:,} vertices, {edges.edges:,} edges, at most {most:,} at one", flush=True)
-    told("generator", taken, f"peak {peak():.2f} GiB")
+    show("generator", taken, f"peak {peak():.2f} GiB")
     with clock() as taken:
         graph = adjacency(edges, compiled=True)
-    told("neighbours of all rows", taken)
+    show("neighbours of all rows", taken)
     del edges
     gc.collect()
     for number in columns:
@@ -156,7 +157,7 @@ def large(columns: tuple[int, ...]) -> None:
             taken = whole(graph, number, written)
         gate = GATES.get(number)
         note = "" if gate is None else f"gate {gate} s: {'kept' if taken.cpu <= gate else 'MISSED'}"
-        told(f"all of it, m = {number}", taken, note)
+        show(f"all of it, m = {number}", taken, note)
         kept = "kept" if peak() <= GATE_MEMORY else "MISSED"
         print(f"  peak of the process {peak():.2f} GiB, gate {GATE_MEMORY} GiB: {kept}", flush=True)
 

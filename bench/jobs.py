@@ -32,11 +32,11 @@ from pyarrow import csv, parquet
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
+from algorithms.datasets.tables import NumericTable
 from cli.deployment import Deployment, Running, ServiceAddress
 from cli.up import service_settings
-from common.datasets.tables import NumericTable
-from common.randomness import SeededRandom
 from tacit import Client
+from tacit.randomness import SeededRandom
 
 REPEATS: Final = 20
 SMALL_ROWS: Final = 200
@@ -68,7 +68,7 @@ def arrow(values: Floats) -> pa.Table:
 
 @contextmanager
 def coordinator(workers: int) -> Iterator[ServiceAddress]:
-    """One with so many workers, for as long as it is needed."""
+    """One with this many workers, for as long as it is needed."""
     with tempfile.TemporaryDirectory(prefix="tacit-bench-") as directory:
         deployment = Deployment.plan(Path(directory), aggregators=0)
         settings = service_settings()

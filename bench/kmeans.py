@@ -4,8 +4,8 @@
 
 One process; a case's figure is the best of its repetitions. Quality is the mean over runs of the
 cost over the best of 20 non-private runs. scikit-learn (not private) and diffprivlib (its guarantee
-does not hold: spec, kmeans, 8.3) are measured where they are installed. `--large` adds 10^7 rows of
-8 columns from a memory-mapped file, with the peak of memory.
+does not hold; spec: kmeans, section 8.3) are measured where they are installed. `--large` adds 10^7
+rows of 8 columns from a memory-mapped file, with the peak of memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from algorithms.kmeans.central import Rows, run_central
 from algorithms.kmeans.evaluation import best_cost
 from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
-from algorithms.kmeans.plan import make_plan
+from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
 from bench.timing import seconds
-from common.encoders.kmeans import Floats, Grid
-from common.noise import laplace
-from common.randomness import SecureRandom, SeededRandom
-from common.sharing import Additive
 from simulation.experiments.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
+from tacit.crypto.sharing import Additive
+from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.noise import laplace
+from tacit.randomness import SecureRandom, SeededRandom
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def speed(rows: int) -> None:
             library(name, points, clusters, 1.0)
             for name in ("sklearn.cluster", "diffprivlib.models")
         ]
-        told = "".join(f"{each:14.2f}" if each is not None else f"{'-':>14}" for each in peers)
-        print(f"{count:>9,} x {dimension:<2}, {clusters:<4} {one:10.2f} {two:10.2f} {told}")
+        columns = "".join(f"{each:14.2f}" if each is not None else f"{'-':>14}" for each in peers)
+        print(f"{count:>9,} x {dimension:<2}, {clusters:<4} {one:10.2f} {two:10.2f} {columns}")
 
 
 def quality() -> None:
@@ -117,10 +117,10 @@ def quality() -> None:
                 if points.shape[1] <= 6:  # a grid over ten columns would have too many cells
                     found["EUGkM"].append(cost(points, eugkm(points, k, budget, source)))
                     found["hybrid"].append(cost(points, su_hybrid(points, k, budget, source)))
-            told = "".join(
+            columns = "".join(
                 f"{np.mean(each) / best:9.3f}" if each else f"{'-':>9}" for each in found.values()
             )
-            print(f"{data.name:<12} {epsilon:>15} {told}", flush=True)
+            print(f"{data.name:<12} {epsilon:>15} {columns}", flush=True)
 
 
 def passes() -> None:

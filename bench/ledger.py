@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from common.accounting.amounts import Amount
-from common.accounting.bounds import aggregate, source_bounds
-from common.accounting.scenarios import Scenario
-from common.models.query import PrivacyUnit
-from common.service.clock import SystemClock
-from common.service.database import migrate, open_database, reading
+from common.runtime.clock import SystemClock
+from common.store.database import migrate, open_database
 from coordinator.app import MIGRATIONS
-from coordinator.budget.events import Draft, Event, Kind, MemberSet, chain
-from coordinator.budget.figures import (
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.roster import Status
+from coordinator.budget.spending import Price
+from coordinator.budget.state import LedgerState
+from coordinator.models.budget_events import Draft, Event, Kind, MemberSet, chain
+from coordinator.models.budget_figures import (
     NANO,
     Declaration,
     Disclosure,
@@ -41,11 +41,11 @@ from coordinator.budget.figures import (
     ScaledDisclosure,
     exact_figures,
 )
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.roster import Status
-from coordinator.budget.spending import Price
-from coordinator.budget.state import LedgerState
 from coordinator.store import ledger as store
+from tacit.accounting.amounts import Amount
+from tacit.accounting.bounds import aggregate, source_bounds
+from tacit.accounting.scenarios import Scenario
+from tacit.query.words import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 PRICE = Price.of(
@@ -68,8 +68,8 @@ class Load:
 
     def __init__(self, curators: int, seed: int = 1) -> None:
         self.curators, self.chance = curators, random.Random(seed)
-        self.told: dict[str, Disclosure] = {}
-        self.state = LedgerState(self.told.__getitem__)
+        self.disclosures: dict[str, Disclosure] = {}
+        self.state = LedgerState(self.disclosures.__getitem__)
         self.events: list[Event] = []
         self.rounds = 0
 
@@ -106,8 +106,8 @@ class Load:
             return {}
         largest = Fraction(self.chance.randrange(1, NANO), NANO)
         declaration = Declaration(epsilon=Fraction(1, 2), sensitivity=largest, max_readings=96)
-        key = f"{len(self.told)}"
-        self.told[key] = Disclosure(largest_reading=largest, total=2 * largest, readings=96)
+        key = f"{len(self.disclosures)}"
+        self.disclosures[key] = Disclosure(largest_reading=largest, total=2 * largest, readings=96)
         shown = declaration.model_dump(mode="json", exclude_none=True)
         return {"declared": shown, "disclosed": key}
 
@@ -141,23 +141,23 @@ def scratch(state: LedgerState) -> float:
     return time.process_time() - began
 
 
-async def stored(events: list[Event], told: dict[str, Disclosure]) -> tuple[float, float]:
+async def stored(events: list[Event], disclosures: dict[str, Disclosure]) -> tuple[float, float]:
     """CPU microseconds an event: appending to SQLite by the thousand, and a start's check."""
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_database(f"sqlite:///{Path(folder) / 'ledger.db'}")
-        await migrate(engine, MIGRATIONS)
+        database = open_database(f"sqlite:///{Path(folder) / 'ledger.db'}")
+        await migrate(database, MIGRATIONS)
         began = time.process_time()
         for start in range(0, len(events), 1000):
-            async with engine.begin() as connection:
-                await store.add(connection, events[start : start + 1000])
+            async with database.begin() as transaction:
+                await store.add(transaction, events[start : start + 1000])
         wrote = time.process_time() - began
-        ledger = Ledger(engine, SystemClock())
-        ledger._disclosures.update(told)
+        ledger = Ledger(database, SystemClock())
+        ledger._disclosures.update(disclosures)
         began = time.process_time()
-        async with reading(engine) as connection:
-            assert await ledger.verify(connection) is None
+        async with database.reading() as transaction:
+            assert await ledger.verify(transaction) is None
         checked = time.process_time() - began
-        await engine.dispose()
+        await database.dispose()
     return wrote / len(events) * 1e6, checked / len(events) * 1e6
 
 
@@ -193,7 +193,7 @@ def main() -> None:
     worst = load.state.spending.worst_record(Scenario.ASSUMED)
     taken = time.process_time() - began
     print(f"worst record over {load.rounds} rounds: {taken * 1e3:.0f} ms ({worst.epsilon} micro)")
-    wrote, checked = asyncio.run(stored(load.events, load.told))
+    wrote, checked = asyncio.run(stored(load.events, load.disclosures))
     print(f"stored: {wrote:.0f} us an event in batches; verified at a start: {checked:.0f} us")
 
 

@@ -18,10 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common.functions import Readings, encode, reading_rule
-from common.models.query import Query
-from common.randomness import SecureRandom
-from common.sharing import (
+from tacit.crypto.sharing import (
     PRIME,
     RING,
     Additive,
@@ -31,7 +28,10 @@ from common.sharing import (
     split_additive,
     split_shamir,
 )
-from common.units import NANO
+from tacit.query.functions import Readings, encode, reading_rule
+from tacit.query.query import Query
+from tacit.randomness import SecureRandom
+from tacit.units import NANO
 
 AGGREGATORS, THRESHOLD = 5, 3
 PLAIN = 2_000

@@ -100,7 +100,7 @@ async def publish(broker: Broker, lot: list[tuple[str, dict[str, str]]]) -> None
 
 
 async def stored(path: Path, count: int) -> None:
-    """Wait for so many readings."""
+    """Wait for this many readings."""
     while True:
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
             if store.execute("SELECT COUNT(*) FROM reading").fetchone()[0] >= count:
@@ -139,7 +139,7 @@ def line(name: str, count: int, seconds: float, cpu: float, naive: float | None 
 async def run(messages: int, devices: int, folder: Path) -> None:
     """All figures."""
     path = folder / "curator.db"
-    url = f"sqlite+aiosqlite:///{path}"
+    url = f"sqlite:///{path}"
     await enrol(folder / "curator", url, devices)
     broker = Broker(folder / "broker")
     broker.start()

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from common.noise import DiscreteLaplace, PolyaShare, self_test
-from common.noise.discrete_laplace import laplace_tables
-from common.noise.polya import share_tables
-from common.randomness import SecureRandom
+from tacit.noise import DiscreteLaplace, PolyaShare, self_test
+from tacit.noise.discrete_laplace import laplace_tables
+from tacit.noise.polya import share_tables
+from tacit.randomness import SecureRandom
 
 DRAWS = 1_000_000
 PEER_DRAWS = 20_000

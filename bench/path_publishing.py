@@ -25,14 +25,14 @@ from algorithms.path_publishing.complement import off_path
 from algorithms.path_publishing.insertion import arranged
 from algorithms.path_publishing.orientation import orientable
 from algorithms.path_publishing.relations import drawn_relations
-from common.datasets.network_path import NetworkMap, NetworkPath
-from common.paths.decoding import best_paths
-from common.paths.published import ComplementEdges, written
-from common.paths.recovery import recover
-from common.paths.sealed import opened, sealed
-from common.randomness import SeededRandom
 from simulation.experiments.path_publishing_networks import SIZES, random_network
 from simulation.experiments.path_publishing_study import Setting, usable_share
+from tacit.paths.decoding import best_paths
+from tacit.paths.network import NetworkMap, NetworkPath
+from tacit.paths.published import ComplementEdges, written
+from tacit.paths.recovery import recover
+from tacit.paths.sealed import opened, sealed
+from tacit.randomness import SeededRandom
 
 GATE_SWEEP_S: Final = 30
 GATE_DECODE_S: Final = 5
@@ -51,7 +51,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def told(name: str, taken: tuple[float, float], more: str = "") -> None:
+def show(name: str, taken: tuple[float, float], more: str = "") -> None:
     """One line."""
     cpu, wall = taken
     print(f"{name:<58}{cpu:>9.3f} s CPU{wall:>9.3f} s wall  {more}", flush=True)
@@ -67,7 +67,7 @@ def sweep() -> None:
 
     taken = timed(work)
     verdict = "kept" if taken[1] <= GATE_SWEEP_S else "MISSED"
-    told("fig-6.8a, 122 sizes x 1,000", taken, f"gate {GATE_SWEEP_S} s: {verdict}")
+    show("fig-6.8a, 122 sizes x 1,000", taken, f"gate {GATE_SWEEP_S} s: {verdict}")
     generator = np.random.default_rng(2)
     shown = [
         drawn_relations(random_network(*size, generator), (1,) * size[0], None, source).together
@@ -76,8 +76,8 @@ def sweep() -> None:
     ]
     fast = timed(lambda: [orientable(each) for each in shown])
     slow = timed(lambda: [arranged(each, 2000).splits for each in shown])
-    told(f"orientation test, {len(shown):,} networks", fast)
-    told("the same by inserting levels, budget 2,000", slow, f"{slow[0] / fast[0]:.0f} times")
+    show(f"orientation test, {len(shown):,} networks", fast)
+    show("the same by inserting levels, budget 2,000", slow, f"{slow[0] / fast[0]:.0f} times")
 
 
 def levels() -> None:
@@ -92,7 +92,7 @@ def levels() -> None:
                 graph_path(shown, network.network.vertices, 2000)
 
         cpu, wall = timed(work)
-        told(f"graph-path, {size} vertices, {edges} edges, one", (cpu / 20, wall / 20))
+        show(f"graph-path, {size} vertices, {edges} edges, one", (cpu / 20, wall / 20))
 
 
 def large_network(vertices: int, edges: int) -> NetworkPath:
@@ -116,18 +116,18 @@ def complement(vertices: int, edges: int, *, naive: bool) -> None:
     network = large_network(vertices, edges)
     before = peak_mib()
     held: list[ComplementEdges] = []
-    told(
+    show(
         f"complement, {vertices:,} vertices, {len(network.network.edges):,} edges: publish",
         timed(lambda: held.append(off_path(network))),
     )
     published = held[0]
     found: list[tuple[object, ...]] = []
     recovering = timed(lambda: found.append(recover(network.network, published).paths))
-    told("  recover", recovering, f"peak {peak_mib():.0f} MiB (network {before:.0f})")
+    show("  recover", recovering, f"peak {peak_mib():.0f} MiB (network {before:.0f})")
     assert network.ids() in found[0]
     if not naive:
         return
-    told("  write as JSON", timed(lambda: written(published)))
+    show("  write as JSON", timed(lambda: written(published)))
 
     def plain() -> None:
         path = network.path.tolist()
@@ -145,7 +145,7 @@ def complement(vertices: int, edges: int, *, naive: bool) -> None:
             seen.append(here)
 
     slow = timed(plain)
-    told("  both by sets of pairs", slow, f"{slow[0] / recovering[0]:.1f} times recovering")
+    show("  both by sets of pairs", slow, f"{slow[0] / recovering[0]:.1f} times recovering")
 
 
 def decoding() -> None:
@@ -156,7 +156,7 @@ def decoding() -> None:
         weights = weights + weights.T
         taken = timed(lambda: best_paths(weights))  # noqa: B023
         gate = f"gate {GATE_DECODE_S} s: {'kept' if taken[1] <= GATE_DECODE_S else 'MISSED'}"
-        told(f"randomized, {size} vertices, complete map: decode", taken, gate * (size == 16))
+        show(f"randomized, {size} vertices, complete map: decode", taken, gate * (size == 16))
         if size == 9:
             slow = timed(
                 lambda: max(
@@ -164,7 +164,7 @@ def decoding() -> None:
                     for path in itertools.permutations(range(9))
                 )
             )
-            told("  by all permutations", slow, f"{slow[0] / taken[0]:.0f} times")
+            show("  by all permutations", slow, f"{slow[0] / taken[0]:.0f} times")
 
 
 def sealing() -> None:
@@ -173,11 +173,11 @@ def sealing() -> None:
     public = [key.public_key().public_bytes_raw() for key in keys]
     path = list(range(10_000))
     fast = timed(lambda: sealed(path, public, "bench"))
-    told("sealed, 10,000 vertices, 100 recipients", fast)
+    show("sealed, 10,000 vertices, 100 recipients", fast)
     slow = timed(lambda: [sealed(path, [each], "bench") for each in public])
-    told("  a copy for each recipient", slow, f"{slow[0] / fast[0]:.1f} times")
+    show("  a copy for each recipient", slow, f"{slow[0] / fast[0]:.1f} times")
     made = sealed(path, public, "bench")
-    told("  open, as the last of them", timed(lambda: opened(made, keys[-1])))
+    show("  open, as the last of them", timed(lambda: opened(made, keys[-1])))
 
 
 def main() -> None:

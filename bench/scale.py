@@ -34,8 +34,8 @@ from typing import Any, Final
 
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
 from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
-from common.models.enrolment import PartyKind
 from simulation.plots import Line, Panel, Plot, can_draw, draw
+from tacit.protocol.enrolment import PartyKind
 
 PATIENCE_S: Final = 3600.0
 LARGEST_HOST: Final = 1_000_000
@@ -46,7 +46,7 @@ CLIENTS, LENGTH, KEY_SHARES = 100, 1000, 25
 
 @dataclass(frozen=True)
 class Load:
-    """Who takes part: hosts of so many curators each, lone curators, values a curator. Every
+    """Who takes part: hosts of this many curators each, lone curators, values a curator. Every
     gateway is a process and has as many of the hosts as the others."""
 
     name: str

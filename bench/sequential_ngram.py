@@ -21,15 +21,16 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.sequential_ngram import SequentialNgramParameters, algorithm
+from algorithms.datasets.sequences import Sequences
+from algorithms.datasets.sequences_files import read_msnbc, read_text
+from algorithms.sequential_ngram import Parameters as SequentialNgramParameters
+from algorithms.sequential_ngram import algorithm
 from algorithms.sequential_ngram.counting import advance, blocks_of, single_counts
 from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.noise import adder, no_noise
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Settings, empty_threshold
 from bench.timing import seconds
-from common.datasets.sequences import Sequences
-from common.datasets.sequences_files import read_msnbc, read_text
 from simulation.experiments.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
 from simulation.experiments.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data

@@ -22,18 +22,18 @@ from typing import BinaryIO, Final, cast
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.sequential_prefix_tree import SequentialPrefixTreeParameters
+from algorithms.datasets.sequences import Sequences
+from algorithms.datasets.sequences_files import read_msnbc
+from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
 from algorithms.sequential_prefix_tree.empties import heads
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from bench.timing import seconds
-from common.datasets.sequences import Sequences
-from common.datasets.sequences_files import read_msnbc
-from common.noise import Bernoulli
-from common.randomness import SecureRandom
 from simulation.populations import shared_data
 from simulation.sequential_stand_in import StandIn, bus, metro, stm_like
+from tacit.noise import Bernoulli
+from tacit.randomness import SecureRandom
 
 GATE: Final = 2.5
 """Seconds of MSNBC after parsing."""
@@ -57,7 +57,7 @@ def release_of(
     return publish(data, resolved(asked, stance)[1], test)
 
 
-def told(name: str, data: Sequences, taxonomy: tuple[str, ...] | None, height: int = 12) -> float:
+def show(name: str, data: Sequences, taxonomy: tuple[str, ...] | None, height: int = 12) -> float:
     """One line; its seconds."""
     taken = seconds(lambda: release_of(data, taxonomy, height))
     release = release_of(data, taxonomy, height)
@@ -148,13 +148,13 @@ def main() -> None:
     print("epsilon 1, sound      height   sequences    nodes")
     real = msnbc()
     if real is not None:
-        share = told("MSNBC", real, None) / GATE
+        share = show("MSNBC", real, None) / GATE
         print(f"  gate {GATE} s: {'kept' if share <= 1 else 'MISSED'}, {share:.0%} of it")
     trains, buses = metro(), bus()
     for stand_in in (trains, buses):
         for height in (12, 20):
-            told(stand_in.name, stand_in.dataset, stand_in.taxonomy, height)
-        told(stand_in.name, stand_in.dataset, None)
+            show(stand_in.name, stand_in.dataset, stand_in.taxonomy, height)
+        show(stand_in.name, stand_in.dataset, None)
     naive(trains.dataset)
     empties()
     noise(trains)

@@ -22,14 +22,14 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.transactions import Transactions
+from algorithms.datasets.transactions_files import read_text
 from algorithms.set_valued.laws import PaperLaw, SoundLaw
 from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings
 from algorithms.set_valued.taxonomy import Taxonomy
 from bench.timing import seconds
-from common.datasets.transactions import Transactions
-from common.datasets.transactions_files import read_text
 from simulation.set_valued_data import (
     Population,
     msnbc_like,
@@ -68,8 +68,8 @@ def speed(populations: list[Population]) -> None:
             lambda: publish(masks, taxonomy, Settings(Fraction(1), SOUND), context)  # noqa: B023
         )
         rows, splits = released(data, Fraction(1))
-        told = f"{first:8.2f}{second:9.2f}{first + second:9.2f}{rows:9,}{splits:9,}"
-        print(f"{population.name:<26}{data.records:>10,}{told}", flush=True)
+        figures = f"{first:8.2f}{second:9.2f}{first + second:9.2f}{rows:9,}{splits:9,}"
+        print(f"{population.name:<26}{data.records:>10,}{figures}", flush=True)
         if population.name.endswith("diffuse"):
             share = (first + second) / GATE
             print(f"  gate {GATE:.0f} s: {'kept' if share <= 1 else 'MISSED'}, {share:.0%} of it")

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
-from common.models.enrolment import PartyKind
+from tacit.protocol.enrolment import PartyKind
 
 AGGREGATORS = 5
 TICKS = os.sysconf("SC_CLK_TCK")

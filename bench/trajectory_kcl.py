@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.table import Table
 from algorithms.privacy_check import ALGORITHM as CHECK
 from algorithms.privacy_check.parameters import Parameters as CheckParameters
 from algorithms.trajectory_kcl import ALGORITHM
@@ -34,9 +35,8 @@ from algorithms.trajectory_kcl.run import anonymise
 from algorithms.trajectory_kcl.scoring import PlainKernel, best_kernel
 from algorithms.trajectory_kcl.suppression import Greedy
 from algorithms.trajectory_kcl.table import PairTable, code
-from common.datasets.table import Table
-from common.randomness import SeededRandom
 from simulation.experiments.trajectory_kcl_data import Routes, city, metro, routes_like
+from tacit.randomness import SeededRandom
 
 MODEL = Model(30, Fraction(3, 5), 3)
 

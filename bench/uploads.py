@@ -28,8 +28,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.service.tokens import Scope as TokenScope
-from common.service.tokens import hash_token, new_token
+from common.web.tokens import Scope as TokenScope
+from common.web.tokens import hash_token, new_token
 from tests.aggregator.double import Federation, Round, Sender, query
 from tests.aggregator.process import Process
 

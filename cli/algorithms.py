@@ -7,22 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from algorithms import catalogue
-from cli.context import AsJson, console, plain_errors, show, table
-from common.errors import NotFound
+from cli.context import Answer, console, printed, say, table, tabled
+from tacit.errors import NotFound
 
 Json = dict[str, Any]
 
 
+@printed
 def algorithms(
     name: Annotated[str | None, typer.Argument(help="One of them; all unless given.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """The algorithms that run as jobs; with a name, its parameters and what its result holds."""
-    with plain_errors():
-        try:
-            found = [catalogue.shown(each) for each in ([name] if name else catalogue.NAMES)]
-        except NotFound as error:
-            raise ValueError(f"{name}: {error.detail}; see `tacit algorithms`") from None
+    try:
+        found = [catalogue.shown(each) for each in ([name] if name else catalogue.NAMES)]
+    except NotFound as error:
+        raise ValueError(f"{name}: {error.detail}; see `tacit algorithms`") from None
     if name is None:
         rows = [
             [
@@ -34,21 +33,17 @@ def algorithms(
             for item in found
         ]
         columns = ["name", "dataset", "federated", "title"]
-        show(found, as_json, lambda: console.print(table("Algorithms", columns, rows)))
-    else:
-        show(found[0], as_json, lambda: _one(found[0]))
+        return tabled(found, "Algorithms", columns, rows)
+    return Answer(found[0], lambda: _one(found[0]))
 
 
 def _one(item: Json) -> None:
     for line in (f"{item['name']}: {item['title']}", item["purpose"], f"Source: {item['source']}"):
-        console.print(line, highlight=False, markup=False)
-    console.print(
-        f"Takes {item['dataset_kind']}; stances {', '.join(item['stances'])}; {item['complexity']}",
-        highlight=False,
-        markup=False,
-    )
+        say(line, markup=False)
+    takes = f"Takes {item['dataset_kind']}; stances {', '.join(item['stances'])}"
+    say(f"{takes}; {item['complexity']}", markup=False)
     for way, when in (item["federated"] or {}).items():
-        console.print(f"Over curators by {way}: {when}", highlight=False, markup=False)
+        say(f"Over curators by {way}: {when}", markup=False)
     rows = [list(row) for row in parameters(item["parameters"])]
     console.print(table("Parameters", ["name", "kind", "default", "what it is"], rows))
     results = [[field, text] for field, text in item["result"].items()]

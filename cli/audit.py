@@ -12,20 +12,21 @@ import typer
 
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     Token,
-    Url,
+    at_coordinator,
+    at_target,
     console,
     fail,
-    plain_errors,
+    printed,
     read_json,
-    show,
+    say,
     table,
 )
 from cli.deployment import trusted
-from cli.words import amount, print_verified
+from cli.words import amount, verified
 from tacit import Client
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ class Ledger(StrEnum):
 
 
 @app.command("noise")
+@printed
 def noise(
     aggregator: Annotated[
         str | None,
@@ -58,34 +60,32 @@ def noise(
     ] = 0.05,
     home: Home = DEFAULT_HOME,
     token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Who adds less noise than it should, or stands far out, in local rounds. A look spends alpha,
     unless nothing is new since the last."""
-    with plain_errors(), _aggregator(aggregator, home, token) as client:
+    with _aggregator(aggregator, home, token) as client:
         found = client.get("/v1/audit/noise", alpha=alpha)
-    show(found, as_json, lambda: _print_noise(found))
+    return Answer(found, lambda: _print_noise(found))
 
 
 @app.command("curators")
+@at_coordinator
 def curators(
+    client: Client,
     alpha: Annotated[
         float,
         typer.Option(help="Chance of suspecting anybody, if rounds are missed at random."),
     ] = 0.001,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Whose declared bounds stand far out, and who misses more rounds than chance explains."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.get("/v1/budget/proposals", alpha=alpha)
-    show(found, as_json, lambda: _print_curators(found))
+    found = client.get("/v1/budget/proposals", alpha=alpha)
+    return Answer(found, lambda: _print_curators(found))
 
 
 @app.command("ledger")
+@at_target
 def ledger(
+    target: Target,
     service: Annotated[Ledger, typer.Argument(help="Whose ledger: coordinator or curator.")],
     write: Annotated[
         Path | None, typer.Option(help="Write a checkpoint to this new file: keep it elsewhere.")
@@ -93,35 +93,27 @@ def ledger(
     check: Annotated[
         Path | None, typer.Option(help="Look whether the ledger still has what this file says.")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Look at every row of a ledger, and keep or compare a checkpoint. Exit code 1 if it is broken.
 
     The hash chain has no key outside the database that it protects. Who can write there can rewrite
     it whole, or cut its tail: only a checkpoint that lies elsewhere shows that.
     """
-    with plain_errors():
-        if write is not None and write.exists():
-            fail(f"{write} is there already; a checkpoint is a new file")
-        kept = {} if check is None else _checkpoint(check, service)
-        target = Target(home, url, token)
-        with target.curator() if service is Ledger.CURATOR else target.coordinator() as client:
-            look = client.verify_ledger if service is Ledger.CURATOR else client.verify_budget
-            found = look(**kept)
-        if write is not None and found["verified"]:
-            document = {
-                "format": CHECKPOINT,
-                "ledger": service.value,
-                "rows": found["rows"],
-                "head": found["head"],
-            }
-            write.write_text(json.dumps(document, indent=2) + "\n")
-    show(found, as_json, lambda: print_verified(found))
-    if not found["verified"]:
-        raise typer.Exit(1)
+    if write is not None and write.exists():
+        fail(f"{write} is there already; a checkpoint is a new file")
+    kept = {} if check is None else _checkpoint(check, service)
+    with target.curator() if service is Ledger.CURATOR else target.coordinator() as client:
+        look = client.verify_ledger if service is Ledger.CURATOR else client.verify_budget
+        found = look(**kept)
+    if write is not None and found["verified"]:
+        document = {
+            "format": CHECKPOINT,
+            "ledger": service.value,
+            "rows": found["rows"],
+            "head": found["head"],
+        }
+        write.write_text(json.dumps(document, indent=2) + "\n")
+    return verified(found)
 
 
 def _checkpoint(path: Path, service: Ledger) -> Json:
@@ -147,29 +139,26 @@ def _aggregator(named: str | None, home: Home, token: str | None) -> Client:
 
 def _print_noise(found: Json) -> None:
     look = found["look"]
-    console.print(
+    say(
         f"look {look['number']} at alpha {amount(found['alpha'])}: {found['tests']} tests at "
-        f"{look['alpha_each']:.2g} each",
-        highlight=False,
+        f"{look['alpha_each']:.2g} each"
     )
     if not found["families"]:
         console.print("no local round of the sound stance was committed here yet")
     for family in found["families"]:
-        console.print(
+        say(
             f"noise of the {family['part']} (scale {amount(family['scale'])} ring units): "
             f"{family['curators']} curators, rounds so far: {family['rounds']}; one that adds "
-            f"nothing to a constant value is told at this look after {family['rounds_to_tell']}",
-            highlight=False,
+            f"nothing to a constant value is told at this look after {family['rounds_to_tell']}"
         )
     _print_proposals(found, found["cannot"])
 
 
 def _print_curators(found: Json) -> None:
     screened = found["screened"]
-    console.print(
+    say(
         f"declared bounds of {screened['declaring']} curators, attendance at {screened['rounds']} "
-        f"released rounds (alpha {amount(screened['alpha'])})",
-        highlight=False,
+        f"released rounds (alpha {amount(screened['alpha'])})"
     )
     _print_proposals(found, found["sentence"])
 
@@ -190,7 +179,7 @@ def _print_proposals(found: Json, sentence: str) -> None:
         console.print(table("Proposals", ["curator", "reason", "figures"], rows))
     total = sum(found["proposed"].values())
     console.print(f"{total} proposed{'' if len(rows) == total else f', {len(rows)} shown'}")
-    console.print(f"[dim]{sentence}[/dim]", highlight=False)
+    say(f"[dim]{sentence}[/dim]")
 
 
 def _about(item: Json) -> str:

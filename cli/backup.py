@@ -24,11 +24,11 @@ from cli.archives import archive, databases
 from cli.archives.archive import DATABASE, Manifest
 from cli.archives.envelope import BackupRefused, Holder, Passphrase, Recipient
 from cli.archives.places import Drafts, Places
-from cli.context import AsJson, fail, plain_errors, show
-from cli.up import SERVICES
-from common.models.base import format_instant, parse_binary
-from common.paths.sealed import public_key
-from common.service.settings import ServiceSettings
+from cli.context import Answer, fail, printed
+from cli.up import settings_type
+from common.runtime.settings import ServiceSettings
+from tacit.paths.sealed import public_key
+from tacit.wire import format_instant, parse_binary
 
 Service = Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")]
 PassphraseFile = Annotated[
@@ -58,6 +58,7 @@ _BY_HAND: Final = {
 _EVERY: Final = "Tokens and policies are those of {since}: revoke again what was revoked since."
 
 
+@printed
 def backup(
     service: Service,
     out: Annotated[Path, typer.Option(help="The file to make, mode 0600; not replaced.")],
@@ -65,23 +66,22 @@ def backup(
         str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
     ] = None,
     passphrase_file: PassphraseFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Back up a service, running or not, into one sealed file. TACIT_... as the service has it.
 
     Its private keys are in it: who can open it can act as the service.
     """
-    with plain_errors():
-        settings = _settings(service)
-        if recipient is not None and passphrase_file is None:
-            holder: Holder = _recipient(recipient)
-        else:
-            holder = _one(recipient, passphrase_file)
-        manifest, count = asyncio.run(_back_up(settings, out, holder))
+    settings = _settings(service)
+    if recipient is not None and passphrase_file is None:
+        holder: Holder = _recipient(recipient)
+    else:
+        holder = _one(recipient, passphrase_file)
+    manifest, count = asyncio.run(_back_up(settings, out, holder))
     said = {"file": str(out), "members": count, **manifest.model_dump(mode="json")}
-    show(said, as_json, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
+    return Answer(said, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
 
 
+@printed
 def restore(
     service: Service,
     file: Annotated[Path, typer.Argument(help="What `tacit backup` made.")],
@@ -91,24 +91,21 @@ def restore(
         bool, typer.Option(help="Also where the service has a state: that one is set aside.")
     ] = False,
     check: Annotated[bool, typer.Option(help="Only verify the file; restore nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Put a backup in the place of a stopped service's state, whole or not at all.
 
     It says what has to be done by hand, as the copy does not know what happened after it was made.
     """
-    with plain_errors():
-        settings = _settings(service)
-        if key is not None and passphrase_file is None:
-            holder: Holder = _private(key)
-        else:
-            holder = _one(key, passphrase_file)
-        if check:
-            manifest, count = _verified(settings, file, holder)
-            said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
-            show(said, as_json, lambda: typer.echo(f"{file} is good: {_summary(manifest, count)}"))
-            return
-        manifest, count, kept = asyncio.run(_restore(settings, file, holder, replace=replace))
+    settings = _settings(service)
+    if key is not None and passphrase_file is None:
+        holder: Holder = _private(key)
+    else:
+        holder = _one(key, passphrase_file)
+    if check:
+        manifest, count = _verified(settings, file, holder)
+        said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
+        return Answer(said, lambda: typer.echo(f"{file} is good: {_summary(manifest, count)}"))
+    manifest, count, kept = asyncio.run(_restore(settings, file, holder, replace=replace))
     steps = [text.format(since=_since(manifest)) for text in (*_BY_HAND[service], _EVERY)]
     said = {"members": count, **manifest.model_dump(mode="json"), "set_aside": kept, "then": steps}
 
@@ -118,7 +115,7 @@ def restore(
             typer.echo(f"set aside, remove it when you are sure: {name}")
         typer.echo("\n".join(f"- {step}" for step in steps))
 
-    show(said, as_json, human)
+    return Answer(said, human)
 
 
 # --- backup --------------------------------------------------------------------------------------
@@ -231,14 +228,10 @@ def _judge(settings: ServiceSettings, manifest: Manifest) -> None:
 
 
 def _settings(service: str) -> ServiceSettings:
-    if service not in SERVICES:
-        fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
-    kind = getattr(import_module(f"{service}.settings"), f"{service.capitalize()}Settings")
     try:
-        found: ServiceSettings = kind()
+        return settings_type(service)()
     except (ValidationError, SettingsError):
         fail(f"the settings are not those of a {service}: see `tacit config check {service}`")
-    return found
 
 
 def _name(settings: ServiceSettings) -> str:

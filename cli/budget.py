@@ -6,24 +6,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from cli.budget_plot import draw_forecast
 from cli.context import (
-    DEFAULT_HOME,
-    AsJson,
-    Home,
+    Answer,
     Target,
-    Token,
-    Url,
+    at_coordinator,
+    at_curator,
+    at_target,
     console,
     fail,
-    plain_errors,
     read_json,
     read_table,
-    show,
+    say,
     table,
+    tabled,
 )
-from cli.words import amount, print_verified
+from cli.words import amount, verified
+from tacit import Client
 
 app = typer.Typer(
     no_args_is_help=True, help="The privacy budget: bounds, limits, events, forecast."
@@ -40,7 +41,9 @@ SCENARIOS = {
 
 
 @app.command("show")
+@at_coordinator
 def show_budget(
+    client: Client,
     query: Annotated[
         str | None,
         typer.Option(help="A query of mechanism local, for curators that declare no epsilon."),
@@ -48,15 +51,10 @@ def show_budget(
     delta: Annotated[
         str | None, typer.Option(help="Also compose numerically, at this delta.")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """The three bounds of the sources, and beside them what really holds."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.budget(query_id=query, delta=delta)
-    show(found, as_json, lambda: print_budget(found))
+    found = client.budget(query_id=query, delta=delta)
+    return Answer(found, lambda: print_budget(found))
 
 
 def print_budget(found: Json) -> None:
@@ -72,14 +70,13 @@ def print_budget(found: Json) -> None:
         title = f"What the sources claim of a local release ({claimed['stance']})"
         console.print(table(title, ["bound", "epsilon", "applies", "because"], rows))
         holds = claimed["holds"]
-        console.print(
+        say(
             f"What holds of it: epsilon {amount(holds['record'])} for one reading, "
-            f"{amount(holds['curator'])} for a curator.",
-            highlight=False,
+            f"{amount(holds['curator'])} for a curator."
         )
-        console.print(f"[dim]{claimed['sentence']}[/dim]", highlight=False)
+        say(f"[dim]{claimed['sentence']}[/dim]")
     else:
-        console.print(f"The sources' bounds: no number, {claimed['reason']}", highlight=False)
+        say(f"The sources' bounds: no number, {claimed['reason']}")
     released = found["released"]
     for unit in ("record", "curator"):
         rows = [
@@ -97,10 +94,19 @@ def print_budget(found: Json) -> None:
         columns = ["who colludes", "model", "epsilon", "delta", *tight, "worst"]
         title = f"What {released['rounds']} rounds cost together, unit {unit}"
         console.print(table(title, columns, rows))
-    console.print(f"[dim]{released['sentence']}[/dim]", highlight=False)
+    say(f"[dim]{released['sentence']}[/dim]")
     if "tight_sentence" in released:
-        console.print(f"[dim]{released['tight_sentence']}[/dim]", highlight=False)
+        say(f"[dim]{released['tight_sentence']}[/dim]")
     _print_limits(found["limits"])
+
+
+def _by_scenario(title: str, figures: Json) -> Table:
+    """Epsilon of a reading and of a curator, by who colludes."""
+    rows = [
+        [SCENARIOS[one["key"]], amount(one["epsilon"]), amount(two["epsilon"])]
+        for one, two in zip(figures["record"], figures["curator"], strict=True)
+    ]
+    return table(title, ["who colludes", "one reading", "the curator"], rows)
 
 
 def _yes(value: bool | None) -> str:
@@ -123,53 +129,41 @@ def _print_limits(deployment: list[Json], own: list[Json] | None = None) -> None
     for whose, item in named:
         delta = f", delta {item['delta']}" if "delta" in item else ""
         period = f" per {item['period_s']} s" if "period_s" in item else ""
-        console.print(
+        say(
             f"limit of {whose}: unit {item['unit']}, {item['scenario']}: epsilon "
-            f"{item['epsilon']}{delta}{period}",
-            highlight=False,
+            f"{item['epsilon']}{delta}{period}"
         )
 
 
 @app.command("curator")
+@at_coordinator
 def curator(
+    client: Client,
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Where a curator stands, and what it spent, in the coordinator's ledger."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.curator_budget(curator_id)
+    found = client.curator_budget(curator_id)
 
     def human() -> None:
-        console.print(
+        say(
             f"{found['curator']} of {found['party']}: {found['status']}, "
-            f"{found['spent']['rounds']} rounds, data changed {found['refreshed']} times",
-            highlight=False,
+            f"{found['spent']['rounds']} rounds, data changed {found['refreshed']} times"
         )
-        rows = [
-            [SCENARIOS[one["key"]], amount(one["epsilon"]), amount(two["epsilon"])]
-            for one, two in zip(found["spent"]["record"], found["spent"]["curator"], strict=True)
-        ]
-        console.print(table("Epsilon spent", ["who colludes", "one reading", "the curator"], rows))
+        console.print(_by_scenario("Epsilon spent", found["spent"]))
         _print_limits(found["deployment_limits"], found["limits"])
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("own")
+@at_curator
 def own(
+    client: Client,
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a curator spent in its own ledger, which decides, and what each figure assumes."""
-    with plain_errors(), Target(home, url, token).curator() as client:
-        found = client.statement(curator_id)
-    show(found, as_json, lambda: _print_own(found))
+    found = client.statement(curator_id)
+    return Answer(found, lambda: _print_own(found))
 
 
 def _print_own(found: Json) -> None:
@@ -187,35 +181,27 @@ def _print_own(found: Json) -> None:
         title = f"Charged to {found['curator']}, unit {unit}"
         console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
         period, lifetime = spent["period"], spent["lifetime"]
-        console.print(
+        say(
             f"period: epsilon {period['epsilon']}, delta {period['delta']}; "
-            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}",
-            highlight=False,
+            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}"
         )
     columns = ", ".join(found["public_columns"]) or "none"
-    console.print(f"columns that may be sent as they are: {columns}", highlight=False, markup=False)
+    say(f"columns that may be sent as they are: {columns}", markup=False)
 
 
 @app.command("events")
+@at_coordinator
 def events(
+    client: Client,
     curator_id: Annotated[str | None, typer.Option("--curator", help="Only this one's.")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """The ledger, row by row."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.budget_events(curator_id))
-
-    def human() -> None:
-        rows = [
-            [str(item["seq"]), item["time"], item["kind"], _whom(item), item["hash"][:12]]
-            for item in found
-        ]
-        console.print(table("Ledger", ["row", "time", "event", "about", "hash"], rows))
-
-    show(found, as_json, human)
+    found = list(client.budget_events(curator_id))
+    rows = [
+        [str(item["seq"]), item["time"], item["kind"], _whom(item), item["hash"][:12]]
+        for item in found
+    ]
+    return tabled(found, "Ledger", ["row", "time", "event", "about", "hash"], rows)
 
 
 def _whom(item: Json) -> str:
@@ -228,7 +214,9 @@ def _whom(item: Json) -> str:
 
 
 @app.command("note")
+@at_coordinator
 def note(
+    client: Client,
     kind: Annotated[
         str, typer.Argument(help="joined, left, refreshed, flagged, cleansed, non_compliant, ...")
     ],
@@ -240,49 +228,38 @@ def note(
     disclosed: Annotated[
         str | None, typer.Option(help="What one curator discloses (paper stance): JSON.")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Tell the ledger what happened to curators or their data."""
     body: Json = {"kind": kind, "curators": curators}
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        if reason is not None:
-            body["reason"] = reason
-        if declared is not None:
-            body["declared"] = read_json(declared)
-        if disclosed is not None:
-            body["disclosed"] = read_json(disclosed)
-        found = client.record_event(body)
+    if reason is not None:
+        body["reason"] = reason
+    if declared is not None:
+        body["declared"] = read_json(declared)
+    if disclosed is not None:
+        body["disclosed"] = read_json(disclosed)
+    found = client.record_event(body)
     rows = [str(item["seq"]) for item in found["events"]]
-    show(found, as_json, lambda: console.print(f"row {', '.join(rows)}: {kind}"))
+    return Answer(found, lambda: console.print(f"row {', '.join(rows)}: {kind}"))
 
 
 @app.command("verify")
+@at_coordinator
 def verify(
+    client: Client,
     transcript: Annotated[
         Path | None,
         typer.Option(
             help="A round's transcript or descriptor that you kept: its head is compared."
         ),
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Look at every row of the ledger; the first bad one is named, with exit code 1."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        kept = {} if transcript is None else _kept_head(transcript)
-        found = client.verify_budget(**kept)
-    show(found, as_json, lambda: print_verified(found))
-    if not found["verified"]:
-        raise typer.Exit(1)
+    kept = {} if transcript is None else _kept_head(transcript)
+    return verified(client.verify_budget(**kept))
 
 
 def _kept_head(path: Path) -> Json:
-    from common.models.base import parse_binary
+    from tacit.wire import parse_binary
 
     document = read_table(str(path))
     document = document.get("descriptor", document)
@@ -293,97 +270,80 @@ def _kept_head(path: Path) -> Json:
 
 
 @app.command("limits")
+@at_coordinator
 def limits(
+    client: Client,
     source: Annotated[
         str | None,
         typer.Argument(help='New limits: JSON such as \'{"limits": [{"epsilon": "12"}]}\'.'),
     ] = None,
     curator_id: Annotated[str | None, typer.Option("--curator", help="Of one curator.")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Show the limits on what is spent, or set new ones."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        if source is not None:
-            wanted = read_table(source).get("limits", [])
-            found = client.set_budget_limits(wanted, curator=curator_id)
-        if curator_id is not None:
-            found = client.curator_budget(curator_id)
-        elif source is None:
-            found = client.budget_limits()
+    if source is not None:
+        wanted = read_table(source).get("limits", [])
+        found = client.set_budget_limits(wanted, curator=curator_id)
+    if curator_id is not None:
+        found = client.curator_budget(curator_id)
+    elif source is None:
+        found = client.budget_limits()
 
-    def human() -> None:
-        if curator_id is not None:
-            _print_limits(found["deployment_limits"], found["limits"])
-        else:
-            _print_limits(found["limits"])
-
-    show(found, as_json, human)
+    own = curator_id is not None
+    shown = (found["deployment_limits"], found["limits"]) if own else (found["limits"],)
+    return Answer(found, lambda: _print_limits(*shown))
 
 
 @app.command("preview")
+@at_target
 def preview(
+    target: Target,
     query_id: Annotated[str, typer.Argument(help="Id of the query.")],
     start: Annotated[str | None, typer.Option("--from", help="Start of the window.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="End of the window (excluded).")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a round would cost, and whether it would be let in; nothing is spent."""
     if (start is None) != (end is None):
         fail("--from and --to go together")
     plan: Json = {"query_id": query_id}
     if start is not None:
         plan["window"] = {"start": start, "end": end}
-    with plain_errors(), Target(home, url, token).coordinator() as client:
+    with target.coordinator() as client:
         found = client.preview_cost(plan)
 
     def human() -> None:
-        rows = [
-            [SCENARIOS[one["key"]], amount(one["epsilon"]), amount(two["epsilon"])]
-            for one, two in zip(found["costs"]["record"], found["costs"]["curator"], strict=True)
-        ]
         title = f"What a round costs each of {found['curators']} curators (epsilon)"
-        console.print(table(title, ["who colludes", "one reading", "the curator"], rows))
+        console.print(_by_scenario(title, found["costs"]))
         console.print("it would be let in" if found["allowed"] else "it would be refused:")
         for item in found["refusals"]:
             limit = item["limit"]
-            console.print(
+            say(
                 f"  limit {limit['epsilon']} ({limit['unit']}, {limit['scenario']}): "
                 f"{item['spent']['epsilon']} spent, {item['asked']['epsilon']} asked, "
-                f"{item['curators']} curators blocked",
-                highlight=False,
+                f"{item['curators']} curators blocked"
             )
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("forecast")
+@at_coordinator
 def forecast(
+    client: Client,
     query: Annotated[str, typer.Argument(help="Id of a query, or a query as JSON or JSON file.")],
     days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
     period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
     delta: Annotated[str, typer.Option(help="Delta of the tight figures.")] = "0.000001",
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a .svg or .png file.")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a schedule costs per day, month and year, before it starts."""
     body: Json = {"days": days, "delta": delta}
     if period_s is not None:
         body["period_s"] = period_s
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        named = not query.lstrip().startswith("{") and not Path(query).is_file()
-        body |= {"query_id": query} if named else {"query": read_json(query)}
-        found = client.forecast_budget(body)
-        if plot is not None:
-            draw_forecast(found, plot)
+    named = not query.lstrip().startswith("{") and not Path(query).is_file()
+    body |= {"query_id": query} if named else {"query": read_json(query)}
+    found = client.forecast_budget(body)
+    if plot is not None:
+        draw_forecast(found, plot)
 
     def human() -> None:
         rows = [
@@ -403,6 +363,6 @@ def forecast(
         console.print(table(f"One round every {found['period_s']} s", columns, rows))
         console.print(f"[dim]tight: at delta {found['delta']}. {found['sentence']}[/dim]")
         if plot is not None:
-            console.print(f"drawn: {plot}", highlight=False)
+            say(f"drawn: {plot}")
 
-    show(found, as_json, human)
+    return Answer(found, human)

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
 
 from cli import compose_files
-from cli.context import AsJson, console, fail, plain_errors, show, table
-from cli.up import SERVICES
-from common.service.settings import ServiceSettings
-from common.service.tls import TlsSettings, expiry
+from cli.context import Answer, console, plain_errors, printed, say, table
+from cli.up import settings_type
+from common.runtime.settings import ServiceSettings
+from common.runtime.tls import TlsSettings, expiry
 
 app = typer.Typer(no_args_is_help=True, help="Settings of a service.")
 
@@ -39,25 +39,20 @@ class Finding:
 
 
 @app.command("check")
+@printed
 def check(
     service: Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")],
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Whether a service would start with TACIT_... as it stands here; exit code 2 if it would not.
 
     Nothing is changed: migrations that are due are named, not applied.
     """
-    if service not in SERVICES:
-        fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
     found = list(findings(service))
     rows = [[each.subject, each.verdict, each.detail] for each in found]
-    show(
-        [asdict(each) for each in found],
-        as_json,
-        lambda: console.print(table(f"Settings of {service}", ["", "", ""], rows)),
-    )
-    if any(each.verdict == "error" for each in found):
-        raise typer.Exit(2)
+    shown = table(f"Settings of {service}", ["", "", ""], rows)
+    broken = any(each.verdict == "error" for each in found)
+    document = [asdict(each) for each in found]
+    return Answer(document, lambda: console.print(shown), 2 if broken else 0)
 
 
 @app.command("compose")
@@ -70,16 +65,14 @@ def compose(
     with plain_errors():
         made = compose_files.write(directory)
     for path in made:
-        console.print(str(path), highlight=False)
+        say(str(path))
     if not made:
         console.print("nothing was missing")
 
 
 def findings(service: str) -> Iterator[Finding]:
     """Everything that can be known before the service starts."""
-    kind: type[ServiceSettings] = getattr(
-        import_module(f"{service}.settings"), f"{service.capitalize()}Settings"
-    )
+    kind = settings_type(service)
     yield from _unknown(kind)
     try:
         settings = kind()
@@ -161,22 +154,22 @@ def _warnings(settings: ServiceSettings) -> Iterator[Finding]:
 
 async def _database(settings: ServiceSettings, service: str) -> Finding:
     # SQLAlchemy comes with it, for which no other command should wait.
-    from common.service.database import check as database_answers
-    from common.service.database import open_database, pending_migrations
+    from common.store.database import check as database_answers
+    from common.store.database import open_database, pending_migrations
 
     url = settings.database()
     path = Path(url.split("///", 1)[-1])
     if url.startswith("sqlite") and not path.exists():
         return Finding("database", "ok", "made at the first start")
-    engine = open_database(url)
+    database = open_database(url)
     try:
-        why = await database_answers(engine)
+        why = await database_answers(database)
         if why is not None:
             return Finding("database", "error", why)
         package = import_module(service).__file__
         assert package is not None
-        due = await pending_migrations(engine, Path(package).parent / "migrations")
+        due = await pending_migrations(database, Path(package).parent / "migrations")
     finally:
-        await engine.dispose()
+        await database.dispose()
     said = f"{len(due)} migrations are due at the next start" if due else "answers, up to date"
     return Finding("database", "ok", said)

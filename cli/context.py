@@ -7,16 +7,19 @@ service by `--url` and `--token` (`TACIT_URL`, `TACIT_TOKEN`). Errors are one li
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Concatenate, NoReturn, TypeVar
 
 import httpx
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cli.deployment import Deployment, ServiceAddress, trusted
@@ -62,11 +65,10 @@ class Target:
         """A client of the curator service."""
         return self._client(lambda deployment: deployment.curator)
 
-    def _client(self, choose: Any) -> Client:
+    def _client(self, choose: Callable[[Deployment], ServiceAddress]) -> Client:
         if self.url is not None:
             return Client(self.url, self.token, verify=trusted(self.url))
-        service: ServiceAddress = choose(self.deployment())
-        return service.client()
+        return choose(self.deployment()).client()
 
 
 def fail(message: str) -> NoReturn:
@@ -105,15 +107,86 @@ def _describe(problem: Problem) -> str:
     return f"{problem.name}: {text}"
 
 
-def show(value: object, as_json: bool, human: Any) -> None:
-    """Print a value as JSON, or call `human` to print it for people."""
-    if as_json:
-        typer.echo(json.dumps(value, indent=2))
-    else:
-        human()
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: `value` for --json, `human` prints it for people."""
+
+    value: object
+    human: Callable[[], object]
+    exit_code: int = 0
+
+    def show(self, as_json: bool) -> None:
+        """Print it. Raises typer.Exit where the exit code is not 0."""
+        if as_json:
+            typer.echo(json.dumps(self.value, indent=2))
+        else:
+            self.human()
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+T = TypeVar("T")
+
+
+def printed(ask: Callable[..., Answer]) -> Callable[..., None]:
+    """A command that prints what `ask` answers; adds the option --json."""
+
+    def command(*, as_json: AsJson = False, **own: Any) -> None:
+        with plain_errors():
+            answer = ask(**own)
+        answer.show(as_json)
+
+    return _with_parameters_of(ask, command)
+
+
+def at(
+    opened: Callable[[Target], AbstractContextManager[T]],
+) -> Callable[[Callable[Concatenate[T, ...], Answer]], Callable[..., None]]:
+    """A `printed` command whose function gets, first, what `opened` makes of the target; adds the
+    options --home, --url and --token."""
+
+    def decorate(ask: Callable[Concatenate[T, ...], Answer]) -> Callable[..., None]:
+        def command(
+            *, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None, **own: Any
+        ) -> Answer:
+            with opened(Target(home, url, token)) as first:
+                return ask(first, **own)
+
+        return printed(_with_parameters_of(ask, command, given=1))
+
+    return decorate
+
+
+at_coordinator = at(Target.coordinator)
+at_curator = at(Target.curator)
+at_target = at(nullcontext[Target])
+
+
+def _with_parameters_of(
+    ask: Callable[..., object], command: Callable[..., T], *, given: int = 0
+) -> Callable[..., T]:
+    """`command` as Typer reads it: name and help of `ask`, the parameters of `ask` but the first
+    `given`, which `command` itself passes, and then its own keywords."""
+    found = list(signature(ask, eval_str=True).parameters.values())[given:]
+    keywords = signature(command, eval_str=True).parameters.values()
+    found += [each for each in keywords if each.kind is Parameter.KEYWORD_ONLY]
+    result = wraps(ask)(command)
+    vars(result)["__signature__"] = Signature(found)
+    return result
+
+
+def say(text: str, *, markup: bool = True) -> None:
+    """Print a line for people, as it is written; brackets too, with markup=False."""
+    console.print(text, highlight=False, markup=markup)
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A bar on standard error that is gone when it is full; `columns`: in place of its own."""
+    shown = columns or (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*shown, console=errors, transient=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A rich table of texts."""
     result = Table(
         title=title or None,
@@ -126,6 +199,13 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         result.add_row(*row)
     return result
+
+
+def tabled(
+    value: object, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Answer:
+    """An answer that people see as one table."""
+    return Answer(value, lambda: console.print(table(title, columns, rows)))
 
 
 def digits(fingerprint: str) -> str:

@@ -8,22 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
+from algorithms.datasets.kinds import KINDS
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     Token,
     Url,
+    at_coordinator,
     console,
     fail,
     plain_errors,
+    printed,
     read_json,
-    show,
+    say,
     table,
+    tabled,
 )
 from cli.words import amount
-from common.datasets.kinds import KINDS
+from tacit import Client
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -42,7 +46,9 @@ _FORMATS = {
 
 
 @app.command("add")
+@at_coordinator
 def add(
+    client: Client,
     file: Annotated[Path, typer.Argument(help="The file; .gz and .xz are read through.")],
     kind: Annotated[str, typer.Option(help="Kind of dataset, such as numeric-table.")],
     format_name: Annotated[
@@ -64,85 +70,64 @@ def add(
     revision_of: Annotated[
         str | None, typer.Option(help="Dataset whose changed version this is.")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Hand in a file. The coordinator keeps it sealed, and no command shows its rows."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        fields: dict[str, Any] = {
-            "roles": {"label": label, "curator": curator},
-            "purpose": "production" if production else "trial",
-            "privacy_unit": privacy_unit,
-            "revision_of": revision_of,
-            "universe": None if universe is None else universe_of(universe),
-            "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
-        }
-        content = file.read_bytes()
-        parts = (
-            {"file": content}
-            if sensitive is None
-            else {"points": content, "sensitive": sensitive.read_bytes()}
-        )
-        made = client.add_dataset(
-            name or file.name,
-            kind,
-            format_name or format_of(file, kind),
-            content=parts,
-            **{key: value for key, value in fields.items() if value is not None},
-        )
-    show(made, as_json, lambda: typer.echo(made["id"]))
+    fields: dict[str, Any] = {
+        "roles": {"label": label, "curator": curator},
+        "purpose": "production" if production else "trial",
+        "privacy_unit": privacy_unit,
+        "revision_of": revision_of,
+        "universe": None if universe is None else universe_of(universe),
+        "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
+    }
+    parts = parts_of(file, sensitive)
+    made = client.add_dataset(
+        name or file.name,
+        kind,
+        format_name or format_of(file, kind),
+        content=parts,
+        **{key: value for key, value in fields.items() if value is not None},
+    )
+    return Answer(made, lambda: typer.echo(made["id"]))
 
 
 @app.command("list")
+@at_coordinator
 def listing(
+    client: Client,
     kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """The datasets that are kept."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.datasets(kind=kind))
+    found = list(client.datasets(kind=kind))
     rows = [
         [item["id"], item["name"], item["kind"], str(item["schema"].get("rows", "")), _left(item)]
         for item in found
     ]
     columns = ["id", "name", "kind", "rows", "epsilon left"]
-    show(found, as_json, lambda: console.print(table("Datasets", columns, rows)))
+    return tabled(found, "Datasets", columns, rows)
 
 
 @app.command("show")
-def one(
-    dataset: Id,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def one(client: Client, dataset: Id) -> Answer:
     """One dataset and its ledger; none of its rows."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.dataset(dataset)
-        found["events"] = client.dataset_ledger(dataset)["events"]
+    found = client.dataset(dataset)
+    found["events"] = client.dataset_ledger(dataset)["events"]
 
     def human() -> None:
-        console.print(
+        say(
             f"{found['name']}: {found['kind']} ({found['format']}), {found['purpose']}, "
-            f"{found['schema'].get('rows', '?')} rows, {found['bytes']} bytes",
-            highlight=False,
+            f"{found['schema'].get('rows', '?')} rows, {found['bytes']} bytes"
         )
         columns = [item["name"] for item in found["schema"].get("columns", ())]
         if columns:
-            console.print("columns: " + ", ".join(columns), highlight=False, markup=False)
+            say("columns: " + ", ".join(columns), markup=False)
         if found["ledger"] is None:
             console.print("public, or without a budget: no ledger")
             return
-        console.print(
+        say(
             f"unit of privacy {found['privacy_unit']}; epsilon left: {_left(found)}; released "
-            f"outside the budget: {found['released_outside_budget']}",
-            highlight=False,
+            f"outside the budget: {found['released_outside_budget']}"
         )
         rows = [
             [
@@ -156,7 +141,7 @@ def one(
         ]
         console.print(table("Ledger", ["time", "event", "job", "epsilon", "delta"], rows))
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("rm")
@@ -168,34 +153,32 @@ def remove(dataset: Id, home: Home = DEFAULT_HOME, url: Url = None, token: Token
 
 
 @app.command("sample")
+@printed
 def sample(
     algorithm: Annotated[str, typer.Argument(help="Algorithm, such as kmeans.")],
     out: Annotated[Path, typer.Option(help="Directory to write to.")] = Path("."),
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Write the small sample datasets of an algorithm, which its documentation uses."""
     from simulation.samples import SAMPLES
 
     make = SAMPLES.get(algorithm)
     if make is None:
         fail(f"no samples of {algorithm!r}: one of {', '.join(sorted(SAMPLES))}")
-    with plain_errors():
-        out.mkdir(parents=True, exist_ok=True)
-        written = []
-        for item in make():
-            path = out / item.file_name
-            path.write_bytes(item.content)
-            written.append(
-                {
-                    "path": str(path),
-                    "kind": item.kind,
-                    "format": item.format,
-                    "description": item.description,
-                }
-            )
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for item in make():
+        path = out / item.file_name
+        path.write_bytes(item.content)
+        written.append(
+            {
+                "path": str(path),
+                "kind": item.kind,
+                "format": item.format,
+                "description": item.description,
+            }
+        )
     rows = [[item["path"], item["kind"], item["description"]] for item in written]
-    columns = ["file", "kind", "what it is"]
-    show(written, as_json, lambda: console.print(table("Samples", columns, rows)))
+    return tabled(written, "Samples", ["file", "kind", "what it is"], rows)
 
 
 def format_of(file: Path, kind: str) -> str:
@@ -209,6 +192,14 @@ def format_of(file: Path, kind: str) -> str:
     if len(known) != 1:
         fail(f"{file.name}: say its --format")
     return next(iter(known))
+
+
+def parts_of(file: Path, sensitive: Path | None) -> dict[str, bytes]:
+    """The parts of an upload by name: one, or of trajectories the points and their attributes."""
+    content = file.read_bytes()
+    if sensitive is None:
+        return {"file": content}
+    return {"points": content, "sensitive": sensitive.read_bytes()}
 
 
 def universe_of(text: str) -> Any:

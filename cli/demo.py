@@ -24,15 +24,15 @@ import typer
 from numpy.typing import NDArray
 
 from cli.budget import print_budget
-from cli.context import DEFAULT_HOME, console, errors, plain_errors, table
+from cli.context import DEFAULT_HOME, console, errors, plain_errors, say, table
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.meter_file import MeterFile
 from cli.up import plan, service_settings
 from cli.words import amount, guarantee, guarantees_table
-from common.models.base import format_instant
-from common.models.enrolment import PartyKind
-from common.randomness import SeededRandom
 from simulation.load_model import household_load
+from tacit.protocol.enrolment import PartyKind
+from tacit.randomness import SeededRandom
+from tacit.wire import format_instant
 
 START = datetime(2025, 10, 27, tzinfo=UTC)
 STEP_S = 900
@@ -65,7 +65,7 @@ class Act:
 
 
 def acts(aggregators: int) -> tuple[Act, ...]:
-    """The rounds, for a deployment of so many aggregators."""
+    """The rounds, for a deployment of this many aggregators."""
     common = {**COMMON, "aggregators": aggregators}
     all_but_one = {"collusion": {"curators": 0, "aggregators": aggregators - 1}}
     return (
@@ -125,10 +125,9 @@ def demo(
         finally:
             if home is None:
                 shutil.rmtree(directory, ignore_errors=True)
-    console.print(
+    say(
         "\nNothing is left running. To keep a deployment up and play with it:\n"
-        f"  tacit demo --home {DEFAULT_HOME}   then   tacit up --home {DEFAULT_HOME}",
-        highlight=False,
+        f"  tacit demo --home {DEFAULT_HOME}   then   tacit up --home {DEFAULT_HOME}"
     )
 
 
@@ -145,7 +144,7 @@ def _run(directory: Path, data: Path | None) -> None:
     finally:
         with errors.status("stopping the services"):
             running.stop()
-    console.print(f"\n{time.monotonic() - started:.0f} s in all", highlight=False)
+    say(f"\n{time.monotonic() - started:.0f} s in all")
 
 
 def _file(data: Path | None, scratch: Path) -> MeterFile:
@@ -158,7 +157,7 @@ def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> 
     truth = _truth(file)
     source = data.name if data else "generated from the load model of simulation/load_model.py"
     meters = file.meters()
-    console.print(f"{len(meters)} meters, each its own curator: {source}", highlight=False)
+    say(f"{len(meters)} meters, each its own curator: {source}")
     with errors.status("enrolling the meters and importing their readings"):
         _enrol(deployment, meters)
         _import(deployment, file)
@@ -167,10 +166,7 @@ def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> 
     created = [_perform(deployment, act, truth) for act in sound]
     _show_budget(deployment, created)
     _perform(deployment, paper, truth)
-    console.print(
-        "After a round without a verified figure the totals of its curators are infinite.",
-        highlight=False,
-    )
+    say("After a round without a verified figure the totals of its curators are infinite.")
 
 
 @dataclass(frozen=True)
@@ -216,20 +212,18 @@ def _enrol(deployment: Deployment, meters: list[str]) -> None:
 def _import(deployment: Deployment, file: MeterFile) -> None:
     with deployment.curator.client() as client:
         answer = file.upload(client, days=DAYS)
-    console.print(
+    say(
         f"{answer['accepted']:,} readings stored, {answer['rejected']:,} rejected "
-        f"({DAYS} days of 15-minute values)",
-        highlight=False,
+        f"({DAYS} days of 15-minute values)"
     )
 
 
 def _show_window(truth: Truth) -> None:
-    console.print(
+    say(
         f"\nThe hour from {format_instant(START + timedelta(hours=HOUR))}: truly "
         f"{truth.raw_kwh:.1f} kWh; {truth.clamped_kwh:.1f} kWh after the declared clamp at "
         f"{BOUND_KWH} kWh a reading ({truth.clamped_readings} readings clamped). "
-        "Only a demonstration knows this.",
-        highlight=False,
+        "Only a demonstration knows this."
     )
 
 
@@ -253,10 +247,9 @@ def _perform(deployment: Deployment, act: Act, truth: Truth) -> str:
         checked = client.verify(opened["id"])
     _show(found, truth)
     verdict = "matches" if checked["matches"] else "DOES NOT MATCH"
-    console.print(
+    say(
         f"transcript checked here: {len(checked['aggregators'])} commitment(s), the recombined "
-        f"sum {verdict} the published one; one machine runs all parties, so no identity is pinned",
-        highlight=False,
+        f"sum {verdict} the published one; one machine runs all parties, so no identity is pinned"
     )
     query_id: str = created["id"]
     return query_id

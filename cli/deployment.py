@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from common.models.base import encode_binary
-from common.models.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
-from common.service.tls import environment_trust
+from common.runtime.tls import environment_trust
 from tacit import Client
+from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
+from tacit.wire import encode_binary
 
 FILE = "deployment.json"
 READY_S = 60.0
@@ -37,10 +37,14 @@ class ServiceAddress:
     url: str
     directory: str
 
+    @property
+    def token(self) -> str:
+        """The token of the service's operator."""
+        return (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
+
     def client(self, timeout_s: float = 60.0) -> Client:
-        """A client that speaks as the service's operator."""
-        token = (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
-        return Client(self.url, token, timeout_s=timeout_s, verify=trusted(self.url))
+        """A client with the rights of the service's operator."""
+        return Client(self.url, self.token, timeout_s=timeout_s, verify=trusted(self.url))
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,8 @@ class Running:
         environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
         with (directory / "service.log").open("ab") as log:
             self.processes[service.id] = subprocess.Popen(
-                [sys.executable, "-m", service.kind],
+                # `-P`: a module of the user's folder may have the name of one of ours.
+                [sys.executable, "-P", "-m", service.kind],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -7,33 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import DEFAULT_HOME, AsJson, Home, Target, console, plain_errors, show
+from cli.context import DEFAULT_HOME, Answer, Home, Target, console, plain_errors, printed
 from cli.deployment import ask_grant, assemble, join_token, trusted
-from common.models.base import format_instant
-from common.models.enrolment import GrantAnswer, GrantRequest, PartyKind
 from tacit import Client
+from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
+from tacit.wire import format_instant
 
 app = typer.Typer(no_args_is_help=True, help="Join tokens, and enrolling with them.")
 
 Party = Annotated[str, typer.Argument(help="Id of the curator or host.")]
-Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most so many curators.")]
+Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most this many curators.")]
 ValidS = Annotated[int, typer.Option(min=60, help="Seconds until it expires.")]
 
 
 @app.command("token")
+@printed
 def token(
     party: Party,
     curators: Curators = None,
     valid_s: ValidS = 86_400,
     home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Make a one-time join token: one grant from each service. Hand it over out of band."""
-    with plain_errors():
-        asked = _request(party, curators, valid_s)
-        made = join_token(Target(home).deployment(), party, asked.kind, asked.max_curators, valid_s)
+    asked = _request(party, curators, valid_s)
+    made = join_token(Target(home).deployment(), party, asked.kind, asked.max_curators, valid_s)
     document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
-    show(document, as_json, lambda: typer.echo(document["token"]))
+    return Answer(document, lambda: typer.echo(document["token"]))
 
 
 @app.command("grant")
@@ -72,19 +71,18 @@ def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:
 
 
 @app.command("use")
+@printed
 def use(
     token: Annotated[str, typer.Argument(help="The join token.")],
     curators: Annotated[
         Path | None, typer.Option(help="A host's curators: a file with an id a line.")
     ] = None,
     home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Enrol the party of a join token at this deployment's curator service."""
-    with plain_errors():
-        body: dict[str, Any] = {"token": token}
-        if curators is not None:
-            body["curators"] = curators.read_text("utf-8").split()
-        with Target(home).curator() as client:
-            answer = client.post("/v1/enrolments", body)
-    show(answer, as_json, lambda: console.print(answer))
+    body: dict[str, Any] = {"token": token}
+    if curators is not None:
+        body["curators"] = curators.read_text("utf-8").split()
+    with Target(home).curator() as client:
+        answer = client.post("/v1/enrolments", body)
+    return Answer(answer, lambda: console.print(answer))

@@ -6,20 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import (
-    DEFAULT_HOME,
-    AsJson,
-    Home,
-    Target,
-    Token,
-    Url,
-    console,
-    plain_errors,
-    read_json,
-    show,
-    table,
-)
+from cli.context import Answer, at_coordinator, console, read_json, say, table, tabled
 from cli.words import amount, print_report
+from tacit import Client
 
 app = typer.Typer(no_args_is_help=True, help="Federated jobs that are asked for in every period.")
 
@@ -36,56 +25,48 @@ Stance = Annotated[str, typer.Option(help="sound, or paper: literally what the s
 
 
 @app.command("create")
+@at_coordinator
 def create(
+    client: Client,
     algorithm: Algorithm,
     federation: Federation,
     params: Params = "{}",
     stance: Stance = "sound",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Ask curators for the job in every period from the first start on, when the period is over."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.schedule_job(_job(algorithm, federation, params, stance))
+    found = client.schedule_job(_job(algorithm, federation, params, stance))
 
     def human() -> None:
         typer.echo(found["id"])
         _print_forecast(found["forecast"])
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("preview")
+@at_coordinator
 def preview(
+    client: Client,
     algorithm: Algorithm,
     federation: Federation,
     params: Params = "{}",
     stance: Stance = "sound",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a run would reveal, and what a day, a month and a year of runs cost a curator."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.preview_job_schedule(_job(algorithm, federation, params, stance))
+    found = client.preview_job_schedule(_job(algorithm, federation, params, stance))
 
     def human() -> None:
         _print_forecast(found["forecast"])
         print_report(found["preview"])
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("list")
-def listing(
-    home: Home = DEFAULT_HOME, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
+@at_coordinator
+def listing(client: Client) -> Answer:
     """Scheduled jobs, the newest first."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.job_schedules())
+    found = list(client.job_schedules())
     rows = [
         [
             item["id"],
@@ -98,45 +79,33 @@ def listing(
         for item in found
     ]
     columns = ["id", "algorithm", "state", "period", "runs", "next from"]
-    show(found, as_json, lambda: console.print(table("Scheduled jobs", columns, rows)))
+    return tabled(found, "Scheduled jobs", columns, rows)
 
 
 @app.command("show")
-def one(
-    schedule_id: ScheduleId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def one(client: Client, schedule_id: ScheduleId) -> Answer:
     """One scheduled job: its runs so far, the next window, and why that waits."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.job_schedule(schedule_id)
+    found = client.job_schedule(schedule_id)
 
     def human() -> None:
         text = f"{found['algorithm']} ({found['stance']}): {found['state']}, {found['runs']} runs"
         if found["next_window"]:
             text += f"; next {found['next_window']['start']} to {found['next_window']['end']}"
-        console.print(text, highlight=False)
+        say(text)
         if found["waits_for"]:
-            console.print(f"waits: {found['waits_for']['detail']}", highlight=False, markup=False)
+            say(f"waits: {found['waits_for']['detail']}", markup=False)
         _print_forecast(found["forecast"])
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("stop")
-def stop(
-    schedule_id: ScheduleId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def stop(client: Client, schedule_id: ScheduleId) -> Answer:
     """Ask for no further period. Jobs that were asked for go on: see `tacit job list`."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.stop_job_schedule(schedule_id)
-    show(found, as_json, lambda: typer.echo(f"{schedule_id} is {found['state']}"))
+    found = client.stop_job_schedule(schedule_id)
+    return Answer(found, lambda: typer.echo(f"{schedule_id} is {found['state']}"))
 
 
 def _job(algorithm: str, federation: str, params: str, stance: str) -> Json:

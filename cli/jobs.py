@@ -14,28 +14,30 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from algorithms import catalogue
 from algorithms.drawing import can_draw
 from cli import job_schedules
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     Token,
     Url,
-    console,
+    at_coordinator,
+    at_target,
     errors,
     fail,
     plain_errors,
+    progress,
     read_json,
-    show,
-    table,
+    say,
+    tabled,
 )
-from cli.datasets import format_of, universe_of
+from cli.datasets import format_of, parts_of, universe_of
 from cli.deployment import FILE, Deployment, Running
+from cli.job_schedules import Algorithm, Params, Stance
 from cli.up import service_settings
 from cli.words import amount, print_report
 from tacit import Client, Problem
@@ -46,9 +48,6 @@ app.add_typer(job_schedules.app, name="schedule")
 Json = dict[str, Any]
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
-Algorithm = Annotated[str, typer.Argument(help="Algorithm; see `tacit algorithms`.")]
-Params = Annotated[str, typer.Option("--params", help="Parameters: JSON, or a file with it.")]
-Stance = Annotated[str, typer.Option(help="sound, or paper: literally what the source does.")]
 Federation = Annotated[
     str | None, typer.Option(help="Over curators instead of a dataset: JSON, or a file with it.")
 ]
@@ -66,16 +65,15 @@ class Source:
 
     def add(self, client: Client, budget: Json | None) -> Json:
         """The dataset that holds it; the same content finds the same ledger."""
-        content = self.file.read_bytes()
-        parts = {"file": content}
-        if self.sensitive is not None:
-            parts = {"points": content, "sensitive": self.sensitive.read_bytes()}
+        parts = parts_of(self.file, self.sensitive)
         fields = self.fields if budget is None else {**self.fields, "budget": budget}
         return client.add_dataset(self.file.name, self.kind, self.format, content=parts, **fields)
 
 
 @app.command("run")
+@at_target
 def run(
+    target: Target,
     algorithm: Algorithm,
     dataset: Annotated[str | None, typer.Option(help="A file, or the id of a dataset.")] = None,
     federation: Federation = None,
@@ -103,108 +101,94 @@ def run(
     sensitive: Annotated[
         Path | None, typer.Option(help="Second file of trajectories: the sensitive attributes.")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Run an algorithm and write result, report, files and plots to a directory.
 
     Without a deployment in --home and without --url one is started for the job, and ended.
     """
-    with plain_errors():
-        job: Json = {
-            "algorithm": algorithm,
-            "params": read_json(params),
-            "stance": stance,
-            "acknowledge_unverified": acknowledge_unverified,
-        }
-        if seed is not None:
-            job["seed"] = seed
-        if (dataset is None) == (federation is None):
-            fail("give either --dataset or --federation")
-        source = None
-        if dataset is not None and Path(dataset).exists():
-            fields: Json = {"roles": {"label": label, "curator": curator}}
-            if universe is not None:
-                fields["universe"] = universe_of(universe)
-            file = Path(dataset)
-            source = Source(file, "", format_name or "", fields, sensitive)
-        with _coordinator(home, url, token, alone=federation is None) as client:
-            if federation is not None:
-                job["federation"] = read_json(federation)
-            elif source is None:
-                job["dataset"] = dataset
-            else:
-                kind = str(client.algorithm(algorithm)["dataset_kind"])
-                written = source.format or format_of(source.file, kind)
-                declared = Source(source.file, kind, written, source.fields, sensitive)
-                budget = None if epsilon is None else {"epsilon": epsilon, "delta": delta}
-                job["dataset"] = _declared(client, declared, job, budget)
-            uploaded = None if source is None else str(job["dataset"])
-            with _removed_on_refusal(client, uploaded):
-                made = client.submit_job(job)
-            done = _follow(client, made["id"])
-            _note(done, out)
-            if done["state"] != "succeeded":
-                detail = (done["error"] or {}).get("detail", "")
-                fail(f"the job {done['state']}: {detail}{_left_behind(client, done, uploaded)}")
-            _write(client, done, out)
+    job: Json = {
+        "algorithm": algorithm,
+        "params": read_json(params),
+        "stance": stance,
+        "acknowledge_unverified": acknowledge_unverified,
+    }
+    if seed is not None:
+        job["seed"] = seed
+    if (dataset is None) == (federation is None):
+        fail("give either --dataset or --federation")
+    source = None
+    if dataset is not None and Path(dataset).exists():
+        fields: Json = {"roles": {"label": label, "curator": curator}}
+        if universe is not None:
+            fields["universe"] = universe_of(universe)
+        file = Path(dataset)
+        source = Source(file, "", format_name or "", fields, sensitive)
+    with _coordinator(target, alone=federation is None) as client:
+        if federation is not None:
+            job["federation"] = read_json(federation)
+        elif source is None:
+            job["dataset"] = dataset
+        else:
+            kind = str(client.algorithm(algorithm)["dataset_kind"])
+            written = source.format or format_of(source.file, kind)
+            declared = Source(source.file, kind, written, source.fields, sensitive)
+            budget = None if epsilon is None else {"epsilon": epsilon, "delta": delta}
+            job["dataset"] = _declared(client, declared, job, budget)
+        uploaded = None if source is None else str(job["dataset"])
+        with _removed_on_refusal(client, uploaded):
+            made = client.submit_job(job)
+        done = _follow(client, made["id"])
+        _note(done, out)
+        if done["state"] != "succeeded":
+            detail = (done["error"] or {}).get("detail", "")
+            fail(f"the job {done['state']}: {detail}{_left_behind(client, done, uploaded)}")
+        _write(client, done, out)
     result = json.loads((out / "result.json").read_text("utf-8"))
 
     def human() -> None:
         for name, value in result["summary"].items():
             shown = json.dumps(value)
-            console.print(
-                f"  {name}: {shown if len(shown) < 200 else shown[:200] + ' ...'}",
-                highlight=False,
-                markup=False,
-            )
+            short = shown if len(shown) < 200 else shown[:200] + " ..."
+            say(f"  {name}: {short}", markup=False)
         print_report(json.loads((out / "report.json").read_text("utf-8")))
-        console.print(f"written to {out}", highlight=False)
+        say(f"written to {out}")
 
-    show(result, as_json, human)
+    return Answer(result, human)
 
 
 @app.command("preview")
+@at_target
 def preview(
+    target: Target,
     algorithm: Algorithm,
     dataset: Annotated[str | None, typer.Option(help="Id of a dataset.")] = None,
     federation: Federation = None,
     params: Params = "{}",
     stance: Stance = "sound",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a job would cost and what would be verified. Nothing is queued or spent."""
-    with plain_errors():
-        job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
-        job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
-        with Target(home, url, token).coordinator() as client:
-            found = client.preview_job(job)
+    job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
+    job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
+    with target.coordinator() as client:
+        found = client.preview_job(job)
 
     def human() -> None:
-        console.print(_cost(found["charge"]), highlight=False)
+        say(_cost(found["charge"]))
         print_report(found["preview"])
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("list")
+@at_coordinator
 def listing(
+    client: Client,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="Only of this algorithm.")] = None,
     schedule: Annotated[str | None, typer.Option(help="Only runs of this schedule.")] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Jobs, the newest first."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
+    found = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
     rows = [
         [
             item["id"],
@@ -212,37 +196,30 @@ def listing(
             item["stance"],
             item["state"],
             f"{100 * item.get('progress', 1):.0f} %",
-            item.get("stage") or "",
+            _stage(item),
         ]
         for item in found
     ]
     columns = ["id", "algorithm", "stance", "state", "done", "stage"]
-    show(found, as_json, lambda: console.print(table("Jobs", columns, rows)))
+    return tabled(found, "Jobs", columns, rows)
 
 
 @app.command("show")
-def one(
-    job_id: JobId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def one(client: Client, job_id: JobId) -> Answer:
     """One job: where it stands, what it was charged, why it failed."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.job(job_id)
+    found = client.job(job_id)
 
     def human() -> None:
-        console.print(
+        say(
             f"{found['algorithm']} ({found['stance']}): {found['state']}, "
-            f"{100 * found['progress']:.0f} %, {found['stage']}",
-            highlight=False,
+            f"{100 * found['progress']:.0f} %, {_stage(found)}"
         )
-        console.print(_cost(found["budget"]), highlight=False)
+        say(_cost(found["budget"]))
         if found["error"]:
-            console.print(str(found["error"].get("detail")), highlight=False, markup=False)
+            say(str(found["error"].get("detail")), markup=False)
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("cancel")
@@ -255,16 +232,14 @@ def cancel(job_id: JobId, home: Home = DEFAULT_HOME, url: Url = None, token: Tok
 
 
 @contextmanager
-def _coordinator(
-    home: Path, url: str | None, token: str | None, *, alone: bool
-) -> Iterator[Client]:
+def _coordinator(target: Target, *, alone: bool) -> Iterator[Client]:
     """The coordinator that is named, or else one of its own for as long as it is needed."""
-    if url is not None or (home / FILE).exists():
-        with Target(home, url, token).coordinator() as client:
+    if target.url is not None or (target.home / FILE).exists():
+        with target.coordinator() as client:
             yield client
         return
     if not alone:
-        fail(f"no deployment in {home}: curators are asked through a running one")
+        fail(f"no deployment in {target.home}: curators are asked through a running one")
     with TemporaryDirectory(prefix="tacit-job-") as directory:
         deployment = Deployment.plan(Path(directory), aggregators=0)
         running = Running(deployment, service_settings())
@@ -315,17 +290,22 @@ def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
 def _follow(client: Client, job_id: str) -> Json:
     """Wait for a job's end, showing how far it is; Ctrl-C cancels it."""
     job: Json = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
-        bar = progress.add_task("queued", total=1.0)
+    with progress() as bar:
+        task = bar.add_task("queued", total=1.0)
         try:
             for job in client.watch_job(job_id):
-                stage = job["stage"] or job["state"]
-                progress.update(bar, completed=job["progress"], description=stage)
+                bar.update(task, completed=job["progress"], description=_stage(job))
         except KeyboardInterrupt:
             client.cancel_job(job_id)
             raise
     return job
+
+
+def _stage(job: Json) -> str:
+    """What a job does now. Its progress begins again with each attempt: a later one is named."""
+    stage = str(job.get("stage") or job["state"])
+    attempt = job.get("attempt", 0)
+    return f"attempt {attempt}: {stage}" if attempt > 1 else stage
 
 
 def _private(out: Path) -> Path:

@@ -8,36 +8,31 @@ from typing import Annotated
 import typer
 
 from cli import dev_authority
-from cli.context import DEFAULT_HOME, AsJson, Home, Target, console, plain_errors, show, table
+from cli.context import DEFAULT_HOME, Answer, Home, Target, plain_errors, printed, say, tabled
 
 app = typer.Typer(no_args_is_help=True, help="Identities and their fingerprints.")
 
 
 @app.command("list")
-def listing(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+@printed
+def listing(home: Home = DEFAULT_HOME) -> Answer:
     """The fingerprint of every identity, and whether the coordinator knows it as shown."""
-    with plain_errors():
-        deployment = Target(home).deployment()
-        with deployment.coordinator.client() as client:
-            own = client.get("/.well-known/tacit-coordinator")["fingerprint"]
-            known = {
-                item["id"]: item["fingerprint"]
-                for item in client.get("/v1/aggregators")["aggregators"]
-            }
-        found = [{"service": "coordinator", "fingerprint": own, "paired": True}]
-        for service in deployment.aggregators:
-            with service.client() as client:
-                shown = client.get("/.well-known/tacit-aggregator")["fingerprint"]
-            paired = known.get(service.id) == shown
-            found.append({"service": service.id, "fingerprint": shown, "paired": paired})
+    deployment = Target(home).deployment()
+    with deployment.coordinator.client() as client:
+        own = client.get("/.well-known/tacit-coordinator")["fingerprint"]
+        known = {
+            item["id"]: item["fingerprint"] for item in client.get("/v1/aggregators")["aggregators"]
+        }
+    found = [{"service": "coordinator", "fingerprint": own, "paired": True}]
+    for service in deployment.aggregators:
+        with service.client() as client:
+            shown = client.get("/.well-known/tacit-aggregator")["fingerprint"]
+        paired = known.get(service.id) == shown
+        found.append({"service": service.id, "fingerprint": shown, "paired": paired})
     rows = [
         [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"] for item in found
     ]
-    show(
-        found,
-        as_json,
-        lambda: console.print(table("Identities", ["service", "fingerprint", "paired"], rows)),
-    )
+    return tabled(found, "Identities", ["service", "fingerprint", "paired"], rows)
 
 
 @app.command("dev-ca")
@@ -55,6 +50,6 @@ def dev_ca(
     """
     with plain_errors():
         made = dev_authority.prepare(out, [each.split(",") for each in services], days)
-    console.print(f"TACIT_TLS_AUTHORITY={out / 'authority.pem'}", highlight=False)
+    say(f"TACIT_TLS_AUTHORITY={out / 'authority.pem'}")
     for path in made:
-        console.print(f"{path} with {path.with_suffix('.key').name}", highlight=False)
+        say(f"{path} with {path.with_suffix('.key').name}")

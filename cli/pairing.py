@@ -14,20 +14,21 @@ import typer
 
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     console,
     digits,
     fail,
     plain_errors,
-    show,
-    table,
+    printed,
+    say,
+    tabled,
 )
 from cli.deployment import READY_S, pair
-from common.models.base import encode_binary
-from common.service.tls import environment_trust
+from common.runtime.tls import environment_trust
 from tacit import Client
+from tacit.wire import encode_binary
 
 app = typer.Typer(no_args_is_help=True, help="Pair an aggregator with its coordinator.")
 
@@ -44,15 +45,16 @@ _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 
 
 @app.command("show")
-def identity(url: Address, as_json: AsJson = False) -> None:
+@printed
+def identity(url: Address) -> Answer:
     """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted."""
-    with plain_errors():
-        found = _ask(url)
+    found = _ask(url)
     rows = [[key, _text(value)] for key, value in found.items() if key != "epoch_key"]
-    show(found, as_json, lambda: console.print(table(f"Identity at {url}", ["", ""], rows)))
+    return tabled(found, f"Identity at {url}", ["", ""], rows)
 
 
 @app.command("coordinator")
+@printed
 def coordinator(
     coordinator_url: Address,
     fingerprint: Fingerprint,
@@ -62,20 +64,19 @@ def coordinator(
     overlap_s: Annotated[
         int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays good.")
     ] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """At an aggregator (--url): pin its coordinator, and print the token to hand over."""
-    with plain_errors():
-        found = _ask(coordinator_url, "tacit-coordinator")
-        _compare(found, fingerprint)
-        body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
-        query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
-        with _client(url, token) as client:
-            answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
-    show(answer, as_json, lambda: typer.echo(answer["token"]))
+    found = _ask(coordinator_url, "tacit-coordinator")
+    _compare(found, fingerprint)
+    body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
+    query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
+    with _client(url, token) as client:
+        answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
+    return Answer(answer, lambda: typer.echo(answer["token"]))
 
 
 @app.command("aggregator")
+@printed
 def aggregator(
     aggregator_url: Address,
     fingerprint: Fingerprint,
@@ -84,20 +85,18 @@ def aggregator(
     ],
     url: Own,
     token: OwnToken,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
-    with plain_errors():
-        found = _ask(aggregator_url, "tacit-aggregator")
-        _compare(found, fingerprint)
-        body = {
-            "url": aggregator_url.rstrip("/"),
-            "token": aggregator_token.read_text("ascii").strip(),
-            "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
-        }
-        with _client(url, token) as client:
-            answer = client.post("/v1/aggregators", body)
-    show(answer, as_json, lambda: console.print(f"paired with {answer['id']}"))
+    found = _ask(aggregator_url, "tacit-aggregator")
+    _compare(found, fingerprint)
+    body = {
+        "url": aggregator_url.rstrip("/"),
+        "token": aggregator_token.read_text("ascii").strip(),
+        "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
+    }
+    with _client(url, token) as client:
+        answer = client.post("/v1/aggregators", body)
+    return Answer(answer, lambda: console.print(f"paired with {answer['id']}"))
 
 
 @app.command("all")
@@ -110,7 +109,7 @@ def everything(home: Home = DEFAULT_HOME) -> None:
                 client.wait_until_ready(READY_S)
         pair(deployment)
     names = ", ".join(service.id for service in deployment.aggregators)
-    console.print(f"the coordinator is paired with {names}", highlight=False)
+    say(f"the coordinator is paired with {names}")
 
 
 @app.command("revoke")

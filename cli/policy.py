@@ -10,17 +10,18 @@ from rich.markup import escape
 
 from cli.context import (
     DEFAULT_HOME,
+    Answer,
     AsJson,
     Home,
     Target,
     Token,
     Url,
-    console,
+    at_curator,
     plain_errors,
-    show,
-    table,
+    tabled,
 )
 from cli.policy_changes import changed, differences, flat, policy_of
+from tacit import Client
 
 app = typer.Typer(
     no_args_is_help=True, help="What curators agree to: limits, mechanisms, algorithms."
@@ -32,19 +33,13 @@ Curator = Annotated[
 
 
 @app.command("show")
-def show_policy(
-    curator: Curator = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_curator
+def show_policy(client: Client, curator: Curator = None) -> Answer:
     """The default policy of a curator service, or the one that holds for a curator."""
-    with plain_errors():
-        with Target(home, url, token).curator() as client:
-            found = client.policy(curator)
-        rows = [[name, escape(value)] for name, value in flat(policy_of(found)).items()]
-    show(found, as_json, lambda: console.print(table(_title(curator), ["field", "value"], rows)))
+    found = client.policy(curator)
+    rows = [[name, escape(value)] for name, value in flat(policy_of(found)).items()]
+    title = "The default policy" if curator is None else f"The policy of {curator}"
+    return tabled(found, title, ["field", "value"], rows)
 
 
 @app.command("set")
@@ -85,7 +80,7 @@ def set_policy(
     if sent and curator is not None:
         said += f"; `tacit policy drop {curator}` lets the default hold again"
     document = {"changes": [asdict(item) for item in found], "sent": sent, "policy": policy}
-    show(document, as_json, lambda: typer.echo(said))
+    Answer(document, lambda: typer.echo(said)).show(as_json)
 
 
 @app.command("drop")
@@ -99,7 +94,3 @@ def drop(
     with plain_errors(), Target(home, url, token).curator() as client:
         client.drop_policy(curator)
     typer.echo(f"the default policy holds for {curator}")
-
-
-def _title(curator: str | None) -> str:
-    return "The default policy" if curator is None else f"The policy of {curator}"

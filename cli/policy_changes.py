@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cli.context import read_json
-from common.models.base import WireModel
 from curator.policy import Policy
+from tacit.wire import WireModel
 
 Json = dict[str, Any]
 NONE = "none"

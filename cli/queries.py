@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cli.context import (
-    DEFAULT_HOME,
-    AsJson,
-    Home,
-    Target,
-    Token,
-    Url,
-    console,
-    plain_errors,
-    read_json,
-    show,
-    table,
-)
+from cli.context import Answer, at_coordinator, read_json, tabled
 from cli.words import print_report
+from tacit import Client
 
 app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
@@ -27,63 +16,36 @@ Source = Annotated[str, typer.Argument(help="The query: a JSON file, or JSON tex
 
 
 @app.command("create")
-def create(
-    source: Source,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def create(client: Client, source: Source) -> Answer:
     """Create a query. The same content is the same query."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        answer = client.create_query(read_json(source))
-    show(answer, as_json, lambda: typer.echo(answer["id"]))
+    made = client.create_query(read_json(source))
+    return Answer(made, lambda: typer.echo(made["id"]))
 
 
 @app.command("preview")
-def preview(
-    source: Source,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def preview(client: Client, source: Source) -> Answer:
     """What a result would reveal and how far off it would be, before anything is spent."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        answer = client.preview(read_json(source))
-    show(answer, as_json, lambda: print_report(answer))
+    found = client.preview(read_json(source))
+    return Answer(found, lambda: print_report(found))
 
 
 @app.command("list")
-def listing(
-    home: Home = DEFAULT_HOME, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
+@at_coordinator
+def listing(client: Client) -> Answer:
     """All queries."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = list(client.queries())
-
-    def human() -> None:
-        console.print(table("Queries", ["id", "name", "function", "mechanism"], _rows(found)))
-
-    show(found, as_json, human)
+    found = list(client.queries())
+    columns = ["id", "name", "function", "mechanism"]
+    rows = [[item["id"], *(item["query"][key] for key in columns[1:])] for item in found]
+    return tabled(found, "Queries", columns, rows)
 
 
 @app.command("stop")
+@at_coordinator
 def stop(
-    query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")],
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+    client: Client, query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")]
+) -> Answer:
     """End the schedule of a query. Rounds that are open go on."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.stop_query(query_id)
-    show(found, as_json, lambda: typer.echo(f"{query_id} opens no rounds since {found['stopped']}"))
-
-
-def _rows(found: list[dict[str, Any]]) -> list[list[str]]:
-    return [
-        [item["id"], *(item["query"][key] for key in ("name", "function", "mechanism"))]
-        for item in found
-    ]
+    found = client.stop_query(query_id)
+    return Answer(found, lambda: typer.echo(f"{query_id} opens no rounds since {found['stopped']}"))

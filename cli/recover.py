@@ -22,12 +22,12 @@ from algorithms.path_publishing.attacks import (
     replay,
     single_steps,
 )
-from cli.context import AsJson, console, fail, plain_errors, show, table
-from common.datasets.network_path import NetworkPath
-from common.datasets.network_path_files import read_json
-from common.errors import DomainError
-from common.models.base import encode_binary, parse_binary
-from common.paths.published import (
+from cli.context import Answer, console, fail, plain_errors, printed, say, table
+from tacit.errors import DomainError
+from tacit.paths import Rule, read_map, read_published, recover
+from tacit.paths.files import read_json
+from tacit.paths.network import NetworkPath
+from tacit.paths.published import (
     ComplementEdges,
     LevelledGraph,
     Published,
@@ -35,7 +35,7 @@ from common.paths.published import (
     SealedPath,
     form,
 )
-from tacit.recovery import Rule, read_map, read_published, recover
+from tacit.wire import encode_binary, parse_binary
 
 Json = dict[str, Any]
 PublishedFile = Annotated[
@@ -44,6 +44,7 @@ PublishedFile = Annotated[
 _MOST_KEY_BYTES = 4096
 
 
+@printed
 def recover_path(
     map_file: Annotated[
         Path, typer.Argument(metavar="MAP", help="JSON with vertices and edges, exactly.")
@@ -59,10 +60,9 @@ def recover_path(
     use_copy_order: Annotated[
         bool, typer.Option(help="Of a cyclic graph-path: trust the numbers of copies.")
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Recover a published path from the map that it was made of. Nothing leaves this machine."""
-    with _one_line():
+    with _plain_words():
         with map_file.open("rb") as file:
             network = read_map(file)
         found = recover(
@@ -85,7 +85,7 @@ def recover_path(
         if found.ties > 1:
             typer.echo(f"{found.ties} paths are as likely as this one", err=True)
 
-    show(shown, as_json, human)
+    return Answer(shown, human)
 
 
 _DIRECTION = {
@@ -107,6 +107,7 @@ def recipient_key(
     typer.echo(encode_binary(made.public_key().public_bytes_raw()))
 
 
+@printed
 def attack_path(
     network_file: Annotated[
         Path, typer.Argument(metavar="NETWORK", help="JSON with vertices, edges and path.")
@@ -118,10 +119,9 @@ def attack_path(
     search_budget: Annotated[
         int, typer.Option(min=100, help="The search_budget of the job, of a graph-path.")
     ] = 2000,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What an adversary finds who knows the map and the path but for one step. For the owner."""
-    with _one_line():
+    with _plain_words():
         with network_file.open("rb") as file:
             network = read_json(file)
         published = read_published(published_file.read_bytes())
@@ -145,28 +145,19 @@ def attack_path(
     def human() -> None:
         names = ["step", "candidates", "left", "the true edge"]
         cells = [
-            [
-                str(row["step"]),
-                str(row["candidates"]),
-                str(row["left"]),
-                _certainty(row),
-            ]
+            [str(row["step"]), str(row["candidates"]), str(row["left"]), _certainty(row)]
             for row in rows
         ]
         console.print(table("Who knows all but one step", names, cells))
-        console.print(
+        say(
             f"found by the publication: {found['summary']['identified']} of {len(rows)} steps; "
-            f"known beforehand: {found['summary']['known_beforehand']}",
-            highlight=False,
+            f"known beforehand: {found['summary']['known_beforehand']}"
         )
         if "level_sort" in found:
             share = found["level_sort"]["share_of_path_edges"]
-            console.print(
-                f"a stranger without the map reads {share:.0%} of the path's edges",
-                highlight=False,
-            )
+            say(f"a stranger without the map reads {share:.0%} of the path's edges")
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 def _attacked(network: NetworkPath, published: Published, step: int, search_budget: int) -> Json:
@@ -228,12 +219,11 @@ def _private_key(file: Path) -> X25519PrivateKey:
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
-    with plain_errors():
-        try:
-            yield
-        except DomainError as error:
-            place = f" ({error.pointer})" if error.pointer else ""
-            raise ValueError(f"{error.name}: {error.detail}{place}") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not JSON: {error.msg}") from None
+def _plain_words() -> Iterator[None]:
+    try:
+        yield
+    except DomainError as error:
+        place = f" ({error.pointer})" if error.pointer else ""
+        raise ValueError(f"{error.name}: {error.detail}{place}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg}") from None

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.context import console, errors, fail, plain_errors, table
+from cli.context import console, fail, plain_errors, progress, table
 from simulation.experiments.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from simulation.experiments.experiment import Value as RowValue
 from simulation.experiments.registry import experiments
@@ -91,14 +90,7 @@ def _perform(
 ) -> tuple[Experiment, Outcome, float]:
     """Run one and write its files; what it found and the seconds it took."""
     started = time.monotonic()
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-    )
-    with bar:
+    with progress() as bar:
         task = bar.add_task(experiment.id, total=1)
         outcome = experiment.run(
             Run(effort, data, progress=lambda share: bar.update(task, completed=share))

@@ -9,24 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.context import (
-    DEFAULT_HOME,
-    AsJson,
-    Home,
-    Target,
-    Token,
-    Url,
-    console,
-    errors,
-    fail,
-    plain_errors,
-    show,
-)
+from cli.context import Answer, Target, at_coordinator, at_target, console, errors, fail, say
 from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, refusal_lines, result_lines
-from common.models.report import PrivacyReport
-from common.report.words import plain_words
 from tacit import Client, Problem, RoundNotReleased
+from tacit.report.model import PrivacyReport
+from tacit.report.words import plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
@@ -38,7 +26,9 @@ End = Annotated[str | None, typer.Option("--to", help="End of the window (exclud
 
 
 @app.command("open")
+@at_target
 def open_round(
+    target: Target,
     query_id: Annotated[str, typer.Argument(help="Id of the query.")],
     start: Start = None,
     end: End = None,
@@ -46,69 +36,48 @@ def open_round(
         int | None, typer.Option(min=1, help="Seconds the round is open.")
     ] = None,
     watch: Annotated[bool, typer.Option(help="Wait for the result and print it.")] = False,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Open a round over a window of readings."""
     if (start is None) != (end is None):
         fail("--from and --to go together")
     window = None if start is None or end is None else {"start": start, "end": end}
     options: dict[str, Any] = {} if deadline_s is None else {"deadline_s": deadline_s}
-    with plain_errors(), Target(home, url, token).coordinator() as client:
+    with target.coordinator() as client:
         opened = client.open_round(query_id, window=window, **options)
         if not watch:
-            show(opened, as_json, lambda: typer.echo(opened["id"]))
-            return
+            return Answer(opened, lambda: typer.echo(opened["id"]))
         follow(client, opened["id"])
-        _print_result(client, opened["id"], as_json)
+        return _result(client, opened["id"])
 
 
 @app.command("watch")
-def watch(
-    round_id: RoundId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def watch(client: Client, round_id: RoundId) -> Answer:
     """Follow a round to its end and print the result."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        follow(client, round_id)
-        _print_result(client, round_id, as_json)
+    follow(client, round_id)
+    return _result(client, round_id)
 
 
 @app.command("result")
-def result(
-    round_id: RoundId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def result(client: Client, round_id: RoundId) -> Answer:
     """The released result with its privacy report."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        _print_result(client, round_id, as_json)
+    return _result(client, round_id)
 
 
 @app.command("report")
-def report(
-    round_id: RoundId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def report(client: Client, round_id: RoundId) -> Answer:
     """The privacy report of a result, in plain words."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.get(f"/v1/rounds/{round_id}/report")
-        text = plain_words(PrivacyReport.model_validate_json(json.dumps(found)))
-    show(found, as_json, lambda: typer.echo(text, nl=False))
+    found = client.get(f"/v1/rounds/{round_id}/report")
+    text = plain_words(PrivacyReport.model_validate_json(json.dumps(found)))
+    return Answer(found, lambda: typer.echo(text, nl=False))
 
 
 @app.command("verify")
+@at_coordinator
 def verify(
+    client: Client,
     round_id: RoundId,
     trust: Annotated[
         Path | None,
@@ -118,22 +87,15 @@ def verify(
             "directory is taken by itself.",
         ),
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Check signatures and commitments here and recombine the sum; exit code 1 if it differs, 3 if
     no trust file pins the identities or nothing binds the number of participants."""
     if trust is None and DEFAULT_FILE.exists():
         trust = DEFAULT_FILE
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
-    show(checked, as_json, lambda: _print_verdict(checked))
-    if not checked["matches"]:
-        raise typer.Exit(1)
-    if not (checked["anchored"] and checked["participants_bound"]):
-        raise typer.Exit(3)
+    checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
+    pinned = checked["anchored"] and checked["participants_bound"]
+    code = 1 if not checked["matches"] else 0 if pinned else 3
+    return Answer(checked, lambda: _print_verdict(checked), code)
 
 
 def _print_verdict(checked: dict[str, Any]) -> None:
@@ -163,18 +125,12 @@ def _print_verdict(checked: dict[str, Any]) -> None:
 
 
 @app.command("refusals")
-def refusals(
-    round_id: RoundId,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_coordinator
+def refusals(client: Client, round_id: RoundId) -> Answer:
     """How many curators refuse a round, by ground; never which."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
-        found = client.refusals(round_id)
+    found = client.refusals(round_id)
     lines = refusal_lines(found) or ["no curator refuses"]
-    show(found, as_json, lambda: console.print("\n".join(lines), highlight=False))
+    return Answer(found, lambda: say("\n".join(lines)))
 
 
 def follow(client: Client, round_id: str) -> None:
@@ -200,12 +156,12 @@ def _refused(client: Client, round_id: str) -> list[str]:
     return refusal_lines(found)
 
 
-def _print_result(client: Client, round_id: str, as_json: bool) -> None:
+def _result(client: Client, round_id: str) -> Answer:
     found = client.result(round_id)
 
     def human() -> None:
         for line in result_lines(found):
-            console.print(line, highlight=False)
+            say(line)
         print_report(found["report"])
 
-    show(found, as_json, human)
+    return Answer(found, human)

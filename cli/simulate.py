@@ -20,14 +20,10 @@ from pydantic import ValidationError
 from rich import box
 from rich.table import Table
 
-from cli.context import AsJson, Token, console, errors, fail, plain_errors, show
+from cli.context import Answer, Token, console, errors, fail, printed, say
 from cli.deployment import Deployment, Running, join_token, pair
-from cli.soak import operator_token, progress, soak
+from cli.soak import counted, soak
 from cli.up import service_settings
-from common.models.base import format_exact
-from common.models.enrolment import JoinToken, PartyKind
-from common.models.query import Query
-from common.randomness import SeededRandom
 from simulation import populations
 from simulation.drivers.outcome import Driver
 from simulation.events import Rates, stream
@@ -35,8 +31,14 @@ from simulation.network import Network, Traffic
 from simulation.plots import can_draw, draw
 from simulation.populations import Population
 from simulation.summary import Summary, plot, row
+from tacit.protocol.enrolment import JoinToken, PartyKind
+from tacit.query.query import Query
+from tacit.randomness import SeededRandom
+from tacit.registers import DEFAULT, mismatch
+from tacit.wire import format_exact
 
 
+@printed
 def simulate(
     curators: Annotated[int, typer.Option(min=1, help="How many curators.")] = 1000,
     aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 5,
@@ -101,30 +103,25 @@ def simulate(
     seconds: Annotated[
         float | None, typer.Option(min=1, help="With --chaos: stop after this time at the latest.")
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Sum over many simulated curators and compare with the truth, which only a simulation knows.
 
     In this process a million curators take less than a second a round. With --services or
     --against the same rounds go through real services. --chaos kills services during many
     rounds and checks that nothing was lost, summed or debited twice; exit code 1 if it was.
     """
-    with plain_errors():
-        if with_chaos:
-            soak(aggregators, kills, seconds, seed, out, as_json)
-            return
-        people = _population(population, curators, SeededRandom(seed))
-        query = _query(
-            people, aggregators, _noise(mechanism, epsilon), corrupt, sharing, field or []
-        )
-        rates, net = _rates(events), Network(**_pairs(network, Network))
-        with _driver(people, query, seed, services, against, token, join) as driver:
-            happening = stream(people.curators, rates, SeededRandom(seed + 2))
-            where = "services" if services or against is not None else "in process"
-            summary = _run(driver, where, query, people, rounds, seed, happening, net)
-        if out is not None:
-            _write(summary, out)
-        show(summary.document(), as_json, lambda: _print(summary))
+    if with_chaos:
+        return soak(aggregators, kills, seconds, seed, out)
+    people = _population(population, curators, SeededRandom(seed))
+    query = _query(people, aggregators, _noise(mechanism, epsilon), corrupt, sharing, field or [])
+    rates, net = _rates(events), Network(**_pairs(network, Network))
+    with _driver(people, query, seed, services, against, token, join) as driver:
+        happening = stream(people.curators, rates, SeededRandom(seed + 2))
+        where = "services" if services or against is not None else "in process"
+        summary = _run(driver, where, query, people, rounds, seed, happening, net)
+    if out is not None:
+        _write(summary, out)
+    return Answer(summary.document(), lambda: _print(summary))
 
 
 # --- what is asked, of whom ----------------------------------------------------------------------
@@ -188,6 +185,8 @@ def _query(
         "deadline_s": 60,
         **noise,
     }
+    if mismatch(DEFAULT, people.unit) is not None:
+        given["register"] = "simulated"  # a name outside the catalogue takes any unit
     if given["sharing"] == "shamir":
         given["threshold"] = aggregators // 2 + 1
     for item in changed:
@@ -240,7 +239,7 @@ def _driver(
     join: str | None,
 ) -> Iterator[Driver]:
     # A curator service comes with them, which takes a while to import.
-    from common.service.logs import configure_logging
+    from common.runtime.logs import configure_logging
     from simulation.drivers.in_process import InProcess
     from simulation.drivers.services import Services
 
@@ -260,7 +259,7 @@ def _driver(
             host = join_token(deployment, "simulated", PartyKind.HOST, people.curators, 3600)
             yield Services(
                 deployment.coordinator.url,
-                operator_token(deployment.coordinator),
+                deployment.coordinator.token,
                 host.to_text(),
                 deployment.directory / "simulated",
                 source,
@@ -314,7 +313,7 @@ def _run(
     net: Network,
 ) -> Summary:
     rows, traffic = [], Traffic()
-    with progress("rounds") as bar:
+    with counted("rounds") as bar:
         task = bar.add_task("round", total=rounds)
         for outcome in driver.run(query, people, rounds, happening, net):
             rows.append(row(query, outcome))
@@ -365,14 +364,13 @@ def _print(summary: Summary) -> None:
         )
     console.print(shown)
     figures = summary.figures()
-    console.print(
+    say(
         f"{figures['released']} of {figures['rounds']} rounds released; mean absolute error "
         f"{_figure(figures['mean_absolute_error'])}, of noise alone "
-        f"{_figure(figures['mean_absolute_noise'])}, forecast {_figure(figures['mean_forecast'])}",
-        highlight=False,
+        f"{_figure(figures['mean_absolute_noise'])}, forecast {_figure(figures['mean_forecast'])}"
     )
     for reason in dict.fromkeys(item.reason for item in summary.rows if item.reason):
-        console.print(f"aborted: {reason}", highlight=False)
+        say(f"aborted: {reason}")
 
 
 def _figure(value: float | None) -> str:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.context import console, errors, fail, show, table
+from cli.context import Answer, console, errors, fail, progress, say, table
 from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
 from cli.up import service_settings
-from common.models.enrolment import PartyKind
 from simulation import chaos
+from tacit.protocol.enrolment import PartyKind
 
 PERIOD_S = 86_400
 HOSTS = 3
@@ -37,22 +36,10 @@ SOAK_SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-def operator_token(service: ServiceAddress) -> str:
-    """The token of a service of an embedded deployment."""
-    return (Path(service.directory) / "operator.token").read_text(encoding="ascii").strip()
-
-
-def progress(what: str) -> Progress:
-    """A bar on standard error that is gone when it is full."""
-    return Progress(
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-    )
+def counted(what: str) -> Progress:
+    """A bar that also shows how many of how many."""
+    words = TextColumn("{task.description}")
+    return progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), words, TimeElapsedColumn())
 
 
 @dataclass(frozen=True)
@@ -84,9 +71,8 @@ def soak(
     seconds: float | None,
     seed: int,
     out: Path | None,
-    as_json: bool,
-) -> None:
-    """Run a soak and print what must hold; exit code 1 if anything does not."""
+) -> Answer:
+    """Run a soak; what must hold, with exit code 1 if anything does not."""
     if aggregators < 2:
         fail("a soak shares sums among at least two aggregators")
     directory = Path(tempfile.mkdtemp(prefix="tacit-soak-"))
@@ -97,9 +83,7 @@ def soak(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "soak.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    show(document, as_json, lambda: _print_soak(document))
-    if not document["passed"]:
-        raise typer.Exit(1)
+    return Answer(document, lambda: _print_soak(document), 0 if document["passed"] else 1)
 
 
 def _soak_in(
@@ -161,15 +145,15 @@ def _site(deployment: Deployment, hosts: Sequence[ServiceAddress]) -> chaos.Site
             client.set_policy({**policy, "min_participants": 1})
         curators[host.id] = names
     return chaos.Site(
-        chaos.Access(deployment.coordinator.url, operator_token(deployment.coordinator)),
-        {host.id: chaos.Access(host.url, operator_token(host)) for host in hosts},
+        chaos.Access(deployment.coordinator.url, deployment.coordinator.token),
+        {host.id: chaos.Access(host.url, host.token) for host in hosts},
         curators,
         len(deployment.aggregators),
     )
 
 
 def _watched(plan: chaos.Plan, site: chaos.Site, machines: chaos.Machines) -> chaos.Soak:
-    with progress("kills") as bar:
+    with counted("kills") as bar:
         task = bar.add_task("", total=plan.kills)
 
         def told(soaked: chaos.Soak) -> None:
@@ -180,10 +164,9 @@ def _watched(plan: chaos.Plan, site: chaos.Site, machines: chaos.Machines) -> ch
 
 def _print_soak(document: dict[str, Any]) -> None:
     killed = ", ".join(f"{name} {count}" for name, count in document["kills"].items())
-    console.print(
+    say(
         f"{document['killed']} kills in {document['seconds']:.0f} s ({killed}); "
-        f"{document['released']} rounds released, {document['aborted']} aborted",
-        highlight=False,
+        f"{document['released']} rounds released, {document['aborted']} aborted"
     )
     cells = [[item["name"], f"{item['cases']:,}", _verdict(item)] for item in document["checks"]]
     console.print(table("What must hold", ["statement", "cases", ""], cells))

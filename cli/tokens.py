@@ -10,16 +10,16 @@ from rich.markup import escape
 
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     Token,
     Url,
+    at_target,
     console,
     errors,
     fail,
     plain_errors,
-    show,
     table,
 )
 from cli.deployment import trusted
@@ -36,7 +36,9 @@ Service = Annotated[
 
 
 @app.command("create")
+@at_target
 def create(
+    target: Target,
     scope: Annotated[
         str,
         typer.Argument(help="operator; analyst at a coordinator; device, curator at their host."),
@@ -56,16 +58,12 @@ def create(
             "for scopes device and curator, else coordinator.",
         ),
     ] = None,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Make a token and print it. It is shown once: the service keeps its hash alone."""
     if scope in OF_A_CURATOR and subject is None:
         fail(f"--subject: a {scope}'s token belongs to one curator: say which")
     where = service or ("curator" if scope in OF_A_CURATOR else "coordinator")
-    with plain_errors(), _client(Target(home, url, token), where) as client:
+    with _client(target, where) as client:
         made = client.create_token(scope, subject=subject, label=label, valid_s=valid_s)
 
     def human() -> None:
@@ -73,19 +71,14 @@ def create(
         # not on standard output: TOKEN=$(tacit token create ...)
         errors.print(f"shown once; its id, to revoke it: {made['id']}", highlight=False)
 
-    show(made, as_json, human)
+    return Answer(made, human)
 
 
 @app.command("list")
-def listing(
-    service: Service = "coordinator",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@at_target
+def listing(target: Target, service: Service = "coordinator") -> Answer:
     """All tokens of a service, without their secrets, in the order of their making."""
-    with plain_errors(), _client(Target(home, url, token), service) as client:
+    with _client(target, service) as client:
         found = list(client.tokens())
 
     def human() -> None:
@@ -99,7 +92,7 @@ def listing(
         shown.columns[0].no_wrap = True  # it is what `revoke` takes
         console.print(shown)
 
-    show(found, as_json, human)
+    return Answer(found, human)
 
 
 @app.command("revoke")

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from cli.context import AsJson, console, digits, fail, plain_errors, show, table
-from common.models.enrolment import JoinToken
-from common.models.trust import Trust
+from cli.context import Answer, digits, fail, plain_errors, printed, tabled
+from tacit.protocol.enrolment import JoinToken
+from tacit.protocol.trust import Trust
 
 app = typer.Typer(
     no_args_is_help=True, help="Identities known from elsewhere, which a verification pins."
@@ -93,10 +93,10 @@ def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) 
 
 
 @app.command("show")
-def show_trust(file: TrustFile = DEFAULT_FILE, as_json: AsJson = False) -> None:
+@printed
+def show_trust(file: TrustFile = DEFAULT_FILE) -> Answer:
     """What the file pins."""
-    with plain_errors():
-        trust = read_trust(file)
+    trust = read_trust(file)
     rows = [["coordinator", "", pinned, ""] for pinned in trust.coordinator]
     rows += [
         [item.id, item.operator or "unknown", pin.fingerprint, "stolen" if pin.compromised else ""]
@@ -104,11 +104,8 @@ def show_trust(file: TrustFile = DEFAULT_FILE, as_json: AsJson = False) -> None:
         for pin in item.fingerprints
     ]
     columns = ["party", "operator", "fingerprint", ""]
-    show(
-        trust.model_dump(mode="json", by_alias=True, exclude_none=True),
-        as_json,
-        lambda: console.print(table(f"Deployment {trust.deployment}", columns, rows)),
-    )
+    document = trust.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return tabled(document, f"Deployment {trust.deployment}", columns, rows)
 
 
 def _of(file: Path, deployment: str) -> Trust | None:

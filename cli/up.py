@@ -11,16 +11,17 @@ import typer
 
 from cli.context import (
     DEFAULT_HOME,
-    AsJson,
+    Answer,
     Home,
     Target,
     console,
     fail,
     plain_errors,
-    show,
+    printed,
     table,
 )
 from cli.deployment import FILE, Deployment, Running, pair, trusted
+from common.runtime.settings import ServiceSettings
 from tacit import Client
 
 SERVICES = ("coordinator", "aggregator", "curator")
@@ -87,17 +88,23 @@ def serve(
     service: Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")],
 ) -> None:
     """Run one service in the foreground, with settings from the environment (TACIT_...)."""
+    settings = settings_type(service)
+    from common.web.serve import main
+
+    main(settings, import_module(f"{service}.app").create_app)
+
+
+def settings_type(service: str) -> type[ServiceSettings]:
+    """The settings of a service. Ends the command for a name that no service has."""
     if service not in SERVICES:
         fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
-    from common.service.serve import main
-
-    main(
-        getattr(import_module(f"{service}.settings"), f"{service.capitalize()}Settings"),
-        import_module(f"{service}.app").create_app,
-    )
+    module = import_module(f"{service}.settings")
+    found: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return found
 
 
-def health(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+@printed
+def health(home: Home = DEFAULT_HOME) -> Answer:
     """Whether each service of the deployment is ready; exit code 1 if one is not."""
     deployment = Target(home).deployment()
     found = {}
@@ -105,6 +112,5 @@ def health(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
         with Client(service.url, timeout_s=5, verify=trusted(service.url)) as client:
             found[service.id] = client.ready()
     rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
-    show(found, as_json, lambda: console.print(table("Health", ["service", "state"], rows)))
-    if not all(found.values()):
-        raise typer.Exit(1)
+    shown = table("Health", ["service", "state"], rows)
+    return Answer(found, lambda: console.print(shown), 0 if all(found.values()) else 1)

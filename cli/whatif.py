@@ -10,15 +10,16 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from cli.context import AsJson, console, fail, plain_errors, read_json, show, table
+from cli.context import Answer, console, fail, printed, read_json, say, table
 from cli.words import amount, guarantee
-from common.accounting.error import forecast
-from common.accounting.guarantees import what_if
-from common.models.base import canonical_json
-from common.models.query import Query
-from common.report.figures import delta_amount, epsilon_amount
+from tacit.accounting.error import forecast
+from tacit.accounting.guarantees import what_if
+from tacit.query.query import Query
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.wire import canonical_json
 
 
+@printed
 def whatif(
     source: Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")],
     participants: Annotated[
@@ -30,25 +31,23 @@ def whatif(
     aggregators: Annotated[
         list[int] | None, typer.Option(min=0, help="Colluding aggregators; may be repeated.")
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Verified guarantees and expected error of a query, for colluders of your choice."""
-    with plain_errors():
-        query = _query(source)
-        n = participants or query.min_participants
-        lines = [
-            _line(query, u, s, n)
-            for u in curators or _curators(query, n)
-            for s in aggregators or range(query.aggregators + 1)
-        ]
-        errors = [
-            {
-                "part": item.part,
-                "mean_absolute": f"{item.mean_absolute:.6g}",
-                "standard_deviation": f"{item.standard_deviation:.6g}",
-            }
-            for item in forecast(query, n)
-        ]
+    query = _query(source)
+    n = participants or query.min_participants
+    lines = [
+        _line(query, u, s, n)
+        for u in curators or _curators(query, n)
+        for s in aggregators or range(query.aggregators + 1)
+    ]
+    errors = [
+        {
+            "part": item.part,
+            "mean_absolute": f"{item.mean_absolute:.6g}",
+            "standard_deviation": f"{item.standard_deviation:.6g}",
+        }
+        for item in forecast(query, n)
+    ]
     document = {"participants": n, "guarantees": lines, "error": errors}
 
     def human() -> None:
@@ -58,15 +57,14 @@ def whatif(
         columns = ["colluding curators", "colluding aggregators", "guarantee"]
         console.print(table(f"Among {n} curators", columns, rows))
         for reason in dict.fromkeys(item["reason"] for item in lines if item["reason"]):
-            console.print(f"  {reason}", highlight=False)
+            say(f"  {reason}")
         for item in errors:
-            console.print(
+            say(
                 f"expected error of {item['part']}: {amount(item['mean_absolute'])} "
-                f"{query.unit if item['part'] in ('sum', 'vector') else ''} (mean absolute)",
-                highlight=False,
+                f"{query.unit if item['part'] in ('sum', 'vector') else ''} (mean absolute)"
             )
 
-    show(document, as_json, human)
+    return Answer(document, human)
 
 
 def _query(source: str) -> Query:

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from cli.context import console
-from common.functions import PRESENCE
+from cli.context import Answer, console, say
+from tacit.query.functions import PRESENCE
 
 Json = dict[str, Any]
 
@@ -28,13 +28,12 @@ def amount(value: object, digits: int = 3) -> str:
     return f"{number:.{digits}g}"
 
 
-def print_verified(found: Json) -> None:
-    """What a look at every row of a ledger found."""
+def verified(found: Json) -> Answer:
+    """What a look at every row of a ledger found; exit code 1 where it is broken."""
     if found["verified"]:
-        console.print(f"verified: {found['rows']} rows, head {found['head']}", highlight=False)
-    else:
-        broken = found["broken"]
-        console.print(f"broken at row {broken['row']}: {broken['reason']}", highlight=False)
+        return Answer(found, lambda: say(f"verified: {found['rows']} rows, head {found['head']}"))
+    broken = found["broken"]
+    return Answer(found, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
 
 
 def result_lines(found: Json) -> list[str]:
@@ -117,22 +116,18 @@ def _unit(symbol: str) -> str:
 def print_report(report: Json) -> None:
     """The privacy report: claimed, verified, expected error, and what is not protected."""
     claimed = report.get("claimed")
-    console.print(
+    say(
         f"stance {report['stance']}, mechanism {_mechanism(report)}, unit of privacy "
-        f"{report['privacy_unit']} ({report['neighbouring']})",
-        highlight=False,
+        f"{report['privacy_unit']} ({report['neighbouring']})"
     )
     if claimed:
-        console.print(
-            f"the source claims: {guarantee({'model': '', **claimed})} ({claimed.get('theorem')})",
-            highlight=False,
-        )
+        say(f"the source claims: {guarantee({'model': '', **claimed})} ({claimed.get('theorem')})")
     console.print(guarantees_table(report))
     for line in error_lines(report):
-        console.print(line, highlight=False)
+        say(line)
     for name in ("caveats", "not_protected", "source_defects"):
         for text in report.get(name) or ():
-            console.print(f"  - {text}", highlight=False)
+            say(f"  - {text}")
 
 
 def _mechanism(report: Json) -> str:

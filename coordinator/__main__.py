@@ -1,8 +1,14 @@
-"""`python -m coordinator`: run the service with settings from the environment."""
+"""`tacit-coordinator` or `python -m coordinator`: the service, set up by the environment."""
 
-from common.service.serve import main
+from common.web.serve import main
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """Run until a signal ends it."""
     main(CoordinatorSettings, create_app)
+
+
+if __name__ == "__main__":
+    run()

@@ -9,39 +9,41 @@ from pathlib import Path
 import httpx
 from fastapi import FastAPI
 
-from common.service.app import add_readiness, build_app
-from common.service.auth import Authenticator, ensure_operator_token, install_authenticator
-from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_store
-from common.service.tracing import Tracer
-from coordinator import registry, restoring
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.tracing import Tracer
+from common.store.database import check, migrate, open_store
+from common.store.meters import add_store_meters
+from common.web.app import add_readiness, build_app
+from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
+from common.web.parts import provide
+from coordinator import restoring
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.meters import add_meters
-from coordinator.budget_routes import add_budget
-from coordinator.changes import Changes
-from coordinator.conductor import Conductor
-from coordinator.dataset_routes import add_datasets
+from coordinator.budget.routes import add_budget
+from coordinator.budget.screening_routes import add_proposals
 from coordinator.datasets.holding import Datasets
+from coordinator.datasets.routes import add_datasets
 from coordinator.datasets.upload import FORM_BYTES
-from coordinator.group_routes import add_groups
-from coordinator.job_routes import add_jobs
-from coordinator.job_schedule_routes import add_job_schedules
 from coordinator.jobs.attempt_routes import PREFIX as ATTEMPTS
 from coordinator.jobs.attempt_routes import add_attempts
-from coordinator.jobs.service import open_jobs
+from coordinator.jobs.federated.report_routes import add_reports
+from coordinator.jobs.parts import open_jobs
+from coordinator.jobs.routes import add_jobs
+from coordinator.jobs.schedules.routes import add_job_schedules
 from coordinator.meters import add_work_meters
-from coordinator.peers import Peers
-from coordinator.proposal_routes import add_proposals
-from coordinator.query_routes import add_queries
-from coordinator.registry_routes import add_registry
-from coordinator.report_routes import add_reports
-from coordinator.round_routes import add_rounds
-from coordinator.rounds import Conduct
-from coordinator.scheduling import Scheduler
+from coordinator.registry import registry
+from coordinator.registry.group_routes import add_groups
+from coordinator.registry.peers import Peers
+from coordinator.registry.routes import add_registry
+from coordinator.rounds.changes import Changes
+from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.query_routes import add_queries
+from coordinator.rounds.routes import add_rounds
+from coordinator.rounds.scheduling import Scheduler
+from coordinator.rounds.state_machine import Conduct
+from coordinator.sealed.key import load_storage_key, prove_storage_key
 from coordinator.settings import CoordinatorSettings
-from coordinator.storage_key import load_storage_key, prove_storage_key
 from coordinator.store.tables import tokens
-from coordinator.web import Service
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -53,28 +55,33 @@ def create_app(
     clock: Clock | None = None,
     transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
 ) -> FastAPI:
-    """The coordinator. `transports` replaces the network to given addresses (in-process use).
-
-    `app.state.service` holds its parts while the app runs.
-    """
+    """The coordinator. `transports` replaces the network to given addresses (in-process use)."""
     time = clock or SystemClock()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = open_store(settings)
-        await migrate(engine, MIGRATIONS)
-        await restoring.recover(engine, settings, time)
-        await ensure_operator_token(engine, tokens, settings, time)
-        identity = await registry.load_identity(engine)
+        database = open_store(settings)
+        add_store_meters(app.state.metrics, database)
+        await migrate(database, MIGRATIONS)
+        await restoring.recover(database, settings, time)
+        await ensure_operator_token(database, tokens, settings, time)
+        identity = await registry.load_identity(database)
         tracer: Tracer = app.state.tracer
         peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
-        changes = Changes(engine)
-        ledger = Ledger(engine, time)
+        changes = Changes(database)
+        ledger = Ledger(database, time)
         await ledger.load()
         add_meters(app.state.metrics, ledger)
-        add_work_meters(app.state.metrics, engine, time)
+        add_work_meters(app.state.metrics, database, time)
         conduct = Conduct(
-            engine, identity, settings.deployment, peers, time, settings.patience_s, ledger
+            database,
+            identity,
+            await registry.load_salt_key(database),
+            settings.deployment,
+            peers,
+            time,
+            settings.patience_s,
+            ledger,
         )
         conductor = Conductor(
             conduct,
@@ -85,27 +92,35 @@ def create_app(
         )
         scheduler = Scheduler(conduct, conductor.wake)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
-        authenticator = Authenticator(engine, tokens, time)
+        authenticator = Authenticator(database, tokens, time)
         storage_key = load_storage_key(settings)
-        await prove_storage_key(engine, storage_key)
+        await prove_storage_key(database, storage_key)
         directory = settings.dataset_dir or settings.data_dir / "datasets"
-        datasets = Datasets(engine, storage_key, directory, time, settings)
+        datasets = Datasets(database, storage_key, directory, time, settings)
         await datasets.tidy()
-        jobs = open_jobs(engine, datasets, storage_key, settings, time, conduct, conductor.wake)
-        app.state.service = Service(
-            engine,
+        jobs = open_jobs(database, datasets, storage_key, settings, time, conduct, conductor.wake)
+        provide(
+            app,
+            database,
             time,
+            authenticator,
+            ledger,
             registry.Registry(settings.deployment, identity, url, time, ledger),
+            peers,
             conduct,
             conductor,
             scheduler,
             changes,
-            authenticator,
             datasets,
             jobs,
+            jobs.submission,
+            jobs.attempts,
+            jobs.results,
+            jobs.federated,
+            jobs.scheduler,
         )
         install_authenticator(app, authenticator)
-        add_readiness(app, "database", lambda: check(engine))
+        add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "ledger", ledger.readiness)
         changes.start()
         conductor.start()
@@ -124,7 +139,7 @@ def create_app(
             await conductor.stop()
             await changes.stop()
             await peers.aclose()
-            await engine.dispose()
+            await database.dispose()
 
     app = build_app(
         "coordinator",

@@ -1,6 +1,6 @@
-"""What can go wrong at the coordinator, in the words of the domain."""
+"""The domain errors of the coordinator."""
 
-from common.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unauthenticated, Unavailable
+from tacit.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unauthenticated, Unavailable
 
 
 class UnknownQuery(NotFound):
@@ -96,26 +96,6 @@ class AggregatorTokenRefused(Conflict):
 class FingerprintMismatch(Conflict):
     name = "fingerprint_mismatch"
     title = "The aggregator's identity is not the one of the given fingerprint"
-
-
-class JoinTokenUnknown(Unauthenticated):
-    name = "join_token_unknown"
-    title = "The join token was not issued here"
-
-
-class JoinTokenUsed(Conflict):
-    name = "join_token_used"
-    title = "The join token was used before"
-
-
-class JoinTokenExpired(Gone):
-    name = "join_token_expired"
-    title = "The join token has expired"
-
-
-class EnrolmentRefused(Invalid):
-    name = "enrolment_refused"
-    title = "The enrolment is not what the join token allows"
 
 
 class CuratorEnrolled(Conflict):

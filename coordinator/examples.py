@@ -1,7 +1,9 @@
-"""Examples of request bodies; the API document shows them and a test sends them."""
+"""Examples of bodies, which the API document shows. A test sends those of requests and compares the
+fields of answers with real ones."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 QUERY: dict[str, Any] = {
@@ -77,6 +79,34 @@ JOB: dict[str, Any] = {
     "dataset": "01928374-5566-7788-99aa-bbccddeeff00",
     "params": {"k": 2, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 150},
 }
+JOB_DOCUMENT: dict[str, Any] = {
+    "id": "01928374-5566-7788-99aa-bbccddeeff11",
+    "algorithm": "kmeans",
+    "version": "1",
+    "dataset": JOB["dataset"],
+    "stance": "sound",
+    "state": "running",
+    "federation": None,
+    "params": JOB["params"],
+    "seed": None,
+    "cancelling": False,
+    "progress": 0.4,
+    "stage": "aggregating",
+    "attempt": 2,
+    "created": "2026-01-01T00:00:00Z",
+    "started": "2026-01-01T00:00:01Z",
+    "finished": None,
+    "error": None,
+    "budget": {
+        "reserved": {"epsilon": "1", "delta": "0"},
+        "outside_budget": False,
+        "reason": None,
+        "charged": {"epsilon": "1", "delta": "0"},
+        "noise_drawn": True,
+    },
+}
+"""`attempt`: 0 before the first one has begun, and for jobs over curators."""
+JOB_EVENT = f"event: job\ndata: {json.dumps(JOB_DOCUMENT)}\n\n"
 JOB_SCHEDULE: dict[str, Any] = {
     "algorithm": "crowd-tasking",
     "params": {

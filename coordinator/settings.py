@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field, SecretStr
 
-from common.service.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings
 
 
 class CoordinatorSettings(ServiceSettings):
-    """What the coordinator can be told beside what every service can."""
+    """Settings of the coordinator, beside those of every service."""
 
     service: ClassVar[str] = "coordinator"
 
@@ -79,7 +79,9 @@ class CoordinatorSettings(ServiceSettings):
     job_lease_s: float = Field(
         default=10.0,
         gt=0.5,
-        description="How long an attempt at a job is waited for that gives no sign of life.",
+        description="How long an attempt at a job may be silent before another replica, or the "
+        "coordinator after a restart, starts the next one. The process that started an attempt "
+        "waits until Dask reports the end of its task.",
     )
     job_attempts: int = Field(
         default=3, ge=1, le=100, description="Attempts at a job whose worker was lost."

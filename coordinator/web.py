@@ -1,30 +1,21 @@
-"""What the coordinator's routes share: who may ask, and how answers are written."""
+"""Shared by the coordinator's routes: access checks, and writing answers."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, Response
 from fastapi import Query as Parameter
-from sqlalchemy.ext.asyncio import AsyncEngine
-from starlette.responses import JSONResponse
 
-from common.models.base import WireModel, format_instant
-from common.service.auth import Authenticator, Principal, require
-from common.service.clock import Clock
-from common.service.paging import next_link
-from common.service.tokens import Scope
-from common.service.wire import JSON
-from coordinator.changes import Changes
-from coordinator.conductor import Conductor
-from coordinator.datasets.holding import Datasets
-from coordinator.jobs.service import Jobs
-from coordinator.registry import Registry
-from coordinator.rounds import Conduct
-from coordinator.scheduling import Scheduler
+from common.runtime.clock import Clock
+from common.store.transactions import Database
+from common.web.auth import Principal, require
+from common.web.parts import part
+from common.web.tokens import Scope
+from common.web.wire import json_response
+from tacit.wire import WireModel, format_instant
 
 MAX_WAIT_S = 30.0
 
@@ -32,33 +23,13 @@ Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
+DatabasePart = Annotated[Database, Depends(part(Database))]
+ClockPart = Annotated[Clock, Depends(part(Clock))]
 Wait = Annotated[float, Parameter(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 
-@dataclass(frozen=True)
-class Service:
-    """What the routes need; `app.state.service` while the app runs."""
-
-    engine: AsyncEngine
-    clock: Clock
-    registry: Registry
-    conduct: Conduct
-    conductor: Conductor
-    scheduler: Scheduler
-    changes: Changes
-    authenticator: Authenticator
-    datasets: Datasets
-    jobs: Jobs
-
-
-def service_of(app: FastAPI) -> Service:
-    """The parts of a running app."""
-    service: Service = app.state.service
-    return service
-
-
 def time_text(instant: datetime | None) -> str | None:
-    """An instant as it stands on the wire."""
+    """An instant in its wire format."""
     return None if instant is None else format_instant(instant)
 
 
@@ -69,12 +40,4 @@ def encode(value: Any) -> bytes:
 
 def model_response(model: WireModel, status: int = 200) -> Response:
     """A wire model as an answer."""
-    return Response(model.model_dump_json(), status, media_type=JSON)
-
-
-def page_response(
-    request: Request, name: str, items: list[dict[str, Any]], limit: int, key: str
-) -> Response:
-    """A page of items, with the address of the next one."""
-    headers = next_link(request, items[-1][key]) if len(items) == limit else None
-    return JSONResponse({name: items}, headers=headers)
+    return json_response(model.model_dump_json(), status)

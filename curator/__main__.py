@@ -1,8 +1,14 @@
-"""`python -m curator`: run the service with settings from the environment."""
+"""`tacit-curator` or `python -m curator`: the service, set up by the environment."""
 
-from common.service.serve import main
+from common.web.serve import main
 from curator.app import create_app
 from curator.settings import CuratorSettings
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """Run until a signal ends it."""
     main(CuratorSettings, create_app)
+
+
+if __name__ == "__main__":
+    run()

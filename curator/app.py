@@ -1,4 +1,4 @@
-"""The curator's routes. Each parses, calls one function of the domain, and answers."""
+"""Builds the curator service: its parts, its routes, the tasks of the leading process."""
 
 from __future__ import annotations
 
@@ -7,63 +7,44 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import httpx
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi import Path as PathParameter
-from fastapi import Query as Parameter
-from pydantic import Field
-from starlette.responses import JSONResponse
+from fastapi import FastAPI
 
-from common.errors import StartRefused
-from common.models.base import WireModel, format_instant
-from common.models.query import Identifier
-from common.service.app import add_readiness, build_app
-from common.service.auth import (
-    Authenticator,
-    Principal,
-    ensure_operator_token,
-    install_authenticator,
-    require,
-)
-from common.service.bodies import takes
-from common.service.clock import Clock, SystemClock
-from common.service.database import check, migrate, open_store, reading
-from common.service.leader import Leader
-from common.service.memory import give_back
-from common.service.paging import PageQuery, next_link
-from common.service.token_routes import NewToken, add_tokens
-from common.service.tokens import Scope
-from common.service.wire import read_body
-from curator import chain, examples, owner
-from curator.active import Active, connected
-from curator.errors import BadItem, BadMapping, UnknownCurator
-from curator.intake_routes import add_intake
-from curator.policy import Policy
-from curator.record_routes import add_records
-from curator.service import Service, build
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.memory import give_back
+from common.store.database import check, migrate, open_store
+from common.store.leader import Leader
+from common.store.meters import add_store_meters
+from common.store.transactions import Database
+from common.web.app import add_readiness, build_app
+from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
+from common.web.parts import part_of, provide
+from common.web.token_routes import NewToken, add_tokens
+from curator import examples
+from curator.errors import BadMapping
+from curator.files.routes import add_imports
+from curator.intake.intake import Intake
+from curator.intake.routes import add_intake
+from curator.leading import Active, connected
+from curator.owner.ledger_routes import add_ledger
+from curator.owner.policy_routes import add_policy
+from curator.owner.routes import add_owner
+from curator.participation.loop import Participation
+from curator.parties.peers import Peers
+from curator.parties.routes import add_parties, check_token
+from curator.parts import build
+from curator.records.routes import add_records
 from curator.settings import CuratorSettings
-from curator.store import parties as party_store
-from curator.store.parties import PartyRow
 from curator.store.tables import tokens as token_table
+from tacit.errors import StartRefused
 
 if TYPE_CHECKING:
     from curator.mqtt.connection import Connection
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
-
-Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
-Owner = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
-CuratorId = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
-
-
-class EnrolmentRequest(WireModel):
-    """A join token; a host names its curators, in the order of their roster numbers."""
-
-    token: Annotated[str, Field(min_length=16, max_length=100_000)]
-    curators: tuple[Identifier, ...] | None = None
 
 
 def create_app(
@@ -74,23 +55,24 @@ def create_app(
 ) -> FastAPI:
     """The curator service. `transports` replaces the network to given addresses (in-process use).
 
-    `app.state.service` holds its parts while the app runs.
+    `part_of(app, ...)` finds its parts while the app runs.
     """
     time = clock or SystemClock()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = open_store(settings)
-        await migrate(engine, MIGRATIONS)
-        await ensure_operator_token(engine, token_table, settings, time)
-        service = await build(engine, settings, time, app.state.metrics, transports)
-        app.state.service = service
-        install_authenticator(app, Authenticator(engine, token_table, time))
-        add_readiness(app, "database", lambda: check(engine))
-        add_readiness(app, "erasure", service.participation.erasure.readiness)
-        meters = await _meters(app, service)
-        part = Active(service, meters)
-        leader = Leader(engine, "curator", part.start, part.stop)
+        database = open_store(settings)
+        add_store_meters(app.state.metrics, database)
+        await migrate(database, MIGRATIONS)
+        await ensure_operator_token(database, token_table, settings, time)
+        provide(app, *await build(database, settings, time, app.state.metrics, transports))
+        participation = part_of(app, Participation)
+        install_authenticator(app, Authenticator(database, token_table, time))
+        add_readiness(app, "database", lambda: check(database))
+        add_readiness(app, "erasure", participation.erasure.readiness)
+        meters = await _meters(app, settings, time)
+        active = Active(participation, meters, participate=settings.participate)
+        leader = Leader(database, "curator", active.start, active.stop)
         if meters is not None:
             add_readiness(app, "mqtt", partial(connected, leader, meters))
         await leader.start()
@@ -98,8 +80,8 @@ def create_app(
             yield
         finally:
             await leader.stop()
-            await service.peers.aclose()
-            await engine.dispose()
+            await part_of(app, Peers).aclose()
+            await database.dispose()
 
     app = build_app(
         "curator",
@@ -113,219 +95,48 @@ def create_app(
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
-    _add_parties(app)
+    add_parties(app, enrolled=partial(_enrolled, app))
     add_tokens(
         app,
         token_table,
         time,
-        lambda: _service(app).engine,
+        lambda: part_of(app, Database),
         check=partial(_check_token, app),
         revoked=lambda: None,
         example=examples.TOKEN,
     )
-    _add_policy(app)
-    _add_owner(app)
-    _add_ledger(app)
-    add_intake(app, settings)
+    add_policy(app)
+    add_owner(app)
+    add_ledger(app)
+    add_intake(app)
+    add_imports(app)
     add_records(app)
     return app
 
 
-async def _meters(app: FastAPI, service: Service) -> Connection | None:
-    """The connection to the meters' broker, running, if the settings name one."""
-    if service.settings.mqtt_host is None:
+async def _enrolled(app: FastAPI) -> None:
+    """From now on new curators may send readings, and rounds for them are polled."""
+    async with part_of(app, Database).reading() as connection:
+        await part_of(app, Intake).hosted.load(connection)
+    await asyncio.to_thread(give_back)
+    part_of(app, Participation).wake()
+
+
+async def _check_token(app: FastAPI, asked: NewToken) -> None:
+    await check_token(part_of(app, Database), asked)
+
+
+async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:
+    """The connection to the meters' broker, if the settings name one; not started."""
+    if settings.mqtt_host is None:
         return None
     try:
         from curator.mqtt.start import connection
     except ModuleNotFoundError:
         raise StartRefused("TACIT_MQTT_HOST needs the extra `mqtt`") from None
     try:
-        meters = await asyncio.to_thread(connection, service, app.state.metrics)
+        return await asyncio.to_thread(
+            connection, settings, part_of(app, Intake), clock, app.state.metrics
+        )
     except BadMapping as error:
         raise StartRefused(error.detail) from None
-    return meters
-
-
-def _service(app: FastAPI) -> Service:
-    service: Service = app.state.service
-    return service
-
-
-def _add_parties(app: FastAPI) -> None:
-    @app.post(
-        "/v1/enrolments",
-        tags=["parties"],
-        status_code=201,
-        summary="Enrol a curator or a host with its join token; safe to repeat",
-        openapi_extra=takes(EnrolmentRequest, examples.ENROLMENT),
-    )
-    async def enrol(request: Request, _: Operator) -> dict[str, Any]:
-        body = await read_body(request, EnrolmentRequest)
-        service = _service(app)
-        row = await service.enroller.enrol(body.token, body.curators)
-        async with reading(service.engine) as connection:
-            await service.intake.hosted.load(connection)
-        await asyncio.to_thread(give_back)
-        service.participation.wake()
-        return _party(row)
-
-    @app.get("/v1/parties", tags=["parties"], summary="The parties that are hosted here")
-    async def parties(_: Operator) -> dict[str, Any]:
-        async with reading(_service(app).engine) as connection:
-            found = await party_store.list_parties(connection)
-        return {"parties": [_party(row) for row in found]}
-
-
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    if asked.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
-        raise BadItem("is operator, device or curator", pointer="/scope")
-    if asked.scope is Scope.OPERATOR:
-        if asked.subject is not None:
-            raise BadItem("an operator's token belongs to no curator", pointer="/subject")
-        return
-    intake = _service(app).intake
-    await intake.look()
-    if asked.subject is None or intake.hosted.curator(asked.subject) is None:
-        raise UnknownCurator(pointer="/subject")
-
-
-def _add_policy(app: FastAPI) -> None:
-    @app.get("/v1/policy", tags=["policy"], summary="The default policy of this process")
-    async def policy(_: Operator) -> Response:
-        return _model(await _service(app).policies.current())
-
-    @app.put(
-        "/v1/policy",
-        tags=["policy"],
-        summary="Set the default policy; it holds from the next contribution on",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_policy(request: Request, _: Operator) -> Response:
-        body = await read_body(request, Policy)
-        await _service(app).policies.put(body)
-        return _model(body)
-
-    @app.get("/v1/curators/{curator_id}/policy", tags=["policy"], summary="A curator's policy")
-    async def own_policy(curator_id: CuratorId, caller: Owner) -> Response:
-        service = _service(app)
-        async with reading(service.engine) as connection:
-            row, _ = await owner.find(connection, curator_id, caller)
-        if row.policy is None:
-            return _model(await service.policies.current())
-        return _model(Policy.model_validate_json(row.policy))
-
-    @app.put(
-        "/v1/curators/{curator_id}/policy",
-        tags=["policy"],
-        summary="Give a curator a policy of its own",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_own_policy(request: Request, curator_id: CuratorId, _: Operator) -> Response:
-        body = await read_body(request, Policy)
-        await _set_policy(app, curator_id, body.model_dump_json())
-        return _model(body)
-
-    @app.delete(
-        "/v1/curators/{curator_id}/policy",
-        tags=["policy"],
-        status_code=204,
-        summary="Let the default policy hold for a curator again",
-    )
-    async def drop_own_policy(curator_id: CuratorId, _: Operator) -> None:
-        await _set_policy(app, curator_id, None)
-
-
-async def _set_policy(app: FastAPI, curator_id: str, text: str | None) -> None:
-    async with _service(app).engine.begin() as connection:
-        if not await party_store.set_policy(connection, curator_id, text):
-            raise UnknownCurator
-
-
-def _add_owner(app: FastAPI) -> None:
-    @app.get(
-        "/v1/curators/{curator_id}/budget",
-        tags=["owner"],
-        summary="The ledger statement: what was spent, what is left",
-    )
-    async def budget(curator_id: CuratorId, caller: Owner) -> dict[str, Any]:
-        service = _service(app)
-        async with reading(service.engine) as connection:
-            row, party = await owner.find(connection, curator_id, caller)
-            return await owner.budget(
-                connection, row, party, await service.policies.current(), service.clock.now()
-            )
-
-    @app.get(
-        "/v1/curators/{curator_id}/contributions",
-        tags=["owner"],
-        summary="Rounds this curator contributed to or refused, newest first",
-    )
-    async def contributions(
-        request: Request, curator_id: CuratorId, page: PageQuery, caller: Owner
-    ) -> Response:
-        after = None if page.after is None else int(page.after[0])
-        async with reading(_service(app).engine) as connection:
-            row, party = await owner.find(connection, curator_id, caller)
-            items, following = await owner.contributions(connection, row, party, after, page.limit)
-        headers = None if following is None else next_link(request, following)
-        return JSONResponse({"contributions": items}, headers=headers)
-
-    @app.get(
-        "/v1/curators/{curator_id}/readings",
-        tags=["owner"],
-        summary="How many readings were accepted, refused, used, clamped",
-    )
-    async def readings(curator_id: CuratorId, caller: Owner) -> dict[str, Any]:
-        async with reading(_service(app).engine) as connection:
-            row, party = await owner.find(connection, curator_id, caller)
-            return await owner.reading_counts(connection, row, party)
-
-
-def _add_ledger(app: FastAPI) -> None:
-    @app.get(
-        "/v1/ledger/verification",
-        tags=["owner"],
-        summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
-    )
-    async def verification(
-        _: Operator,
-        seq: Annotated[
-            int | None, Parameter(ge=0, description="The rows of a checkpoint that somebody kept.")
-        ] = None,
-        head: Annotated[
-            str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")
-        ] = None,
-    ) -> dict[str, Any]:
-        kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
-        async with reading(_service(app).engine) as connection:
-            found = await chain.verify(connection, kept)
-        broken = None
-        if found.broken is not None:
-            broken = {"row": found.broken[0], "reason": found.broken[1]}
-        return {
-            "verified": broken is None,
-            "rows": found.rows,
-            "head": found.head.hex(),
-            "broken": broken,
-        }
-
-
-def _party(row: PartyRow) -> dict[str, Any]:
-    return {
-        "party": row.id,
-        "kind": row.kind.value,
-        "state": row.state,
-        "deployment": row.deployment,
-        "coordinator": row.coordinator_url,
-        "first": row.first,
-        "curators": row.curators,
-        "aggregators": [
-            {"id": a.aggregator, "url": a.url, "fingerprint": a.fingerprint.hex()}
-            for a in row.anchors
-        ],
-        "enrolled": None if row.enrolled is None else format_instant(row.enrolled),
-    }
-
-
-def _model(value: WireModel) -> Response:
-    return Response(value.model_dump_json(exclude_none=True), media_type="application/json")

@@ -4,7 +4,7 @@
 
 One engine serves one party, a lone curator or a host of many; a simulation uses the same object as
 the service. A curator without readings gets f = 0 plus noise in a piece of the same size.
-The noisy values and the shares live inside `prepare` only: what leaves is sealed.
+The noisy values and the shares exist inside `prepare` only: its results are sealed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,10 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from common import sets
-from common.functions import (
-    Encoded,
-    Readings,
-    encode,
-    local_sensitivities,
-    parts,
-    reading_dimension,
-)
-from common.mechanisms import curator_plan, draw, draw_by_local_sensitivity
-from common.models.query import Coordinates, Function, Query, Stance
-from common.models.round import AggregatorEntry, Piece, RoundDescriptor
-from common.randomness import NoiseSource
-from common.sealing import (
+from common.web.wire import CBOR
+from common.web.wire import encode as encode_body
+from tacit import sets
+from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     Ends,
@@ -40,10 +30,21 @@ from common.sealing import (
     seal_batch,
     seal_words,
 )
-from common.service.wire import CBOR
-from common.service.wire import encode as encode_body
-from common.sharing import scheme
-from common.units import NANO, UNITS
+from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
+from tacit.query.functions import (
+    Encoded,
+    Readings,
+    encode,
+    local_sensitivities,
+    parts,
+    reading_dimension,
+    reads_vectors,
+)
+from tacit.query.mechanisms import curator_plan, draw, draw_by_local_sensitivity, scheme
+from tacit.query.query import Query
+from tacit.query.words import Function, Stance
+from tacit.randomness import NoiseSource
+from tacit.units import NANO, UNITS
 
 Ints = NDArray[np.int64]
 
@@ -97,7 +98,7 @@ class Encodable(Protocol):
         ...
 
     def encoded(self, query: Query) -> Encoded:
-        """f(x) of each, bounded as the query says."""
+        """f(x) of each, bounded as the query requires."""
         ...
 
 
@@ -140,8 +141,8 @@ class Engine:
     ) -> Prepared:
         """A host's batches of one segment, one per aggregator.
 
-        `present`: (span.length,) who takes part; `readings.count` is their number, in the order
-        of their roster numbers.
+        `present`: (span.length,) whether each participates; `readings.count` is their number, in
+        the order of their roster numbers.
         """
         values, prepared = self._values(descriptor.query, readings)
         digest, d = descriptor.digest(), values.shape[1]
@@ -185,7 +186,7 @@ class Engine:
         return values, (encoded.used, encoded.clamped)
 
     def _split(self, query: Query, values: Ints) -> list[NDArray[np.uint64]]:
-        sharing = scheme(query.sharing, query.aggregators, query.threshold)
+        sharing = scheme(query)
         return sharing.split(values, self._source)
 
     def _agreed_key(self, entry: AggregatorEntry) -> bytes:
@@ -209,17 +210,16 @@ class Engine:
 
 def no_readings(query: Query, count: int) -> Readings:
     """Of `count` curators that have none."""
-    vector = query.function is Function.VECTOR_SUM and query.coordinates is Coordinates.VALUES
-    shape = (0, reading_dimension(query)) if vector else (0,)
+    shape = (0, reading_dimension(query)) if reads_vectors(query) else (0,)
     empty = np.zeros(0, np.int64)
     return Readings(count, empty, np.zeros(shape, np.int64), empty)
 
 
 def within_reach(query: Query, readings: Readings) -> Readings:
-    """Quantities moved to just beyond the query's bounds where they lie far outside.
+    """Quantities moved to just beyond the query's bounds where they are far outside.
 
     f(x) is the same, as they are clamped anyway; but no absurd reading can overflow a later step,
-    which would make taking part depend on data.
+    which would make participation depend on data.
     """
     quantity = readings.quantity
     if query.function in (Function.COUNT, Function.HISTOGRAM) or quantity.size == 0:

@@ -1,15 +1,15 @@
-"""What can go wrong at a curator, in the words of the domain.
+"""The domain errors of a curator.
 
 Names are stable: clients rely on them. Details and extra members hold public parameters and the
-curator's own budget figures only; no reading, noise value or share, and no ground that depends on
-data, is ever among them.
+curator's own budget figures only, never a reading, a noise value, a share, or a ground that depends
+on data.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from common.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
+from tacit.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
 
 
 class UnknownCurator(NotFound):

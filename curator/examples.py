@@ -30,7 +30,7 @@ READING_SCHEMA: dict[str, Any] = {
     "properties": {
         "curator": {
             "type": "string",
-            "description": "May be left out if the token names it, or only one is hosted.",
+            "description": "May be omitted if the token names it, or only one is hosted.",
         },
         "device": {"type": "string", "description": "Default: the curator's own id."},
         "register": {

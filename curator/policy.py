@@ -1,7 +1,7 @@
-"""A curator's policy: which rounds it takes part in, and what it is willing to spend.
+"""A curator's policy: which rounds it participates in, and how much budget it may spend.
 
-Every ground is a public parameter of the round, so a refusal says nothing about data (spec: budget,
-section 5). A process has one default policy; a curator may have its own.
+Every ground is a public parameter of the round, so a refusal reveals nothing about data (spec:
+budget, section 5). A process has one default policy; a curator may have its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
-from common.models.base import Binary, Exact, WireModel, require
-from common.models.federation import ColumnName, Descriptor, step_of
-from common.models.query import MAX_AGGREGATORS, Collusion, Mechanism, PrivacyUnit, Stance
-from common.models.round import RoundDescriptor
 from curator.errors import PolicyRefused
 from curator.settings import CuratorSettings
+from tacit.protocol.federation import ColumnName, Descriptor, step_of
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.fields import Collusion
+from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance
+from tacit.wire import Binary, Exact, WireModel, require
 
 FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 """As `tacit keys show` and `GET /v1/parties` print it."""
@@ -170,8 +171,8 @@ def check_policy(
 
 
 def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int) -> None:
-    """Who sums. A local round shows its one aggregator each noisy value, and its figure assumes
-    nothing of it: it is one of the required ones, where there are any."""
+    """Check the aggregators. A local round shows its one aggregator each noisy value, and its
+    figure assumes nothing about it: it must be one of the required ones, if any are required."""
     present = {entry.fingerprint.hex() for entry in descriptor.aggregators}
     required = set(policy.required_aggregators)
     local = descriptor.query.mechanism is Mechanism.LOCAL

@@ -8,14 +8,14 @@ from typing import ClassVar, Final
 
 from pydantic import AwareDatetime, Field, SecretStr, model_validator
 
-from common.service.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings
 
 EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
-"""Epoch seconds up to the year 5138 lie before it when they are taken as milliseconds."""
+"""Epoch seconds up to the year 5138 are before it when they are taken as milliseconds."""
 
 
 class CuratorSettings(ServiceSettings):
-    """What a curator service can be told beside what every service can."""
+    """Settings of a curator service, beside those of every service."""
 
     service: ClassVar[str] = "curator"
 

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from algorithms import catalogue
-from common.service.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings
 
 DOCS = Path(__file__).parent
 SERVICES = ("coordinator", "aggregator", "curator")

@@ -2,7 +2,7 @@
 
 Sources: Lu's thesis, sections 4.3 and 5.4; spec: aggregation, sections 4 and 9.
 
-A scheme is a tuple of layers (`common.accounting.loss.draws.Draws`); here a layer's scale is in
+A scheme is a tuple of layers (`tacit.accounting.loss.draws.Draws`); here a layer's scale is in
 units of the *value*, not in ring units. All layers add up, so the error of a result is one draw of
 
     sum over layers of sum_{i <= K} share_i,   K ~ Binomial(parties, probability),
@@ -13,7 +13,7 @@ of 10^4 curators take N draws and not 10^4 N. `literal_noise` is the slow form b
 checks the fast one.
 
 Expectations: of one sure layer in closed form, 2 b Gamma(R + 1/2) / (sqrt(pi) Gamma(R)); of
-mixtures by E|X| = (2/pi) int (1 - phi(t)) / t^2 dt, in the form of `common.accounting.error`.
+mixtures by E|X| = (2/pi) int (1 - phi(t)) / t^2 dt, in the form of `tacit.accounting.error`.
 
 Simulation only. `exact_total` alone uses the product's own integer sampler.
 """
@@ -27,10 +27,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.error import laplace_mean_absolute, mean_absolute, standard_deviation
-from common.accounting.loss.draws import Draws
-from common.noise import PolyaShare
-from common.randomness import SeededRandom
+from tacit.accounting.error import laplace_mean_absolute, mean_absolute, standard_deviation
+from tacit.accounting.loss.draws import Draws
+from tacit.noise import PolyaShare
+from tacit.randomness import SeededRandom
 
 Floats: TypeAlias = NDArray[np.float64]
 Layers: TypeAlias = tuple[Draws, ...]
@@ -109,7 +109,7 @@ def local_laplace(scales: NDArray[np.int64] | Floats, epsilon: Fraction) -> Laye
 
 
 def total_noise(layers: Layers, source: SeededRandom, repetitions: int) -> Floats:
-    """The noise of so many results, (repetitions,) in the unit of the scales."""
+    """The noise of this many results, (repetitions,) in the unit of the scales."""
     generator = source.generator
     noise = np.zeros(repetitions)
     for layer in layers:
@@ -176,7 +176,7 @@ def expected_absolute(layers: Layers) -> float:
 
 
 def sampling_error(layers: Layers, repetitions: int) -> float:
-    """The standard error of a mean of |X| over so many repetitions, relative to E|X|."""
+    """The standard error of a mean of |X| over this many repetitions, relative to E|X|."""
     unit, fine = _fine(layers)
     deviation = standard_deviation(fine) * float(unit)
     return math.sqrt(max((deviation / expected_absolute(layers)) ** 2 - 1, 0) / repetitions)

@@ -1,12 +1,12 @@
-"""A soak under kill -9: many short rounds in flight while services die and come back.
+"""A soak test under kill -9: many short rounds are open while services are killed and restarted.
 
-Seeded killers end one to three services at a time (coordinator, aggregators, curator hosts), start
-them again, sometimes kill them while they start, and go on, while several rounds are open at once.
-Every reading, round and answer is asked for until it is acknowledged, as a patient client would.
-What must hold afterwards is in `simulation.chaos_checks`.
+Seeded killers kill one to three services at a time (coordinator, aggregators, curator hosts),
+restart them, sometimes kill them during the start, and continue, while several rounds are open.
+Every request is retried until it is acknowledged, as a patient client would do.
+`simulation.chaos_checks` has the conditions that must hold afterwards.
 
-Curator i reads 2^i in every window, so an exact sum tells who is in it and how often.
-The services are real processes; who starts and kills them is handed in (`Machines`).
+Curator i reads 2^i in every window, so an exact sum shows who is in it and how often. The services
+are real processes; the object that starts and kills them is a parameter (`Machines`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol
 
 import httpx
 
-from common.models.base import format_instant
-from common.randomness import SeededRandom
 from tacit import AsyncClient, Problem, Retry
+from tacit.randomness import SeededRandom
+from tacit.wire import format_instant
 
 FIRST_WINDOW: Final = datetime(2025, 1, 6, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -73,7 +73,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Site:
-    """What the soak speaks to: the coordinator, and each host with its curators, in order."""
+    """The services under test: the coordinator, and each host with its curators, in order."""
 
     coordinator: Access
     hosts: dict[str, Access]
@@ -81,7 +81,7 @@ class Site:
     aggregators: int
 
     def values(self) -> dict[str, int]:
-        """Each curator's reading in every window: a power of two of its own."""
+        """Each curator's reading in every window: a different power of two for each."""
         names = [name for host in self.hosts for name in self.curators[host]]
         if len(names) > MOST_CURATORS:
             raise ValueError(f"at most {MOST_CURATORS} curators")
@@ -90,9 +90,9 @@ class Site:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done: it stops after so many kills, or seconds if given, and then goes on in
-    peace until `released` rounds are, if they were not (four times as many rounds at most), so that
-    every statement has been tried.
+    """How much is done: the killing stops after this many kills, or seconds if given. The run then
+    continues without kills until `released` rounds are released (with at most four times as many
+    rounds), so that every check has been exercised.
     """
 
     kills: int
@@ -137,7 +137,7 @@ class Soak:
         return self.kills.total()
 
     def enough(self, plan: Plan) -> bool:
-        """Whether so many rounds were released as the plan wants, or will not be."""
+        """Whether as many rounds were released as the plan requires, or no longer can be."""
         released = sum(ran.state == "released" for ran in self.rounds)
         tried = len(self.rounds) + self.not_opened.total()
         return released >= plan.released or tried >= 4 * plan.released
@@ -178,7 +178,7 @@ def queries(site: Site, deadline_s: int) -> list[dict[str, Any]]:
 
 
 async def soak(
-    plan: Plan, site: Site, machines: Machines, told: Callable[[Soak], None] = lambda _: None
+    plan: Plan, site: Site, machines: Machines, on_change: Callable[[Soak], None] = lambda _: None
 ) -> Soak:
     """Kill and sum until the plan is fulfilled; all services run and all rounds are over then.
 
@@ -204,12 +204,12 @@ async def soak(
                 exact = made[kind]["mechanism"] == "exact"
                 await _give(site, hosts, number, done)
                 await _one_round(coordinator, number, ids[kind], exact, done)
-                told(done)
+                on_change(done)
 
         for _ in range(plan.in_flight):
             group.create_task(work())
         try:
-            await _kill_all(plan, machines, done, told)
+            await _kill_all(plan, machines, done, on_change)
         finally:
             over.set()
     done.seconds = time.monotonic() - done.started
@@ -221,26 +221,26 @@ async def soak(
 
 @dataclass
 class _Alive:
-    """Which services nobody is killing at this moment, and how many kills are still to be made."""
+    """Which services are not being killed at this moment, and how many kills remain."""
 
     names: set[str]
     left: int
 
     def take(self, count: int) -> int:
-        """So many kills, or what is left of them."""
+        """This many kills, or the remaining ones if fewer."""
         taken = min(count, self.left)
         self.left -= taken
         return taken
 
 
 async def _kill_all(
-    plan: Plan, machines: Machines, done: Soak, told: Callable[[Soak], None]
+    plan: Plan, machines: Machines, done: Soak, on_change: Callable[[Soak], None]
 ) -> None:
     """Several killers share the services; no two are at the same one at a time."""
     end = None if plan.seconds is None else done.started + plan.seconds
     alive = _Alive(set(machines.names), plan.kills)
     sources = [SeededRandom(plan.seed + place) for place in range(plan.killers)]
-    killers = [_kill(plan, machines, alive, end, source, done, told) for source in sources]
+    killers = [_kill(plan, machines, alive, end, source, done, on_change) for source in sources]
     await asyncio.gather(*killers)
 
 
@@ -251,7 +251,7 @@ async def _kill(
     end: float | None,
     source: SeededRandom,
     done: Soak,
-    told: Callable[[Soak], None],
+    on_change: Callable[[Soak], None],
 ) -> None:
     generator = source.generator
 
@@ -280,14 +280,14 @@ async def _kill(
         for name in victims:
             await asyncio.to_thread(machines.wait_until_ready, name)
         alive.names.update(victims)
-        told(done)
+        on_change(done)
 
 
 # --- a round -------------------------------------------------------------------------------------
 
 
 def _window(number: int) -> tuple[datetime, datetime]:
-    """An hour of its own for each round."""
+    """A separate hour for each round."""
     start = FIRST_WINDOW + number * HOUR
     return start, start + HOUR
 

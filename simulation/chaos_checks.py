@@ -16,18 +16,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from aggregator.store import rounds as aggregator_rounds
-from common import sets
-from common.models.query import PrivacyUnit
-from common.models.round import Manifest
-from common.service.database import open_database, reading
-from curator.ledger import period_of, sum_debits
+from common.store.database import open_database
+from common.store.transactions import Transaction
+from curator.ledger.ledger import period_of, sum_debits
 from curator.store import accounts
 from curator.store import parties as curator_parties
 from curator.store.parties import PartyRow
 from simulation.chaos import Plan, Site, Soak
+from tacit import sets
+from tacit.protocol.round import Manifest
+from tacit.query.words import PrivacyUnit
 
 SETTLED_S: Final = 120.0
 _UNDER_WAY: Final = frozenset({"planned", "prepared"})
@@ -46,7 +45,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Account:
-    """What a curator spent in the present period: its running total, and its debits added up.
+    """What a curator spent in the current period: its running total, and its debits added up.
 
     Micro-epsilon and 10^-15 of delta, under the queries' own assumption.
     """
@@ -58,7 +57,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the checks look at. `manifests`: per round, per aggregator, the roster numbers."""
+    """The input of the checks. `manifests`: per round, per aggregator, the roster numbers."""
 
     numbers: Mapping[str, int]
     values: Mapping[str, int]
@@ -89,7 +88,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Told:
-    """What the services say of themselves."""
+    """What the services report about themselves."""
 
     numbers: dict[str, int]
     contributions: tuple[Contribution, ...]
@@ -99,7 +98,7 @@ class Told:
 
 
 async def ask(site: Site) -> Told:
-    """Ask every service, once nothing is under way any more. Raises TimeoutError if that lasts."""
+    """Query every service once nothing is in progress. Raises TimeoutError."""
     await _settled(site)
     contributions, accepted = [], {}
     for host, access in site.hosts.items():
@@ -149,18 +148,18 @@ async def read_manifests(
     """The manifests in the aggregators' stores, which must not be running. `stores`: by id."""
     found: dict[str, dict[str, frozenset[int]]] = {name: {} for name in rounds}
     for aggregator, path in stores.items():
-        engine = open_database(f"sqlite+aiosqlite:///{path}")
+        database = open_database(f"sqlite:///{path}")
         try:
-            async with reading(engine) as connection:
+            async with database.reading() as transaction:
                 for name, manifests in found.items():
-                    row = await aggregator_rounds.round_row(connection, name)
+                    row = await aggregator_rounds.round_row(transaction, name)
                     if row is None:
                         continue
-                    text = await aggregator_rounds.document(connection, row.key, "manifest")
+                    text = await aggregator_rounds.document(transaction, row.key, "manifest")
                     if text is not None:
                         manifests[aggregator] = members_of(Manifest.model_validate_json(text))
         finally:
-            await engine.dispose()
+            await database.dispose()
     return found
 
 
@@ -176,24 +175,24 @@ async def read_accounts(stores: Iterable[Path], period_s: int) -> list[Account]:
     now = datetime.now(UTC)
     since, _ = period_of(now, period_s)
     for path in stores:
-        engine = open_database(f"sqlite+aiosqlite:///{path}")
+        database = open_database(f"sqlite:///{path}")
         try:
-            async with reading(engine) as connection:
-                for party in await curator_parties.list_parties(connection):
-                    found += await _party_accounts(connection, party, period_s, since, now)
+            async with database.reading() as transaction:
+                for party in await curator_parties.list_parties(transaction):
+                    found += await _party_accounts(transaction, party, period_s, since, now)
         finally:
-            await engine.dispose()
+            await database.dispose()
     return found
 
 
 async def _party_accounts(
-    connection: AsyncConnection, party: PartyRow, period_s: int, since: datetime, now: datetime
+    transaction: Transaction, party: PartyRow, period_s: int, since: datetime, now: datetime
 ) -> list[Account]:
     unit, span = PrivacyUnit.CURATOR, (0, party.curators)
-    running = await accounts.totals(connection, party.id, period_s, now, span)
-    made = await accounts.list_debits(connection, party.id, unit, since=since)
+    running = await accounts.totals(transaction, party.id, period_s, now, span)
+    made = await accounts.list_debits(transaction, party.id, unit, since=since)
     summed = sum_debits(made, *span, verified_only=True)
-    names = await curator_parties.curator_ids(connection, party.id)
+    names = await curator_parties.curator_ids(transaction, party.id)
     return [
         Account(
             name,
@@ -212,7 +211,7 @@ async def collect(
     host_stores: Iterable[Path],
     period_s: int,
 ) -> Evidence:
-    """What was told, and what the stores of the stopped services hold."""
+    """What the services reported, and what their stores hold after they stopped."""
     return Evidence(
         told.numbers,
         site.values(),

@@ -1,6 +1,6 @@
 """What happens to curators from round to round, as a seeded stream.
 
-    join, leave        a curator enters or leaves; whoever left may come back
+    join, leave        a curator enters or leaves, and may return later
     refresh            its data changed: it holds the readings of a curator drawn at random
     dropout            it sends nothing in this round
     straggler          it sends late, by an exponential delay; past the deadline that is a dropout
@@ -20,8 +20,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from common.randomness import SeededRandom
-from common.sets import Bits
+from tacit.randomness import SeededRandom
+from tacit.sets import Bits
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

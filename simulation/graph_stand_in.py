@@ -1,6 +1,6 @@
 """Generated graphs in place of large social networks, which are not shipped.
 
-Spec: graph-random-matrix, section 5, "Stand-ins for the book's graphs". Vertex i has the weight
+Spec: graph-random-matrix, section 5 (stand-ins for the book's graphs). Vertex i has the weight
 (i + 10)^(-1/1.5); both ends of a pair are drawn by weight, loops and repeats are dropped and more
 pairs drawn until there are enough, and vertices are permuted. With groups the same within 16 groups
 of sizes in proportion to 1..16, 80 % of pairs inside a group.
@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list import EdgeList
 
 GROUPS: Final = 16
 INSIDE: Final = 0.8

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 
 INTERVALS_PER_DAY: Final = 96
 FITTED_INTERVALS: Final = 7 * 672

@@ -1,13 +1,12 @@
 """A network between curators and aggregators that delays, loses, repeats and reorders messages.
 
 One description, two uses. `Faults` wraps a real transport and does it to real requests: the
-services behind it see what a bad network would show them. `arrivals` is the model of the same for
-the driver in process: when each curator's message has arrived.
+services behind it see what a bad network would show them. `arrivals` models the same for the
+in-process driver: when each curator's message has arrived.
 
-A message is lost on its way or its answer is lost on the way back, with equal chances; either way
-the sender waits `retry_s` and sends the same bytes again. A repeated message must change nothing,
-which is what a lost answer and `duplicate` are there to try. A held message is overtaken by those
-sent within `hold_s` after it.
+A message is lost in transit or its answer is, with equal chances; either way the sender waits
+`retry_s` and sends the same bytes again. A repeated message must change nothing; lost answers and
+`duplicate` exercise this. A held message is overtaken by those sent within `hold_s` after it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 
 Floats = NDArray[np.float64]
 
@@ -71,8 +70,8 @@ class Traffic:
 def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traffic) -> Floats:
     """When messages sent at `sent` (n,) seconds have arrived, (n,) seconds; counts into `traffic`.
 
-    Of the lost messages that precede the first arrival; a lost answer delays nobody but makes the
-    sender repeat what has arrived.
+    Of the lost messages that precede the first arrival; a lost answer delays no message but makes
+    the sender repeat one that has arrived.
     """
     generator, count = source.generator, sent.size
     traffic.messages += count
@@ -98,7 +97,7 @@ def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traf
 
 
 class Faults(httpx.AsyncBaseTransport):
-    """A transport that does this to every request on its way through `inner`.
+    """A transport that does this to every request that passes through `inner`.
 
     `network` may be exchanged at any time: it holds for the requests that follow.
     """
@@ -116,7 +115,7 @@ class Faults(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send it, or not, or twice; raises httpx.ReadTimeout for what is lost."""
         network, generator, traffic = self.network, self._source.generator, self._traffic
-        # All chances are drawn at once: what happens to a message does not depend on the others.
+        # All chances are drawn together: the fate of a message does not depend on the others.
         held, lost, repeated, answer_lost = generator.random(4) < (
             network.reorder,
             network.loss / 2,
@@ -143,7 +142,7 @@ class Faults(httpx.AsyncBaseTransport):
         return answer
 
     async def _spend(self, request: httpx.Request) -> None:
-        """Send the first of two, whose answer nobody waits for."""
+        """Send the first of two, without waiting for its answer."""
         answer = await self._inner.handle_async_request(request)
         await answer.aread()
         await answer.aclose()

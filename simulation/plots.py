@@ -31,7 +31,7 @@ _DOTS_PER_INCH: Final = 150
 
 @dataclass(frozen=True)
 class Line:
-    """Measured y over x, and where it is known what should come out, that.
+    """Measured y over x, and the expected y, where it is known.
 
     kind: a scheme of the source, one of ours (dashed), or a bound (dotted, without points).
     """
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line at a place of the x axis; marks of one name look alike."""
+    """A vertical line at a place of the x axis; marks of one name have the same style."""
 
     x: float
     name: str

@@ -30,8 +30,8 @@ from typing import Final, Literal, TextIO, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.randomness import SeededRandom
 from simulation.load_model import INTERVALS_PER_DAY, household_load
+from tacit.randomness import SeededRandom
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -61,7 +61,7 @@ _WORKDAYS: Final = range(5)
 
 
 def shared_data() -> Path | None:
-    """The folder of data sets beside the repository, where there is one."""
+    """The folder of data sets next to the repository, where there is one."""
     folder = Path(__file__).parents[2] / "shared" / "data"
     return folder if folder.is_dir() else None
 
@@ -324,7 +324,7 @@ def movielens_like(source: SeededRandom) -> Population:
 
 
 def _spread_counts(generator: np.random.Generator) -> Ints:
-    """Ratings per user, falling: 20 to 737, quartiles near 33, 65 and 148, 100,000 in all."""
+    """Ratings per user, falling: 20 to 737, quartiles near 33, 65 and 148, 100,000 in total."""
     place = (np.arange(MOVIELENS_USERS) + generator.random(MOVIELENS_USERS)) / MOVIELENS_USERS
     drawn = np.exp(np.interp(place, _COUNT_PLACES, np.log(_COUNT_QUANTILES)))
     counts = np.sort(np.rint(drawn).astype(np.int64))[::-1].copy()

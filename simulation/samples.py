@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 
 SEED: Final = 1
 

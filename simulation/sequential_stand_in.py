@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.sequences import Sequences
+from algorithms.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 
@@ -35,12 +35,12 @@ class StandIn:
     provenance: str
 
     def sample(self, sequences: int, generator: np.random.Generator) -> StandIn:
-        """A random subset of so many sequences."""
+        """A random subset of this many sequences."""
         chosen = np.sort(generator.choice(self.dataset.count, sequences, replace=False))
         return self._with(_chosen(self.dataset, chosen), "a sample", len(self.taxonomy))
 
     def cut(self, items: int, sequences: int, generator: np.random.Generator) -> StandIn:
-        """The first stations alone, of so many sequences that have any of them, drawn again."""
+        """The first stations alone, of this many sequences that have any of them, drawn again."""
         held = self.dataset.items < items
         starts = np.concatenate(([0], np.cumsum(held)))[self.dataset.starts]
         universe = self.dataset.universe[:items]
@@ -50,8 +50,8 @@ class StandIn:
         return self._with(data, f"the first {items} stations, drawn again", items)
 
     def _with(self, dataset: Sequences, what: str, items: int) -> StandIn:
-        told = f"{self.provenance}; {what}, {dataset.count} sequences"
-        return StandIn(self.name, dataset, self.taxonomy[:items], told)
+        described = f"{self.provenance}; {what}, {dataset.count} sequences"
+        return StandIn(self.name, dataset, self.taxonomy[:items], described)
 
 
 def _chosen(dataset: Sequences, chosen: Ints) -> Sequences:
@@ -80,7 +80,7 @@ def network(sequences: int = 1_210_096, seed: int = 1) -> StandIn:
 def stm_like(
     name: str, sequences: int, stations: int, lines: int, longest: int, mean: float, seed: int
 ) -> StandIn:
-    """So many sequences, the first of them of the greatest length; mean length about `mean`."""
+    """This many sequences, the first of them of the greatest length; mean length about `mean`."""
     generator = np.random.default_rng(seed)
     lengths = _lengths(sequences, longest, mean, generator)
     starts = np.concatenate(([0], np.cumsum(lengths)))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.transactions import Ints, Transactions
+from algorithms.datasets.transactions import Ints, Transactions
 
 MSNBC_RECORDS: Final = 989_818
 STM_RECORDS: Final = 1_210_096
@@ -41,7 +41,7 @@ class Population:
         return self.dataset.items
 
     def sample(self, records: int, generator: np.random.Generator) -> Population:
-        """A random subset of so many records."""
+        """A random subset of this many records."""
         kept = np.sort(generator.choice(self.dataset.records, records, replace=False))
         lengths = np.diff(self.dataset.offsets)[kept]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -52,7 +52,7 @@ class Population:
         )
 
     def cut(self, items: int, records: int, generator: np.random.Generator) -> Population:
-        """The first items alone, of so many records that have any of them, drawn again."""
+        """The first items alone, of this many records that have any of them, drawn again."""
         bounds, kept = self.dataset.offsets, self.dataset.values < items
         lengths = np.diff(np.concatenate(([0], np.cumsum(kept)))[bounds])
         first = np.cumsum(lengths) - lengths
@@ -107,7 +107,7 @@ def msnbc_like(records: int = MSNBC_RECORDS, items: int = 17, seed: int = 1) -> 
 def stm_like_diffuse(records: int = STM_RECORDS, seed: int = 1) -> Population:
     """Stations of a home and a work zone for three quarters, anywhere for the rest.
 
-    Zones, stations of a zone, and stations overall (in an order of their own) by Zipf(1).
+    Zones, stations of a zone, and stations overall (in a separate order) by Zipf(1).
     """
     generator = np.random.default_rng(seed)
     stations = ZONES * STATIONS

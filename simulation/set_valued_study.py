@@ -45,7 +45,7 @@ MOST: Final = 100
 """The longest list of frequent itemsets that is compared."""
 
 BATCHES: Final = 10
-"""Of a workload, to tell how far its queries matter."""
+"""Batches of a workload, to measure how much its queries matter."""
 
 _HALF: Final = Fraction(1, 2)
 

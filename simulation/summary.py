@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.functions import decode
-from common.models.base import format_exact
-from common.models.query import Function, Query
 from simulation.drivers.outcome import Outcome
 from simulation.plots import Line, Panel, Plot
+from tacit.query.functions import decode
+from tacit.query.query import Query
+from tacit.query.words import Function
+from tacit.wire import format_exact
 
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ def row(query: Query, outcome: Outcome) -> Row:
     held = None if outcome.held is None else _headline(query, outcome.held)
     averaged = query.function in (Function.MEAN, Function.VARIANCE)
     expected = None
-    if outcome.forecast and not averaged:  # a quotient of noisy parts has no forecast of its own
+    if outcome.forecast and not averaged:  # a quotient of noisy parts has no forecast
         expected = outcome.forecast[0].mean_absolute
     return Row(
         outcome.number,
@@ -78,7 +79,7 @@ def row(query: Query, outcome: Outcome) -> Row:
 
 
 def _headline(query: Query, total: Ints) -> list[Fraction] | None:
-    """The figure (or figures) that the function is about; None for a mean of nobody."""
+    """The figure (or figures) that the function is about; None for a mean of no curators."""
     result = decode(query, total)
     found = result.get(_HEADLINES.get(query.function, next(iter(result))))
     if found is None:

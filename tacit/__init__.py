@@ -1,29 +1,21 @@
-"""Tacit's Python client."""
+"""Tacit's library: the Python client, and everything that needs no network and no database.
 
-from tacit.client import AsyncClient, Client
-from tacit.exchange import Retry
-from tacit.problems import (
-    BudgetExceeded,
-    Conflict,
-    FieldProblem,
-    Forbidden,
-    Gone,
-    Invalid,
-    KeyReused,
-    Malformed,
-    NotFound,
-    NotReleased,
-    Problem,
-    RoundClosed,
-    ServiceFailed,
-    TooLarge,
-    TooMany,
-    TooSlow,
-    Unauthenticated,
-    Unavailable,
-    UnsupportedForm,
-)
-from tacit.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
+`tacit.Client` and `tacit.AsyncClient` connect to a service. Beneath them, pure and usable alone:
+
+    query        what a round computes: fields, sensitivity, encoding, mechanisms
+    noise        exact integer noise            crypto      sharing, sealing, signing
+    protocol     what parties sign and check    accounting  what a release costs
+    report       the privacy report             encoders    a curator's half of a federated job
+    paths        published paths                client      the clients' parts
+
+Names are loaded when they are first used, so that `import tacit.noise` brings no HTTP client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.client import *
 
 __all__ = [
     "AsyncClient",
@@ -52,3 +44,9 @@ __all__ = [
     "Unavailable",
     "UnsupportedForm",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("tacit.client"), name)

@@ -23,10 +23,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from hypothesis import settings
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from common.service.clock import ManualClock
-from common.service.database import open_database
+from common.runtime.clock import ManualClock
+from common.store.database import open_database
+from common.store.transactions import Database
 
 _BEGAN = time.monotonic()
 
@@ -150,7 +150,7 @@ async def _drop_databases() -> None:
 async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The URL of an empty database."""
     if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
+        yield f"sqlite:///{tmp_path / 'test.db'}"
         return
     server = await postgres_server()
     if server is None:
@@ -160,8 +160,8 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
 
 
 @pytest.fixture
-async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    """An engine on an empty database."""
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An empty database."""
     opened = open_database(database_url)
     yield opened
     await opened.dispose()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from common.service.database import make_private_directory, migrate, open_database
-from common.service.settings import ServiceSettings
+from common.runtime.directories import make_private_directory
+from common.runtime.settings import ServiceSettings
+from common.store.database import migrate, open_database
 
 _empty: dict[str, bytes] = {}
 """By service."""
@@ -40,9 +41,9 @@ async def _migrate(service: str) -> bytes:
     assert package.origin is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "empty.db"
-        engine = open_database(f"sqlite+aiosqlite:///{path}")
+        database = open_database(f"sqlite:///{path}")
         try:
-            await migrate(engine, Path(package.origin).parent / "migrations")
+            await migrate(database, Path(package.origin).parent / "migrations")
         finally:
-            await engine.dispose()
+            await database.dispose()
         return path.read_bytes()

@@ -1,4 +1,4 @@
 from aggregator.store.tables import metadata
-from common.service.migration import run_migrations
+from common.store.migration import run_migrations
 
 run_migrations(metadata)

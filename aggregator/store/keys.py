@@ -1,49 +1,49 @@
-"""Secrets, and the keys of epochs. A destroyed private key is erased (`common.service.erasure`)."""
+"""Secrets, and the keys of epochs. A destroyed private key is erased (`common.store.erasure`)."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.rounds import LIVE
 from aggregator.store.tables import epoch_keys, rounds, secrets
-from common.service.erasure import to_erase
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
 
 
-async def secret(connection: AsyncConnection, name: str) -> bytes | None:
+async def secret(transaction: Transaction, name: str) -> bytes | None:
     """A secret by its name."""
-    found = await connection.execute(select(secrets.c.value).where(secrets.c.name == name))
+    found = await transaction.execute(select(secrets.c.value).where(secrets.c.name == name))
     value: bytes | None = found.scalar_one_or_none()
     return value
 
 
-async def add_secret(connection: AsyncConnection, name: str, value: bytes) -> None:
+async def add_secret(transaction: Transaction, name: str, value: bytes) -> None:
     """Keep a secret under a new name."""
-    await connection.execute(insert(secrets).values(name=name, value=value))
+    await transaction.execute(insert(secrets).values(name=name, value=value))
 
 
-async def epoch_key(connection: AsyncConnection, epoch: int) -> tuple[bytes | None, str] | None:
+async def epoch_key(transaction: Transaction, epoch: int) -> tuple[bytes | None, str] | None:
     """(private key unless destroyed, signed public key) of an epoch."""
-    found = await connection.execute(select(epoch_keys).where(epoch_keys.c.epoch == epoch))
+    found = await transaction.execute(select(epoch_keys).where(epoch_keys.c.epoch == epoch))
     row = found.first()
     return None if row is None else (row.private_key, row.signed)
 
 
 async def add_epoch_key(
-    connection: AsyncConnection, epoch: int, private_key: bytes, signed: str
+    transaction: Transaction, epoch: int, private_key: bytes, signed: str
 ) -> None:
     """Keep the key pair of a new epoch."""
-    await connection.execute(
+    await transaction.execute(
         insert(epoch_keys).values(epoch=epoch, private_key=private_key, signed=signed)
     )
 
 
-async def idle_epochs(connection: AsyncConnection, before: int) -> tuple[int, ...]:
+async def idle_epochs(transaction: Transaction, before: int) -> tuple[int, ...]:
     """Epochs below `before` that hold a private key and that no live round needs."""
     needed = select(rounds.c.own_epoch).where(rounds.c.state.in_(LIVE))
-    found = await connection.execute(
+    found = await transaction.execute(
         select(epoch_keys.c.epoch).where(
             epoch_keys.c.epoch < before,
             epoch_keys.c.private_key.is_not(None),
@@ -53,26 +53,26 @@ async def idle_epochs(connection: AsyncConnection, before: int) -> tuple[int, ..
     return tuple(int(epoch) for epoch in found.scalars())
 
 
-async def held_epochs(connection: AsyncConnection) -> tuple[int, ...]:
+async def held_epochs(transaction: Transaction) -> tuple[int, ...]:
     """All epochs that hold a private key."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(epoch_keys.c.epoch).where(epoch_keys.c.private_key.is_not(None))
     )
     return tuple(int(epoch) for epoch in found.scalars())
 
 
 async def replace_epoch_key(
-    connection: AsyncConnection, epoch: int, private_key: bytes, signed: str
+    transaction: Transaction, epoch: int, private_key: bytes, signed: str
 ) -> None:
     """Keep another key pair for an epoch, whose old one is destroyed."""
-    await connection.execute(delete(epoch_keys).where(epoch_keys.c.epoch == epoch))
-    await add_epoch_key(connection, epoch, private_key, signed)
+    await transaction.execute(delete(epoch_keys).where(epoch_keys.c.epoch == epoch))
+    await add_epoch_key(transaction, epoch, private_key, signed)
 
 
-async def destroy_epoch_key(connection: AsyncConnection, epoch: int, now: datetime) -> None:
+async def destroy_epoch_key(transaction: Transaction, epoch: int, now: datetime) -> None:
     """Forget the private key of an epoch."""
-    await to_erase(connection)
-    await connection.execute(
+    await to_erase(transaction)
+    await transaction.execute(
         update(epoch_keys)
         .where(epoch_keys.c.epoch == epoch)
         .values(private_key=None, destroyed=now)

@@ -9,11 +9,11 @@ from datetime import datetime
 from fractions import Fraction
 
 from sqlalchemy import bindparam, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store import roster
 from aggregator.store.tables import audit_chunks, audit_families, audit_looks, parties
-from common.models.enrolment import PartyKind
+from common.store.transactions import Transaction
+from tacit.protocol.enrolment import PartyKind
 
 _CHUNK = 500
 
@@ -30,7 +30,7 @@ class FamilyRow:
 
 @dataclass(frozen=True)
 class LookRow:
-    """A look at the audit: its number, when, at which alpha, and after how much was screened."""
+    """A look at the audit: its number, its time, its alpha, and how much was screened before it."""
 
     number: int
     time: datetime
@@ -50,22 +50,22 @@ class Named:
 # --- families and their sums ---------------------------------------------------------------------
 
 
-async def families(connection: AsyncConnection) -> list[FamilyRow]:
+async def families(transaction: Transaction) -> list[FamilyRow]:
     """All families, oldest first."""
-    found = await connection.execute(select(audit_families).order_by(audit_families.c.key))
+    found = await transaction.execute(select(audit_families).order_by(audit_families.c.key))
     return [FamilyRow(row.key, row.part, Fraction(row.scale), row.rounds) for row in found]
 
 
-async def screened(connection: AsyncConnection) -> int:
+async def screened(transaction: Transaction) -> int:
     """How many rounds all families have together."""
-    found = await connection.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
+    found = await transaction.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
     return int(found.scalar_one())
 
 
-async def count_round(connection: AsyncConnection, part: str, scale: Fraction) -> int:
+async def count_round(transaction: Transaction, part: str, scale: Fraction) -> int:
     """Count one more round of a family, which may be a new one; its key."""
     same = (audit_families.c.part == part) & (audit_families.c.scale == str(scale))
-    done = await connection.execute(
+    done = await transaction.execute(
         update(audit_families)
         .where(same)
         .values(rounds=audit_families.c.rounds + 1)
@@ -73,7 +73,7 @@ async def count_round(connection: AsyncConnection, part: str, scale: Fraction) -
     )
     known = done.scalar_one_or_none()
     if known is None:
-        done = await connection.execute(
+        done = await transaction.execute(
             insert(audit_families)
             .values(part=part, scale=str(scale), rounds=1)
             .returning(audit_families.c.key)
@@ -82,13 +82,11 @@ async def count_round(connection: AsyncConnection, part: str, scale: Fraction) -
     return int(known)
 
 
-async def chunks(
-    connection: AsyncConnection, family: int, numbers: Sequence[int]
-) -> dict[int, bytes]:
-    """The records of some chunks of a family; a chunk of which nothing was seen is missing."""
+async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) -> dict[int, bytes]:
+    """The records of some chunks of a family; a chunk without any record is omitted."""
     found: dict[int, bytes] = {}
     for start in range(0, len(numbers), _CHUNK):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(audit_chunks.c.chunk, audit_chunks.c.records).where(
                 audit_chunks.c.family == family,
                 audit_chunks.c.chunk.in_(numbers[start : start + _CHUNK]),
@@ -98,9 +96,9 @@ async def chunks(
     return found
 
 
-async def chunk_numbers(connection: AsyncConnection, family: int) -> list[int]:
-    """The chunks of a family of which something was seen."""
-    found = await connection.execute(
+async def chunk_numbers(transaction: Transaction, family: int) -> list[int]:
+    """The chunks of a family that have records."""
+    found = await transaction.execute(
         select(audit_chunks.c.chunk)
         .where(audit_chunks.c.family == family)
         .order_by(audit_chunks.c.chunk)
@@ -109,11 +107,11 @@ async def chunk_numbers(connection: AsyncConnection, family: int) -> list[int]:
 
 
 async def put_chunks(
-    connection: AsyncConnection, family: int, new: dict[int, bytes], known: dict[int, bytes]
+    transaction: Transaction, family: int, new: dict[int, bytes], known: dict[int, bytes]
 ) -> None:
     """Write chunks: `new` ones, and `known` ones in place of what was there."""
     if new:
-        await connection.execute(
+        await transaction.execute(
             insert(audit_chunks),
             [
                 {"family": family, "chunk": chunk, "records": records}
@@ -122,7 +120,7 @@ async def put_chunks(
         )
     if known:
         place = (audit_chunks.c.family == family) & (audit_chunks.c.chunk == bindparam("place"))
-        await connection.execute(
+        await transaction.execute(
             update(audit_chunks).where(place).values(records=bindparam("packed")),
             [{"place": chunk, "packed": records} for chunk, records in known.items()],
         )
@@ -131,18 +129,18 @@ async def put_chunks(
 # --- looks ---------------------------------------------------------------------------------------
 
 
-async def last_look(connection: AsyncConnection) -> LookRow | None:
+async def last_look(transaction: Transaction) -> LookRow | None:
     """The newest look."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(audit_looks).order_by(audit_looks.c.number.desc()).limit(1)
     )
     row = found.first()
     return None if row is None else LookRow(row.number, row.time, row.alpha, row.screened)
 
 
-async def add_look(connection: AsyncConnection, look: LookRow) -> None:
-    """Keep a look; a number is given once."""
-    await connection.execute(
+async def add_look(transaction: Transaction, look: LookRow) -> None:
+    """Store a look; each number is used once."""
+    await transaction.execute(
         insert(audit_looks).values(
             number=look.number, time=look.time, alpha=look.alpha, screened=look.screened
         )
@@ -152,12 +150,12 @@ async def add_look(connection: AsyncConnection, look: LookRow) -> None:
 # --- whose a number is ---------------------------------------------------------------------------
 
 
-async def named(connection: AsyncConnection, numbers: Sequence[int]) -> dict[int, Named]:
+async def named(transaction: Transaction, numbers: Sequence[int]) -> dict[int, Named]:
     """Curators by roster number, also those that left."""
     result: dict[int, Named] = {}
     lone = parties.c.kind == PartyKind.CURATOR.value
     for start in range(0, len(numbers), _CHUNK):
-        found = await connection.execute(
+        found = await transaction.execute(
             select(parties.c.first, parties.c.id, parties.c.left).where(
                 lone, parties.c.first.in_(numbers[start : start + _CHUNK])
             )
@@ -167,13 +165,13 @@ async def named(connection: AsyncConnection, numbers: Sequence[int]) -> dict[int
         )
     missing = sorted(set(numbers) - set(result))
     if missing:
-        hosts = await connection.execute(
+        hosts = await transaction.execute(
             select(parties).where(~lone, parties.c.first <= missing[-1])
         )
         for host in hosts:
             own = [item for item in missing if 0 <= item - host.first < host.curators]
             if own:
-                packed = await roster.hosted_ids(connection, host.key)
+                packed = await roster.hosted_ids(transaction, host.key)
                 ids = zlib.decompress(packed).decode().split("\n")
                 for item in own:
                     result[item] = Named(ids[item - host.first], host.id, host.left is not None)

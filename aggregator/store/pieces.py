@@ -1,9 +1,9 @@
 """Sealed pieces, kept as received.
 
 A batch is one row, and the lone pieces of one commit are one row (`numbers`, `tags` and `bodies`
-joined), because a row per curator makes every piece dirty a page of its own (spec: hot-path,
-section 2). Presence, numbers and tags outlive the sealed words: after a round they still tell a
-duplicate from a stranger. No opened word is ever stored here.
+joined), because with a row per curator every piece writes a separate page (spec: hot-path,
+section 2). Presence, numbers and tags outlive the sealed words: after a round they still
+distinguish a duplicate from an unknown piece. No opened word is ever stored here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import batches, pieces
+from common.store.transactions import Transaction
 
 _PLACE = (
     batches.c.id,
@@ -62,10 +62,10 @@ class BatchRow:
 
 
 async def add_pieces(
-    connection: AsyncConnection, key: int, numbers: bytes, tags: bytes, bodies: bytes
+    transaction: Transaction, key: int, numbers: bytes, tags: bytes, bodies: bytes
 ) -> int:
     """Keep the lone pieces of one commit as one row."""
-    done = await connection.execute(
+    done = await transaction.execute(
         insert(pieces)
         .values(round=key, numbers=numbers, tags=tags, bodies=bodies)
         .returning(pieces.c.id)
@@ -73,11 +73,9 @@ async def add_pieces(
     return int(done.scalar_one())
 
 
-async def piece_numbers(
-    connection: AsyncConnection, key: int, after: int
-) -> list[tuple[int, bytes]]:
+async def piece_numbers(transaction: Transaction, key: int, after: int) -> list[tuple[int, bytes]]:
     """(row, numbers) of a round's rows above a row id."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(pieces.c.id, pieces.c.numbers)
         .where(pieces.c.round == key, pieces.c.id > after)
         .order_by(pieces.c.id)
@@ -85,17 +83,15 @@ async def piece_numbers(
     return [(int(row.id), row.numbers) for row in found]
 
 
-async def piece_row(connection: AsyncConnection, row_id: int) -> PieceRow:
+async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
     """One row of lone pieces."""
-    row = (await connection.execute(select(pieces).where(pieces.c.id == row_id))).one()
+    row = (await transaction.execute(select(pieces).where(pieces.c.id == row_id))).one()
     return PieceRow(row.id, row.numbers, row.tags, row.bodies)
 
 
-async def piece_rows(
-    connection: AsyncConnection, key: int, after: int, limit: int
-) -> list[PieceRow]:
+async def piece_rows(transaction: Transaction, key: int, after: int, limit: int) -> list[PieceRow]:
     """The next rows of a round's lone pieces."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(pieces)
         .where(pieces.c.round == key, pieces.c.id > after)
         .order_by(pieces.c.id)
@@ -108,9 +104,9 @@ async def piece_rows(
 
 
 async def add_batches(
-    connection: AsyncConnection, key: int, received: Sequence[tuple[BatchRow, bytes]]
+    transaction: Transaction, key: int, received: Sequence[tuple[BatchRow, bytes]]
 ) -> None:
-    """Keep sealed batches as received (`BatchRow.id` is not looked at)."""
+    """Store sealed batches as received (`BatchRow.id` is ignored)."""
     rows = [
         {
             "round": key,
@@ -124,32 +120,32 @@ async def add_batches(
         }
         for row, body in received
     ]
-    await connection.execute(insert(batches), rows)
+    await transaction.execute(insert(batches), rows)
 
 
 async def batch_parts(
-    connection: AsyncConnection, key: int, segment: int, hosts: Sequence[int]
+    transaction: Transaction, key: int, segment: int, hosts: Sequence[int]
 ) -> list[BatchRow]:
     """The parts of some hosts in one segment, without their bodies."""
     found: list[BatchRow] = []
     for start in range(0, len(hosts), _CHUNK):
         wanted = {"round_key": key, "segment": segment, "hosts": hosts[start : start + _CHUNK]}
-        found += [BatchRow(*row) for row in await connection.execute(_PARTS, wanted)]
+        found += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
     return found
 
 
-async def round_batches(connection: AsyncConnection, key: int) -> list[BatchRow]:
+async def round_batches(transaction: Transaction, key: int) -> list[BatchRow]:
     """All batches of a round in order, without their bodies."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(*_PLACE).where(batches.c.round == key).order_by(batches.c.id)
     )
     return [BatchRow(*row) for row in found]
 
 
-async def batch_bodies(connection: AsyncConnection, row_ids: Sequence[int]) -> dict[int, bytes]:
+async def batch_bodies(transaction: Transaction, row_ids: Sequence[int]) -> dict[int, bytes]:
     """The sealed bytes of batches, by row; empty once they are destroyed."""
     found: dict[int, bytes] = {}
     for start in range(0, len(row_ids), _CHUNK):
         wanted = {"rows": row_ids[start : start + _CHUNK]}
-        found.update((row.id, row.body) for row in await connection.execute(_BODIES, wanted))
+        found.update((row.id, row.body) for row in await transaction.execute(_BODIES, wanted))
     return found

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import hosted, parties, party_keys, tokens
-from common.models.enrolment import PartyKind
-from common.service.tokens import Scope
+from common.store.transactions import Transaction
+from common.web.tokens import Scope
+from tacit.protocol.enrolment import PartyKind
 
 _CHUNK = 500
 _PAGE = 10_000
@@ -36,10 +36,10 @@ class Party:
 
 
 async def add_party(
-    connection: AsyncConnection, party: Party, epoch: int, public_key: bytes, now: datetime
+    transaction: Transaction, party: Party, epoch: int, public_key: bytes, now: datetime
 ) -> int:
     """Put a party on the roster with its first epoch key; its key in the store."""
-    done = await connection.execute(
+    done = await transaction.execute(
         insert(parties)
         .values(
             id=party.id,
@@ -52,38 +52,38 @@ async def add_party(
         .returning(parties.c.key)
     )
     key = int(done.scalar_one())
-    await add_party_key(connection, key, epoch, public_key)
+    await add_party_key(transaction, key, epoch, public_key)
     return key
 
 
 async def add_hosted(
-    connection: AsyncConnection, party: int, hashes: bytes, compressed_ids: bytes
+    transaction: Transaction, party: int, hashes: bytes, compressed_ids: bytes
 ) -> None:
     """Keep the curators of a host: sorted 64-bit hashes to search, ids to confirm."""
-    await connection.execute(insert(hosted).values(party=party, hashes=hashes, ids=compressed_ids))
+    await transaction.execute(insert(hosted).values(party=party, hashes=hashes, ids=compressed_ids))
 
 
 async def hosted_hashes(
-    connection: AsyncConnection,
+    transaction: Transaction,
 ) -> AsyncIterator[tuple[int, NDArray[np.uint64]]]:
     """The sorted hashes of every active host's curator ids, one host at a time."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(hosted.c.party)
         .join(parties, parties.c.key == hosted.c.party)
         .where(parties.c.left.is_(None))
     )
     for party in found.scalars().all():
-        row = await connection.execute(select(hosted.c.hashes).where(hosted.c.party == party))
+        row = await transaction.execute(select(hosted.c.hashes).where(hosted.c.party == party))
         yield int(party), np.frombuffer(row.scalar_one(), "<u8")
 
 
-async def hosted_ids(connection: AsyncConnection, party: int) -> bytes:
+async def hosted_ids(transaction: Transaction, party: int) -> bytes:
     """The compressed ids of a host's curators, in the order of their numbers."""
-    found = await connection.execute(select(hosted.c.ids).where(hosted.c.party == party))
+    found = await transaction.execute(select(hosted.c.ids).where(hosted.c.party == party))
     return bytes(found.scalar_one())
 
 
-async def lone_ids(connection: AsyncConnection) -> AsyncIterator[list[str]]:
+async def lone_ids(transaction: Transaction) -> AsyncIterator[list[str]]:
     """The ids of all active lone curators, in pages."""
     wanted = (
         select(parties.c.key, parties.c.id)
@@ -92,14 +92,14 @@ async def lone_ids(connection: AsyncConnection) -> AsyncIterator[list[str]]:
         .limit(_PAGE)
     )
     after = -1
-    while rows := (await connection.execute(wanted.where(parties.c.key > after))).all():
+    while rows := (await transaction.execute(wanted.where(parties.c.key > after))).all():
         yield [row.id for row in rows]
         after = rows[-1].key
 
 
-async def is_active(connection: AsyncConnection, party: str, identity_key: bytes) -> bool:
+async def is_active(transaction: Transaction, party: str, identity_key: bytes) -> bool:
     """Whether a party of this id, or with this identity, is on the roster."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(parties.c.key).where(
             parties.c.left.is_(None),
             (parties.c.id == party) | (parties.c.identity_key == identity_key),
@@ -108,9 +108,9 @@ async def is_active(connection: AsyncConnection, party: str, identity_key: bytes
     return found.first() is not None
 
 
-async def numbers_taken(connection: AsyncConnection, first: int, count: int) -> bool:
-    """Whether any of these numbers was ever given to somebody. Numbers are never reused."""
-    below = await connection.execute(
+async def numbers_taken(transaction: Transaction, first: int, count: int) -> bool:
+    """Whether any of these numbers was ever assigned. Numbers are never reused."""
+    below = await transaction.execute(
         select(parties.c.first, parties.c.curators)
         .where(parties.c.first < first + count)
         .order_by(parties.c.first.desc())
@@ -121,51 +121,51 @@ async def numbers_taken(connection: AsyncConnection, first: int, count: int) -> 
 
 
 async def add_party_key(
-    connection: AsyncConnection, party: int, epoch: int, public_key: bytes
+    transaction: Transaction, party: int, epoch: int, public_key: bytes
 ) -> None:
     """Keep an announced epoch key."""
-    await connection.execute(
+    await transaction.execute(
         insert(party_keys).values(party=party, epoch=epoch, public_key=public_key)
     )
 
 
-async def active_party(connection: AsyncConnection, party: str) -> Party | None:
+async def active_party(transaction: Transaction, party: str) -> Party | None:
     """The party of this id that is on the roster."""
-    found = await _parties(connection, (parties.c.id == party) & parties.c.left.is_(None))
+    found = await _parties(transaction, (parties.c.id == party) & parties.c.left.is_(None))
     return found[0] if found else None
 
 
-async def enrolled_at(connection: AsyncConnection, key: int) -> datetime:
+async def enrolled_at(transaction: Transaction, key: int) -> datetime:
     """When a party was put on the roster."""
-    found = await connection.execute(select(parties.c.enrolled).where(parties.c.key == key))
+    found = await transaction.execute(select(parties.c.enrolled).where(parties.c.key == key))
     enrolled: datetime = found.scalar_one()
     return enrolled
 
 
-async def parties_by_key(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, Party]:
+async def parties_by_key(transaction: Transaction, keys: Sequence[int]) -> dict[int, Party]:
     """Parties by their key in the store, also those that left."""
     result: dict[int, Party] = {}
     for start in range(0, len(keys), _CHUNK):
         chunk = keys[start : start + _CHUNK]
-        found = await _parties(connection, parties.c.key.in_(chunk))
+        found = await _parties(transaction, parties.c.key.in_(chunk))
         result.update((party.key, party) for party in found)
     return result
 
 
-async def lone_by_number(connection: AsyncConnection, numbers: Sequence[int]) -> dict[int, Party]:
+async def lone_by_number(transaction: Transaction, numbers: Sequence[int]) -> dict[int, Party]:
     """Lone curators by roster number, also those that left."""
     result: dict[int, Party] = {}
     for start in range(0, len(numbers), _CHUNK):
         chunk = numbers[start : start + _CHUNK]
         condition = parties.c.first.in_(chunk) & (parties.c.kind == PartyKind.CURATOR.value)
-        found = await _parties(connection, condition)
+        found = await _parties(transaction, condition)
         result.update((party.first, party) for party in found)
     return result
 
 
-async def left_runs(connection: AsyncConnection, below: int) -> list[tuple[int, int]]:
+async def left_runs(transaction: Transaction, below: int) -> list[tuple[int, int]]:
     """(first number, count) of parties that left, with numbers below a roster's size."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(parties.c.first, parties.c.curators).where(
             parties.c.left.is_not(None), parties.c.first < below
         )
@@ -173,9 +173,9 @@ async def left_runs(connection: AsyncConnection, below: int) -> list[tuple[int, 
     return [(int(row.first), int(row.curators)) for row in found]
 
 
-async def lone_page(connection: AsyncConnection, after: int, limit: int) -> list[Party]:
+async def lone_page(transaction: Transaction, after: int, limit: int) -> list[Party]:
     """Active lone curators in the order of their numbers, above `after`."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(parties.c.key)
         .where(
             parties.c.left.is_(None),
@@ -185,33 +185,33 @@ async def lone_page(connection: AsyncConnection, after: int, limit: int) -> list
         .order_by(parties.c.first)
         .limit(limit)
     )
-    by_key = await parties_by_key(connection, list(found.scalars()))
+    by_key = await parties_by_key(transaction, list(found.scalars()))
     return sorted(by_key.values(), key=lambda party: party.first)
 
 
-async def leave(connection: AsyncConnection, party: str, now: datetime) -> bool:
+async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
     """Take a party off the roster; whether it was on it."""
-    done = await connection.execute(
+    done = await transaction.execute(
         update(parties).where(parties.c.id == party, parties.c.left.is_(None)).values(left=now)
     )
     return done.rowcount == 1
 
 
 async def list_parties(
-    connection: AsyncConnection, after: int | None, limit: int
+    transaction: Transaction, after: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """A page of the roster, in the order of enrolment."""
     query = select(parties).order_by(parties.c.key).limit(limit)
     if after is not None:
         query = query.where(parties.c.key > after)
-    return [dict(row._mapping) for row in await connection.execute(query)]
+    return [dict(row._mapping) for row in await transaction.execute(query)]
 
 
 async def senders(
-    connection: AsyncConnection, token_hashes: Sequence[str]
+    transaction: Transaction, token_hashes: Sequence[str]
 ) -> dict[str, tuple[Party, datetime | None]]:
-    """The active party that each valid curator token speaks for, and when the token expires."""
-    found = await connection.execute(
+    """The active party that each valid curator token belongs to, and when the token expires."""
+    found = await transaction.execute(
         select(tokens.c.hash, tokens.c.expires, parties, *_KEY)
         .join(parties, parties.c.id == tokens.c.subject)
         .join(party_keys, party_keys.c.party == parties.c.key)
@@ -231,8 +231,8 @@ async def senders(
     return result
 
 
-async def _parties(connection: AsyncConnection, condition: Any) -> list[Party]:
-    found = await connection.execute(
+async def _parties(transaction: Transaction, condition: Any) -> list[Party]:
+    found = await transaction.execute(
         select(parties, *_KEY)
         .join(party_keys, party_keys.c.party == parties.c.key)
         .where(condition)

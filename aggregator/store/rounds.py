@@ -12,18 +12,18 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Row, bindparam, delete, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.store.tables import batches, contributions, pieces, rounds
-from common.models.round import RoundState
-from common.service.erasure import to_erase
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
+from tacit.protocol.round import RoundState
 
 LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
 
 
 @dataclass(frozen=True)
 class RoundRow:
-    """A round as stored, without its documents; texts are JSON of `common.models.round`."""
+    """A round as stored, without its documents; texts are JSON of `tacit.protocol.round`."""
 
     key: int
     id: str
@@ -68,7 +68,7 @@ _PLACES = (
 
 
 async def add_round(
-    connection: AsyncConnection,
+    transaction: Transaction,
     round_id: str,
     descriptor_hash: bytes,
     descriptor: str,
@@ -77,7 +77,7 @@ async def add_round(
     noise_shares: str | None,
 ) -> int:
     """Keep a new round, open; its key in the store."""
-    done = await connection.execute(
+    done = await transaction.execute(
         insert(rounds)
         .values(
             id=round_id,
@@ -94,44 +94,44 @@ async def add_round(
     return int(done.scalar_one())
 
 
-async def round_row(connection: AsyncConnection, round_id: str) -> RoundRow | None:
+async def round_row(transaction: Transaction, round_id: str) -> RoundRow | None:
     """A round by its id."""
-    row = (await connection.execute(_BY_ID, {"round_id": round_id})).first()
+    row = (await transaction.execute(_BY_ID, {"round_id": round_id})).first()
     return None if row is None else _round(row)
 
 
-async def round_by_key(connection: AsyncConnection, key: int) -> RoundRow:
+async def round_by_key(transaction: Transaction, key: int) -> RoundRow:
     """A round by its key in the store."""
-    return _round((await connection.execute(_BY_KEY, {"round_key": key})).one())
+    return _round((await transaction.execute(_BY_KEY, {"round_key": key})).one())
 
 
-async def document(connection: AsyncConnection, key: int, name: Document) -> str | None:
+async def document(transaction: Transaction, key: int, name: Document) -> str | None:
     """One of a round's documents."""
-    found = await connection.execute(select(rounds.c[name]).where(rounds.c.key == key))
+    found = await transaction.execute(select(rounds.c[name]).where(rounds.c.key == key))
     text: str | None = found.scalar_one()
     return text
 
 
-async def partial_sum(connection: AsyncConnection, key: int) -> bytes | None:
+async def partial_sum(transaction: Transaction, key: int) -> bytes | None:
     """The sum of a committed round, its noise inside; nothing after an abort."""
-    found = await connection.execute(select(rounds.c.partial).where(rounds.c.key == key))
+    found = await transaction.execute(select(rounds.c.partial).where(rounds.c.key == key))
     content: bytes | None = found.scalar_one()
     return content
 
 
-async def states(connection: AsyncConnection, keys: Sequence[int]) -> dict[int, RoundState]:
+async def states(transaction: Transaction, keys: Sequence[int]) -> dict[int, RoundState]:
     """The states of rounds by key; a purged round is missing."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(rounds.c.key, rounds.c.state).where(rounds.c.key.in_(keys))
     )
     return {int(row.key): RoundState(row.state) for row in found}
 
 
 async def advance(
-    connection: AsyncConnection, key: int, before: RoundState, after: RoundState, **values: object
+    transaction: Transaction, key: int, before: RoundState, after: RoundState, **values: object
 ) -> bool:
     """One transition; whether the round was in the state `before`."""
-    done = await connection.execute(
+    done = await transaction.execute(
         update(rounds)
         .where(rounds.c.key == key, rounds.c.state == before.value)
         .values(state=after.value, **values)
@@ -139,48 +139,48 @@ async def advance(
     return done.rowcount == 1
 
 
-async def count_received(connection: AsyncConnection, key: int, curators: int) -> None:
+async def count_received(transaction: Transaction, key: int, curators: int) -> None:
     """Add to the number of curators whose pieces are held."""
-    await connection.execute(
+    await transaction.execute(
         update(rounds).where(rounds.c.key == key).values(received=rounds.c.received + curators)
     )
 
 
-async def count_states(connection: AsyncConnection) -> dict[str, int]:
+async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many rounds there are in each state."""
-    found = await connection.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
+    found = await transaction.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
     return {row[0]: int(row[1]) for row in found}
 
 
-async def overdue(connection: AsyncConnection, before: datetime) -> tuple[str, ...]:
-    """Live rounds whose deadline lies before an instant."""
-    found = await connection.execute(
+async def overdue(transaction: Transaction, before: datetime) -> tuple[str, ...]:
+    """Live rounds whose deadline is before an instant."""
+    found = await transaction.execute(
         select(rounds.c.id).where(rounds.c.state.in_(LIVE), rounds.c.deadline < before)
     )
     return tuple(found.scalars())
 
 
-async def live(connection: AsyncConnection) -> tuple[str, ...]:
+async def live(transaction: Transaction) -> tuple[str, ...]:
     """Rounds that are neither released nor aborted."""
-    found = await connection.execute(select(rounds.c.id).where(rounds.c.state.in_(LIVE)))
+    found = await transaction.execute(select(rounds.c.id).where(rounds.c.state.in_(LIVE)))
     return tuple(found.scalars())
 
 
-async def purge(connection: AsyncConnection, before: datetime) -> int:
-    """Forget finished rounds whose deadline lies before an instant."""
+async def purge(transaction: Transaction, before: datetime) -> int:
+    """Delete finished rounds whose deadline is before an instant."""
     old = select(rounds.c.key).where(rounds.c.state.not_in(LIVE), rounds.c.deadline < before)
     for table in (pieces, batches, contributions):
-        await connection.execute(delete(table).where(table.c.round.in_(old)))
-    done = await connection.execute(delete(rounds).where(rounds.c.key.in_(old)))
+        await transaction.execute(delete(table).where(table.c.round.in_(old)))
+    done = await transaction.execute(delete(rounds).where(rounds.c.key.in_(old)))
     return done.rowcount
 
 
-async def destroy_pieces(connection: AsyncConnection, key: int) -> None:
+async def destroy_pieces(transaction: Transaction, key: int) -> None:
     """Destroy all sealed words of a round; numbers, presence and tags stay."""
-    await to_erase(connection)
-    await connection.execute(update(batches).where(batches.c.round == key).values(body=b""))
-    await connection.execute(update(pieces).where(pieces.c.round == key).values(bodies=b""))
-    await connection.execute(
+    await to_erase(transaction)
+    await transaction.execute(update(batches).where(batches.c.round == key).values(body=b""))
+    await transaction.execute(update(pieces).where(pieces.c.round == key).values(bodies=b""))
+    await transaction.execute(
         update(contributions).where(contributions.c.round == key).values(sealed=b"")
     )
 
@@ -193,9 +193,9 @@ def _round(row: Row[Any]) -> RoundRow:
 # --- contributions of noise ----------------------------------------------------------------------
 
 
-async def add_contribution(connection: AsyncConnection, key: int, row: ContributionRow) -> None:
+async def add_contribution(transaction: Transaction, key: int, row: ContributionRow) -> None:
     """Keep an aggregator's sealed share of noise."""
-    await connection.execute(
+    await transaction.execute(
         insert(contributions).values(
             round=key,
             position=row.position,
@@ -206,14 +206,14 @@ async def add_contribution(connection: AsyncConnection, key: int, row: Contribut
     )
 
 
-async def held_places(connection: AsyncConnection, key: int) -> tuple[int, ...]:
+async def held_places(transaction: Transaction, key: int) -> tuple[int, ...]:
     """Whose shares of noise a round holds: places in the descriptor, ascending."""
-    return tuple((await connection.execute(_PLACES, {"round_key": key})).scalars())
+    return tuple((await transaction.execute(_PLACES, {"round_key": key})).scalars())
 
 
-async def held_contributions(connection: AsyncConnection, key: int) -> dict[int, ContributionRow]:
+async def held_contributions(transaction: Transaction, key: int) -> dict[int, ContributionRow]:
     """The shares of noise that a round holds, by the sender's place in the descriptor."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
     )
     return {

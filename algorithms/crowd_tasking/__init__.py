@@ -3,14 +3,14 @@
 `parameters` what a publisher posts; `task` the same with every choice made, and what it costs;
 `noise_law`, `prediction` mathematics of the noise and of errors; `paper` the source's floating
 noise; `aggregates` what a server computes of reports; `attacks` what it could guess; `report`,
-`plots`, `evaluation`; `job` the central form. Devices: `common.encoders.crowd_tasking`.
+`pictures`, `evaluation`; `algorithm` the central form. Devices: `tacit.encoders.crowd_tasking`.
 """
 
 from dataclasses import replace
 
-from algorithms.crowd_tasking import job
+from algorithms.crowd_tasking import algorithm
 from algorithms.crowd_tasking.federated import REPORTS
 
-ALGORITHM = replace(job.ALGORITHM, reports=REPORTS)
+ALGORITHM = replace(algorithm.ALGORITHM, reports=REPORTS)
 
 __all__ = ["ALGORITHM"]

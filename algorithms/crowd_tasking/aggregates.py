@@ -16,8 +16,8 @@ import numpy as np
 
 from algorithms.crowd_tasking.noise_law import cumulative
 from algorithms.crowd_tasking.prediction import NORMAL_95
-from common.encoders.crowd_tasking import Component, Floats, Ints
-from common.randomness import PublicRandom
+from tacit.encoders.crowd_tasking.encoder import Component, Floats, Ints
+from tacit.randomness import PublicRandom
 
 ITERATIONS: Final = 400
 LATTICE: Final = 101
@@ -145,7 +145,7 @@ def shares(values: Floats, edges: Floats) -> Floats:
 
 
 def shares_by_round(values: Floats, in_round: Ints, rounds: int, edges: Floats) -> Floats:
-    """(T, m) shares in each round 1..T; NaN where nobody reported."""
+    """(T, m) shares in each round 1..T; NaN where no device reported."""
     buckets = edges.size - 1
     places = (in_round - 1) * buckets + bucket_of(values, edges)
     counted = np.bincount(places, minlength=rounds * buckets).reshape(rounds, buckets)
@@ -164,7 +164,8 @@ def deconvolved(
     """(m,) shares with the known noise taken off: expectation-maximisation, 400 iterations.
 
     Readings are taken to lie on 101 places evenly over the bounds, noisy values in cells as wide
-    (the outermost without end). Source of the method: the noise's law is public (spec, 3.4).
+    (the outermost without end). Source of the method: the noise's law is public (spec:
+    crowd-tasking, section 3.4).
     """
     if not values.size:
         return np.full(edges.size - 1, np.nan)
@@ -221,8 +222,8 @@ def cross_validated(
     """Accuracy in 5 folds of a classifier trained on the other folds' `training` (n, k).
 
     Tested on `tested` (n, k) where given (the readings without noise: evaluation only), else on the
-    training points left out. At most 20,000 points (svm: 4,000) enter, a public choice. None where
-    there are fewer than 2 points a fold or only one class.
+    training points of the omitted fold. At most 20,000 points (svm: 4,000) enter, a public choice.
+    None where there are fewer than 2 points a fold or only one class.
     """
     count = labels.size
     order = source.generator.permutation(count)[: LARGEST_TRAINING[name]]

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.noise_law import autocovariance
-from common.encoders.crowd_tasking import Bools, Component, Floats
+from tacit.encoders.crowd_tasking.encoder import Bools, Component, Floats
 
 WINDOW: Final = 40
 _TOGETHER: Final = 32

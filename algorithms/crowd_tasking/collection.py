@@ -1,8 +1,8 @@
-"""Reports that users send themselves, and what becomes of them.
+"""Reports that users send themselves, and how they are collected.
 
 Spec: crowd-tasking, section 2 ("Inputs"); jobs, "Federated jobs". Reports are in steps of the
-task's grid, as `common.encoders.crowd_tasking` makes them; what is refused is in its neighbour
-`crowd_tasking_reports`.
+task's grid, as `tacit.encoders.crowd_tasking.encoder` makes them; the module `reports` refuses
+invalid ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.crowd_tasking.aggregates import Reports
 from algorithms.crowd_tasking.task import Task
-from common.encoders.crowd_tasking import Ints
+from tacit.encoders.crowd_tasking.encoder import Ints
 
 
 def gathered(

@@ -21,8 +21,8 @@ from algorithms.crowd_tasking.attacks import Prior, Risk, risk
 from algorithms.crowd_tasking.noise_law import mean_shift
 from algorithms.crowd_tasking.prediction import class_distance
 from algorithms.crowd_tasking.task import Task
-from common.encoders.crowd_tasking import Floats, Ints
-from common.randomness import PublicRandom
+from tacit.encoders.crowd_tasking.encoder import Floats, Ints
+from tacit.randomness import PublicRandom
 
 MOST_ATTACKED: Final = 100
 MOST_ROUNDS: Final = 1_000

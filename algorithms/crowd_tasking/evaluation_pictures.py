@@ -1,6 +1,6 @@
-"""Plots of an evaluation: the true aggregate beside the released one, and what attacks find.
+"""Plots of an evaluation: the true aggregate next to the released one, and what attacks find.
 
-Spec: jobs, section "Result". For the operator's eyes; drawn where the evaluation is read.
+Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 """
 
 from __future__ import annotations

@@ -14,17 +14,17 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
+from algorithms.crowd_tasking.algorithm import aggregate
 from algorithms.crowd_tasking.collection import gathered
-from algorithms.crowd_tasking.job import aggregate
-from algorithms.crowd_tasking.parameters import CrowdTaskingParams
+from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
-from common.encoders.crowd_tasking_reports import Encoding
-from common.models.report import PrivacyReport
-from common.report.figures import delta_amount, epsilon_amount
+from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import PrivacyReport
 
 
-def encoding(params: CrowdTaskingParams, stance: Stance) -> dict[str, Any]:
+def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
     """What a device needs to know. Raises BadTask."""
     if params.label_epsilon is not None:
         raise BadTask("label_epsilon", "curators send labels as they are: labels_are_public")
@@ -38,18 +38,18 @@ def encoding(params: CrowdTaskingParams, stance: Stance) -> dict[str, Any]:
     return found.document()
 
 
-def columns(params: CrowdTaskingParams) -> int:
+def columns(params: Parameters) -> int:
     """One for each coordinate."""
     return params.dimension
 
 
-def labelled(params: CrowdTaskingParams) -> bool:
+def labelled(params: Parameters) -> bool:
     """Classifiers learn from labels."""
     return params.aggregate == "CLS"
 
 
 def aggregated(
-    params: CrowdTaskingParams, stance: Stance, collected: Collected, context: Context
+    params: Parameters, stance: Stance, collected: Collected, context: Context
 ) -> Outcome:
     """The aggregator's part."""
     task, reports = _task(params, stance), collected.reports
@@ -65,13 +65,13 @@ def aggregated(
     return replace(outcome, report=_charged(task, outcome.report))
 
 
-def preview(params: CrowdTaskingParams, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report that a result would carry. Raises BadTask."""
     task = _task(params, stance)
     return _charged(task, privacy_report(task))
 
 
-def _task(params: CrowdTaskingParams, stance: Stance) -> Task:
+def _task(params: Parameters, stance: Stance) -> Task:
     return resolve(params, stance, on_devices=True)
 
 

@@ -1,7 +1,7 @@
 """The law of the noise in one coordinate of one report: c Laplaces of one scale b added up.
 
-Source: "Predictable Privacy-Preserving Mobile Crowd Sensing", Algorithms 1 and 2; the closed forms
-are the spec's (crowd-tasking, section 3.2). With u = |z| / b and c = 1, 2, 3 parts
+Source: "Predictable Privacy-Preserving Mobile Crowd Sensing", Algorithms 1 and 2; the closed forms:
+spec: crowd-tasking, section 3.2. With u = |z| / b and c = 1, 2, 3 parts
 
     density      e^-u / (2b),  e^-u (1+u) / (4b),  e^-u (3+3u+u^2) / (16b)
     P(|Z| > ub)  e^-u,         e^-u (1 + u/2),     e^-u (1 + 5u/8 + u^2/8)
@@ -25,7 +25,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _MEAN: Final = {1: 1.0, 2: 1.5, 3: 1.875}
 _TAIL: Final = {1: (1.0,), 2: (1.0, 0.5), 3: (1.0, 0.625, 0.125)}
-"""Coefficients of the polynomial beside e^-u in P(|Z| > ub)."""
+"""Coefficients of the polynomial factor of e^-u in P(|Z| > ub)."""
 _DENSITY: Final = {1: (0.5,), 2: (0.25, 0.25), 3: (3 / 16, 3 / 16, 1 / 16)}
 _FARTHEST: Final = 80.0
 

@@ -2,7 +2,7 @@
 
 Source: chapter 12, Algorithms 1 and 2. Readings outside the bounds go in as they are (the source
 has no clamp, so that its sensitivity is not bounded), and the noise is a double's (see
-`common.noise.floating`). For the stance `paper` and for reproductions only.
+`tacit.noise.floating`). For the stance `paper` and for reproductions only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.encoders.crowd_tasking import Bools, Component, Floats, Ints, series_noise
-from common.noise import floating_laplace
-from common.randomness import SeededRandom
+from tacit.encoders.crowd_tasking.encoder import Bools, Component, Floats, Ints, series_noise
+from tacit.noise import floating_laplace
+from tacit.randomness import SeededRandom
 
 
 def perturb_floating(

@@ -10,11 +10,11 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from common.encoders.crowd_tasking import MOST_STEPS
-from common.models.base import Exact, WireModel, require
+from tacit.encoders.crowd_tasking.encoder import MOST_STEPS
+from tacit.wire import Exact, WireModel, require
 
 Aggregate = Literal["AVG", "HIST", "CLS"]
 Unit = Literal["reading", "level", "user"]
@@ -82,8 +82,10 @@ class Buckets(WireModel):
         return self
 
 
-class CrowdTaskingParams(WireModel):
+class Parameters(WireModel):
     """A task: aggregate, sensor, users wanted, budget (or tolerated error), and how it is run."""
+
+    model_config = ConfigDict(title="CrowdTaskingParams")
 
     aggregate: Aggregate = "AVG"
     sensor: Sensor

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.noise_law import Floats, cumulative, tail
-from common.accounting.error import laplace_mean_absolute
-from common.randomness import PublicRandom
+from tacit.accounting.error import laplace_mean_absolute
+from tacit.randomness import PublicRandom
 
 NORMAL_95: Final = 1.959963984540054
 DRAWS: Final = 300

@@ -9,22 +9,19 @@ from typing import Any, Final
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
-from common.models.report import (
-    AccountingStatement,
+from tacit.noise import sampler_delta
+from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
+from tacit.report.figures import amount, delta_amount, epsilon_amount
+from tacit.report.model import (
     Charge,
     Claim,
-    MechanismStatement,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
-    Subject,
     VerifiedStatement,
 )
-from common.noise import sampler_delta
-from common.report.figures import amount, delta_amount, epsilon_amount
 
 NAME: Final = "crowd-tasking"
-VERSION: Final = "1"
 
 SOURCE_ANE: Final = {1: 1.268, 2: 0.578, 3: 0.377, 4: 0.283, 5: 0.218}
 """Column means of Table 12.1; beyond 5 about 1.13 / epsilon."""
@@ -72,37 +69,28 @@ def privacy_report(
     """The report of a task: a preview, or with `joined` users a result's."""
     params, paper = task.params, task.stance == "paper"
     cost = task.cost
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=task.stance,
-        mechanism=MechanismStatement(name="salus", parameters=_mechanism(task)),
-        privacy_unit=params.privacy_unit,
-        neighbouring="any-two-values",
+    library = "tacit.accounting.randomised_response"
+    unit = params.privacy_unit
+    builder = ReportBuilder(NAME, library, task.stance, unit, "any-two-values")
+    claim = "unit: one reading of one user in one round"
+    return builder.report(
+        "salus",
+        _mechanism(task),
         sensitivity=_sensitivity(task),
         claimed=None
         if "Y" not in task.components
-        else Claim(
-            model="pure-dp",
-            epsilon=amount(task.epsilon),
-            delta="0",
-            theorem="12.1",
-            text="unit: one reading of one user in one round",
-        ),
-        verified=_verified(task),
+        else Claim(**pure_dp(task.epsilon), theorem="12.1", text=claim),
+        verified=_verified(task, builder),
         charged=Charge(
             ledger="curators" if task.on_devices else "dataset",
-            privacy_unit=params.privacy_unit,
+            privacy_unit=unit,
             epsilon=None if paper else epsilon_amount(cost.epsilon),
             delta=None if paper else delta_amount(cost.delta),
             outside_budget=paper,
         ),
         noise=_noise(task),
         sampler_delta=_sampler_delta(task) if task.exact else None,
-        accounting=AccountingStatement(
-            method="sum of pure epsilons; exact composition of randomised responses",
-            library="common.accounting.randomised_response",
-            version="1",
-        ),
+        method="sum of pure epsilons; exact composition of randomised responses",
         public_parameters=(
             "sensor, bounds, grid, n, T, components, p, buckets and classes are public and chosen "
             "without the readings",
@@ -148,25 +136,19 @@ def _mechanism(task: Task) -> dict[str, Any]:
 
 def _sensitivity(task: Task) -> tuple[SensitivityStatement, ...]:
     if not task.exact:
-        return (
-            SensitivityStatement(
-                norm="l1",
-                source="data-dependent",
-                part="no clamp: not bounded; the noise is scaled to the declared range",
-            ),
-        )
+        part = "no clamp: not bounded; the noise is scaled to the declared range"
+        return (SensitivityStatement(source="data-dependent", part=part),)
     steps = task.params.sensor.steps
     return (
         SensitivityStatement(
             value=amount(steps * task.params.dimension),
-            norm="l1",
             source="declared",
             part=f"one reading, in grid steps: {steps} in each coordinate",
         ),
     )
 
 
-def _verified(task: Task) -> tuple[VerifiedStatement, ...]:
+def _verified(task: Task, builder: ReportBuilder) -> tuple[VerifiedStatement, ...]:
     scenario = "coordinator and all other curators" if task.on_devices else "recipient"
     rounds = task.params.rounds
     labels = (_SAME_LABELS,) if task.labels_in_clear else ()
@@ -183,27 +165,26 @@ def _verified(task: Task) -> tuple[VerifiedStatement, ...]:
         would = task.reading.epsilon
         text = "" if would is None else f"; with both it would be {amount(would)} for a reading"
         return tuple(
-            VerifiedStatement(
-                scenario=scenario,
-                model="none",
-                privacy_unit=unit,
-                neighbouring="any-two-values",
-                epsilon=None,
-                delta=None,
-                reason=_FLOAT + text,
+            builder.line(
+                None, None, NO_FIGURE, scenario=scenario, privacy_unit=unit, reason=_FLOAT + text
             )
             for unit in ("reading", "level", "user")
         )
     return tuple(
-        VerifiedStatement(
+        builder.line(
+            unit,
+            _ADVERSARY[task.on_devices],
+            {
+                "model": "none"
+                if cost.epsilon is None
+                else "approximate-dp"
+                if cost.delta
+                else "pure-dp",
+                "epsilon": epsilon_amount(cost.epsilon),
+                "delta": delta_amount(cost.delta),
+            },
             scenario=scenario,
-            key=unit,
-            description=_ADVERSARY[task.on_devices],
-            model="none" if cost.epsilon is None else "approximate-dp" if cost.delta else "pure-dp",
             privacy_unit=unit,
-            neighbouring="any-two-values",
-            epsilon=epsilon_amount(cost.epsilon),
-            delta=delta_amount(cost.delta),
             conditions=conditions,
             reason=_NO_FRESH if cost.epsilon is None else None,
         )
@@ -291,7 +272,7 @@ def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
     elif task.on_devices:
         held.append(_UNCHARGED)
     if task.exact:
-        held.append("To the delta of every line add sampler_delta, for draws not quite exact.")
+        held.append(ADD_SAMPLER_DELTA)
         if cost.epsilon is None:
             held.append("NO PRIVACY for the unit of this task.")
     return tuple(held)

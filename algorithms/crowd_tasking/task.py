@@ -1,15 +1,15 @@
-"""A task with every choice made: which noise, at which budget, and what that costs each unit.
+"""A task with all choices fixed: the noise, its budget, and the cost per unit.
 
 Spec: crowd-tasking, sections 2, 3.4, 3.5 and 4. Everything here is public and decided before any
 reading is touched. Budgets are exact rationals; a budget solved from a tolerated error is rounded
 up (the error stays below), one solved from a total is rounded down.
 
-What holds (values clamped and put on the grid; Z of Algorithm 2):
+Verified guarantee (values clamped and put on the grid; Z of Algorithm 2):
 
 - reading: with a part that is fresh every round (Y; L with p = 0), or one round only, epsilon for
   any two values of one reading: the other parts are averaged over.
 - level: with a permanent part (G; L with p = 1) two series that differ by one constant vector in
-  every round are told apart by epsilon only: map the permanent part to itself minus the constant.
+  every round are epsilon-indistinguishable: map the permanent part to itself minus the constant.
 - user: any two series of T readings, T times the reading's epsilon, or less with a delta: the
   rounds given the lasting parts are independent mechanisms of pure epsilon each.
 - Without a fresh part two rounds reveal the difference of two readings, whatever epsilon is.
@@ -29,7 +29,7 @@ import numpy as np
 
 from algorithms.contract import Stance
 from algorithms.crowd_tasking.noise_law import Floats, mean_shift
-from algorithms.crowd_tasking.parameters import MOST_EPSILON, CrowdTaskingParams, Part
+from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part
 from algorithms.crowd_tasking.prediction import (
     NORMAL_95,
     Predicted,
@@ -40,15 +40,11 @@ from algorithms.crowd_tasking.prediction import (
     histogram_error,
     shift_bound,
 )
-from common.accounting.randomised_response import (
-    delta_of_responses,
-    response_epsilon,
-    total_epsilon,
-)
-from common.encoders.crowd_tasking import Perturbation, truth_probability
-from common.errors import Invalid
-from common.noise import SCALE_LIMIT
-from common.randomness import PublicRandom
+from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
+from tacit.encoders.crowd_tasking.encoder import Perturbation, truth_probability
+from tacit.errors import Invalid
+from tacit.noise import SCALE_LIMIT
+from tacit.randomness import PublicRandom
 
 BOUND_DELTA: Final = 0.05
 """The chance with which the source's bounds may fail, where they are shown."""
@@ -82,7 +78,7 @@ class Task:
     coordinate of it (the source's eps_a). `on_devices`: curators report; else one coordinator holds
     the readings."""
 
-    params: CrowdTaskingParams
+    params: Parameters
     stance: Stance
     components: tuple[Part, ...]
     per_coordinate: bool
@@ -142,7 +138,7 @@ class Task:
 
     @property
     def fresh(self) -> bool:
-        """Whether one part is drawn anew in every round."""
+        """Whether one part is drawn again in every round."""
         return "Y" in self.components or ("L" in self.components and self.params.p == 0)
 
     @property
@@ -250,7 +246,7 @@ class Task:
 
     @property
     def label_truth(self) -> Fraction | None:
-        """How often a label is told truly; None where labels are not perturbed."""
+        """Probability that a label is reported truthfully; None where labels are not perturbed."""
         if not self.label_epsilon:
             return None
         assert self.params.classes is not None
@@ -271,7 +267,7 @@ class Task:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resolve(params: CrowdTaskingParams, stance: Stance, *, on_devices: bool = False) -> Task:
+def resolve(params: Parameters, stance: Stance, *, on_devices: bool = False) -> Task:
     """The task with defaults filled in and its budget solved. Raises BadTask."""
     per_coordinate = (params.sensitivity or _usual(params, stance)) == "per-coordinate"
     components = params.components or _usual_components(params, stance)
@@ -299,22 +295,22 @@ def _worth(total: Fraction, pure: Fraction) -> bool:
     return total * 100 < pure * 99
 
 
-def _usual(params: CrowdTaskingParams, stance: Stance) -> str:
+def _usual(params: Parameters, stance: Stance) -> str:
     return "l1" if stance == "sound" or params.privacy_unit == "user" else "per-coordinate"
 
 
-def _usual_components(params: CrowdTaskingParams, stance: Stance) -> tuple[Part, ...]:
+def _usual_components(params: Parameters, stance: Stance) -> tuple[Part, ...]:
     if stance == "paper":
         return ("Y", "G", "L")
     return ("Y", "G") if params.privacy_unit == "level" else ("Y",)
 
 
-def _any_fresh(components: tuple[Part, ...], params: CrowdTaskingParams) -> bool:
+def _any_fresh(components: tuple[Part, ...], params: Parameters) -> bool:
     return "Y" in components or ("L" in components and params.p == 0) or params.rounds == 1
 
 
 def _solved(
-    params: CrowdTaskingParams,
+    params: Parameters,
     stance: Stance,
     components: tuple[Part, ...],
     per_coordinate: bool,

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from algorithms.dpbv_clustering.matched import recover
-from common.encoders.dpbv_clustering import Code, Flip, encode
-from common.encoders.dpbv_clustering_loss import ratio_test_error
-from common.randomness import SeededRandom
+from tacit.encoders.dpbv_clustering.encoder import Code, Flip, encode
+from tacit.encoders.dpbv_clustering.loss import ratio_test_error
+from tacit.randomness import SeededRandom
 
 PAIR: Final = (0.486, 0.524)
 """The source's own pair, 24.3 and 26.2 of [0, 50], as shares of the range."""

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from algorithms.dpbv_clustering.points import KMeansResult, kmeans
-from common.encoders.dpbv_clustering import Floats
+from tacit.encoders.dpbv_clustering.encoder import Floats
 
 
 def adp(

@@ -1,9 +1,9 @@
 """dpbv-clustering over curators that send reports: noisy cells, noisy points, or flipped bits.
 
 Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
-with the functions of the central form (`common.encoders.dpbv_clustering_reports`); from then on
-both are the same. Whoever keeps the coordinator sees single reports: that is whom the privacy
-report's figures hold against. `grid-core` is for rounds, which add up before anybody sees a count.
+with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on both
+forms are the same. The coordinator's operator sees single reports: the privacy report's figures
+hold against this operator. `grid-core` is for rounds, which add up before anyone sees a count.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from algorithms.dpbv_clustering.parameters import (
     resolve_method,
 )
 from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.report import sound_report
-from algorithms.dpbv_clustering.report_bits import exact_cost, exact_report, paper_report
-from algorithms.dpbv_clustering.report_parts import ROWS_ARE_PUBLIC
+from algorithms.dpbv_clustering.report.bits import exact_cost, exact_report, paper_report
+from algorithms.dpbv_clustering.report.parts import ROWS_ARE_PUBLIC
+from algorithms.dpbv_clustering.report.sound import sound_report
 from algorithms.dpbv_clustering.steps import cluster_grid
-from common.encoders.dpbv_clustering import BLOCK_COINS, Box, Ints, unpack
-from common.encoders.dpbv_clustering_bit_reports import BitReports
-from common.encoders.dpbv_clustering_cells import MOST_CELLS
-from common.encoders.dpbv_clustering_reports import CellReports, PointReports
-from common.encoders.sums import MOST_RECORDS
-from common.models.federation import Report
-from common.models.report import Charge, PrivacyReport
-from common.report.figures import delta_amount, epsilon_amount
+from tacit.encoders.dpbv_clustering.bit_reports import BitReports
+from tacit.encoders.dpbv_clustering.cells import MOST_CELLS
+from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Box, Ints, unpack
+from tacit.encoders.dpbv_clustering.reports import CellReports, PointReports
+from tacit.encoders.sums import MOST_RECORDS
+from tacit.protocol.federation import Report
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport
 
 Encoding: TypeAlias = CellReports | PointReports | BitReports
 
@@ -184,7 +184,7 @@ def _ones(found: CellReports, reports: Sequence[Report], context: Context) -> In
 def _report(
     params: Parameters, stance: Stance, found: Encoding, plan: BitPlan | None
 ) -> PrivacyReport:
-    """That of the central form, against whoever sees single reports."""
+    """The report of the central form, against anyone who sees single reports."""
     if isinstance(found, BitReports):
         assert plan is not None
         make = paper_report if stance == "paper" else exact_report

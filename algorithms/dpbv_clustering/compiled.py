@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.dpbv_clustering.hamming import Singles
-from common.encoders.dpbv_clustering import Words
+from tacit.encoders.dpbv_clustering.encoder import Words
+
+Singles = NDArray[np.float32]
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator, unused-ignore]

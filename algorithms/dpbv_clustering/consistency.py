@@ -19,7 +19,7 @@ import numpy as np
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Singles
 from algorithms.dpbv_clustering.problems import NoiseTooLarge
-from common.encoders.dpbv_clustering import Code, Flip, Floats
+from tacit.encoders.dpbv_clustering.encoder import Code, Flip, Floats
 
 _SHORTEST = 1e-7
 """A local pair at distance 0 is still a pair."""

@@ -23,7 +23,7 @@ from algorithms.dpbv_clustering.hamming import (
     quiet,
     upper_blocks,
 )
-from common.encoders.dpbv_clustering import Code, Flip, Floats, Words
+from tacit.encoders.dpbv_clustering.encoder import Code, Flip, Floats, Words
 
 Metric = Literal["euclidean", "manhattan"]
 

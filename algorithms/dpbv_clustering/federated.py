@@ -22,12 +22,12 @@ from algorithms.dpbv_clustering.parameters import (
     resolve_method,
 )
 from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.report_grid import grid_core_report
+from algorithms.dpbv_clustering.report.sound import grid_core_report
 from algorithms.dpbv_clustering.steps import State, absorb, first, next_query, release
-from common.encoders.dpbv_clustering import Ints
-from common.encoders.dpbv_clustering_sums import CellSum
-from common.encoders.sums import MOST_RECORDS, SWAP, RecordSum
-from common.models.report import PrivacyReport
+from tacit.encoders.dpbv_clustering.encoder import Ints
+from tacit.encoders.dpbv_clustering.sums import CellSum
+from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
+from tacit.report.model import PrivacyReport
 
 
 @dataclass(frozen=True, eq=False)

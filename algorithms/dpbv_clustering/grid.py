@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from algorithms.dpbv_clustering.points import kmeans
-from common.encoders.dpbv_clustering import Flip, Floats, Ints
-from common.encoders.dpbv_clustering_cells import Cells
+from tacit.encoders.dpbv_clustering.cells import Cells
+from tacit.encoders.dpbv_clustering.encoder import Flip, Floats, Ints
 
 KEPT_DEVIATIONS: Final = 2
 DENSE_DEVIATIONS: Final = 3
@@ -121,6 +121,6 @@ def by_density(cells: Cells, counts: Floats, deviation: float) -> GridClustering
 
 
 def _nothing(cells: Cells) -> GridClustering:
-    """No cell stands out of the noise."""
+    """No cell is distinguishable from the noise."""
     empty = np.empty((0, cells.box.dimension))
     return GridClustering(np.full(cells.count, -1), empty, np.empty(0), 0)

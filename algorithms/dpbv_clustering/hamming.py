@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from common.encoders.dpbv_clustering import Words, unpack
+from tacit.encoders.dpbv_clustering.encoder import Words, unpack
 
 Singles: TypeAlias = NDArray[np.float32]
 Kernel: TypeAlias = Callable[[Words, Words, int], Singles]
@@ -27,7 +27,7 @@ _COUNT_ROWS: Final = 64
 
 
 def quiet() -> None:
-    """Nobody waits."""
+    """No progress is reported."""
 
 
 def signs(words: Words, bits: int) -> Singles:

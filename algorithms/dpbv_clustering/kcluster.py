@@ -24,7 +24,7 @@ import numpy as np
 
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Beat, Singles, quiet
-from common.encoders.dpbv_clustering import (
+from tacit.encoders.dpbv_clustering.encoder import (
     WORD_BITS,
     Code,
     Flip,
@@ -98,7 +98,7 @@ class MatrixDistances:
 
 @dataclass(frozen=True)
 class Run:
-    """Some of an attribute's bits: whole `words` but for the last, `bits` in all. A distance is
+    """Some of an attribute's bits: whole `words` but for the last, `bits` in total. A distance is
     `factor` times (Hamming distance - `floor`), added up over the runs."""
 
     place: int
@@ -122,7 +122,7 @@ class BitDistances:
         return len(self.words)
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
-        """Each record a cluster of its own."""
+        """Each record is its own cluster."""
         found = np.zeros((self.rows, len(chosen)))
         sizes = np.ones(len(chosen))
         for run in self._runs(len(chosen)):
@@ -150,7 +150,7 @@ class BitDistances:
         return found
 
     def _runs(self, clusters: int) -> Iterator[Run]:
-        """All bits, attribute by attribute; the sums of so many clusters over a run are small."""
+        """All bits, attribute by attribute; the sums of this many clusters over a run are small."""
         width = max(1, _BITS // (clusters * WORD_BITS))
         for place, code in enumerate(self.codes):
             decoder = Decoder.of(code, self.flip)
@@ -183,7 +183,7 @@ class BitDistances:
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """labels (n,), the objective (17) of the best restart, and how each restart went."""
+    """labels (n,), the objective (17) of the best restart, and the course of each restart."""
 
     labels: Ints
     objective: float

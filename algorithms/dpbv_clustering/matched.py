@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from common.encoders.dpbv_clustering import BLOCK_COINS, Code, Floats, Words, unpack
+from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Code, Floats, Words, unpack
 
 CANDIDATES: Final = 501
 

@@ -1,8 +1,8 @@
 """What a job of dpbv-clustering publishes: made of released bits, counts or points, and of public
 parameters alone.
 
-Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central form and the one over
-curators come here with the same values.
+Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central and the federated form
+call this module with the same values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from algorithms.dpbv_clustering.paper import Found
 from algorithms.dpbv_clustering.parameters import BitPlan, Parameters
 from algorithms.dpbv_clustering.points import KMeansResult, kmeans
 from algorithms.drawing import can_draw
-from common.encoders.dpbv_clustering import Box, Floats, Ints
-from common.encoders.dpbv_clustering_cells import POINT_STEPS, Cells
-from common.models.report import PrivacyReport
-from common.randomness import PublicRandom
+from tacit.encoders.dpbv_clustering.cells import POINT_STEPS, Cells
+from tacit.encoders.dpbv_clustering.encoder import Box, Floats, Ints
+from tacit.randomness import PublicRandom
+from tacit.report.model import PrivacyReport
 
 Owners: TypeAlias = Sequence[tuple[str, str]] | None
 """Curator and record of each label, where curators encoded them; None: a table's rows in order."""

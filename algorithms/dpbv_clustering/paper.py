@@ -40,8 +40,8 @@ from algorithms.dpbv_clustering.points import (
 )
 from algorithms.dpbv_clustering.problems import BadParameter, TooManyRows
 from algorithms.dpbv_clustering.vertical import combine, decomposed, pair_code, squared
-from common.encoders.dpbv_clustering import BLOCK_COINS, Floats, Ints, Words, encode
-from common.randomness import PublicRandom
+from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Floats, Ints, Words, encode
+from tacit.randomness import PublicRandom
 
 MATRIX_ROWS: Final = 20_000
 """The largest table whose distances are all held: 1.6 GB."""
@@ -54,7 +54,7 @@ _SHORTCUT_ROWS: Final = (MATRIX_ROWS, 4096)
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """labels (n,), -1 noise; what the clusterer says of itself; `unreached` pairs of closures.
+    """labels (n,), -1 noise; what the clusterer states about itself; `unreached` pairs of closures.
 
     points: records as recovered from their bits (n, d), where they were; `merges`: of linkage;
     `matrix`: the distances, where they were held.

@@ -14,19 +14,19 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from algorithms.contract import Stance
+from algorithms.datasets.reading import number_problem
 from algorithms.dpbv_clustering.problems import (
     BadParameter,
     TooFewRows,
     TooManyCells,
     UnitNotProtected,
 )
-from common.accounting.randomised_response import MOST_RESPONSES, response_epsilon
-from common.datasets.reading import number_problem
-from common.encoders.dpbv_clustering import Box, Code, Design, Flip, Floats, make_codes
-from common.encoders.dpbv_clustering_cells import MOST_CELLS, point_scale
-from common.encoders.dpbv_clustering_loss import most_differing
-from common.models.base import Exact, WireModel, require
-from common.noise import DiscreteLaplace
+from tacit.accounting.randomised_response import MOST_RESPONSES, response_epsilon
+from tacit.encoders.dpbv_clustering.cells import MOST_CELLS, point_scale
+from tacit.encoders.dpbv_clustering.encoder import Box, Code, Design, Flip, Floats, make_codes
+from tacit.encoders.dpbv_clustering.loss import most_differing
+from tacit.noise import DiscreteLaplace
+from tacit.wire import Exact, WireModel, require
 
 Method = Literal["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"]
 METHOD_OF_ROUNDS: Final[Method] = "grid-core"

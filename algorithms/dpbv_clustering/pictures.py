@@ -13,11 +13,11 @@ import numpy as np
 from algorithms.contract import Plot
 from algorithms.dpbv_clustering.grid import GridClustering
 from algorithms.dpbv_clustering.parameters import BitPlan
-from algorithms.dpbv_clustering.report_parts import NAME
+from algorithms.dpbv_clustering.report.parts import NAME
 from algorithms.drawing import BLUE, RED, picture
-from common.accounting.randomised_response import delta_of_responses
-from common.encoders.dpbv_clustering import Floats, Ints
-from common.encoders.dpbv_clustering_cells import Cells
+from tacit.accounting.randomised_response import delta_of_responses
+from tacit.encoders.dpbv_clustering.cells import Cells
+from tacit.encoders.dpbv_clustering.encoder import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

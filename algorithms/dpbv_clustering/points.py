@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.dpbv_clustering.hamming import Singles
-from common.encoders.dpbv_clustering import Floats, Ints
+from tacit.encoders.dpbv_clustering.encoder import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

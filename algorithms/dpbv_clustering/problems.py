@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid, TooLarge
+from tacit.errors import Invalid, TooLarge
 
 
 class BadParameter(Invalid):
     """A parameter, or a row, that the algorithm cannot take.
 
-    `field`: the parameter (or the column); `row`: counted from 0, for the operator's eyes. No value
-    of the data is in the message.
+    `field`: the parameter (or the column); `row`: counted from 0, visible only to the operator. No
+    value of the data is in the message.
     """
 
     name = "bad_parameter"
@@ -66,7 +66,7 @@ class UnitNotProtected(BadParameter):
 
 
 class NoiseTooLarge(BadParameter):
-    """No local distance stands out of the noise."""
+    """No local distance is distinguishable from the noise."""
 
     name = "noise_too_large_for_local_view"
     title = "The noise leaves nothing local"

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Context, Outcome, Stance
+from algorithms.datasets.tables import NumericTable
 from algorithms.dpbv_clustering.baselines import adp, rsp
 from algorithms.dpbv_clustering.distances import Combination, point_distances
 from algorithms.dpbv_clustering.grid import unary_estimate
@@ -38,19 +39,14 @@ from algorithms.dpbv_clustering.parameters import (
 )
 from algorithms.dpbv_clustering.points import kmeans, scores
 from algorithms.dpbv_clustering.problems import BadParameter, RowOutside
-from algorithms.dpbv_clustering.report import sound_report
-from algorithms.dpbv_clustering.report_bits import exact_report, paper_report, unplanned_report
+from algorithms.dpbv_clustering.report.bits import exact_report, paper_report, unplanned_report
+from algorithms.dpbv_clustering.report.sound import sound_report
 from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, release
-from common.datasets.tables import NumericTable
-from common.encoders.dpbv_clustering import BLOCK_COINS, Flip, Floats, Ints
-from common.encoders.dpbv_clustering_cells import (
-    Cells,
-    noisy_points,
-    unary_reports,
-)
-from common.models.report import PrivacyReport
-from common.noise import DiscreteLaplace
-from common.randomness import PublicRandom, SeededRandom
+from tacit.encoders.dpbv_clustering.cells import Cells, noisy_points, unary_reports
+from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Flip, Floats, Ints
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import PublicRandom, SeededRandom
+from tacit.report.model import PrivacyReport
 
 _MOST_COMPARED: Final = 2000
 """Rows whose distances an evaluation compares."""
@@ -279,7 +275,7 @@ def _unary_counts(
 
 
 def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
-    """True sizes of the released clusters; and beside the reference labels, where there are any."""
+    """True sizes of the released clusters, and the agreement with reference labels, if any."""
     released, rows = np.unique(labels, return_counts=True)
     sizes = dict(zip(map(str, released.tolist()), rows.tolist(), strict=True))
     found: dict[str, Any] = {"rows": sizes, **_scored(dataset, labels)}

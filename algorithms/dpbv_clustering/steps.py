@@ -1,9 +1,9 @@
-"""The noisy grid as pure steps: what to ask, what an opened noisy sum changes, what comes out.
+"""The noisy grid as pure steps: the query, the effect of an opened noisy sum, the result.
 
 Spec: dpbv-clustering, section 3.9 (a); jobs, "Federated jobs". One query: the counts of all cells,
 to which a record adds 1 in one cell. The central form answers it from its rows with noise added, a
-federated conductor by a round of secure aggregation; curators then label their own rows by what is
-released. A `State` holds public and published values only.
+federated conductor by a round of secure aggregation; curators then label their own rows from the
+release. A `State` holds public and published values only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from algorithms.dpbv_clustering.grid import (
     laplace_deviation,
 )
 from algorithms.dpbv_clustering.parameters import Parameters, make_box
-from common.encoders.dpbv_clustering import Floats, Ints
-from common.encoders.dpbv_clustering_cells import Cells
-from common.randomness import PublicRandom
+from tacit.encoders.dpbv_clustering.cells import Cells
+from tacit.encoders.dpbv_clustering.encoder import Floats, Ints
+from tacit.randomness import PublicRandom
 
 REPLACED: Final = 2
 """How far a record that is replaced moves the counts (L1): out of one cell and into another."""

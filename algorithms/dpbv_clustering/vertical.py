@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import Singles
-from common.encoders.dpbv_clustering import (
+from tacit.encoders.dpbv_clustering.encoder import (
     BLOCK_COINS,
     Code,
     Design,
@@ -20,7 +20,7 @@ from common.encoders.dpbv_clustering import (
     Ints,
     make_codes,
 )
-from common.randomness import NoiseSource
+from tacit.randomness import NoiseSource
 
 
 def squared(values: Floats) -> Floats:

@@ -2,22 +2,23 @@
 
 Source: Chen's thesis, chapter 7 (published with Fung, Yu and Desai, VLDB Journal 2014, which adds a
 private labelling that is not here). Spec: graph-der. Regions of the matrix are cut into four where
-densities differ most, by noisy choices; counts of the leaves are noisy; edges are laid anew inside
-each leaf.
+densities differ most, by noisy choices; counts of the leaves are noisy; edges are placed again
+inside each leaf.
 
-    parameters     what a job is given           plan            a run's public choices
+    parameters     what a job is given           settings        a run's public choices
     budget         height, geometric budget      labelling       numbers of the vertices
     geometry       regions, cells, table         splitting       points, exponential mechanism
-    exploration    the noisy tree                compiled        its kernel (numba)
-    consistency    counts that add up            hypergeometric  true edges that are kept
-    arrangement    edges inside leaves           publication     the run
-    numerics       what rounding costs           report          what is true of its privacy
+    exploration    the noisy tree                kernel          what both kernels take and give
+    compiled       the kernel by numba           consistency     counts that add up
+    hypergeometric true edges that are kept      arrangement     edges inside leaves
+    publication    the run                       numerics        what rounding costs
+    report         what is true of its privacy
     metrics        how close a graph is          evaluation      comparison with the true graph
     baselines      random graph, noisy cells     pictures        plots of the release
     algorithm      as the catalogue knows it     problems        what is refused
 """
 
 from algorithms.graph_der.algorithm import ALGORITHM, check, preview, run
-from algorithms.graph_der.parameters import GraphDerParameters
+from algorithms.graph_der.parameters import Parameters
 
-__all__ = ["ALGORITHM", "GraphDerParameters", "check", "preview", "run"]
+__all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

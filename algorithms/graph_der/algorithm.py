@@ -15,14 +15,14 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.evaluation import evaluate
 from algorithms.graph_der.evaluation_pictures import evaluation_pictures
-from algorithms.graph_der.parameters import GraphDerParameters, resolved
+from algorithms.graph_der.parameters import Parameters, resolved
 from algorithms.graph_der.pictures import pictures
 from algorithms.graph_der.publication import Release, publish
 from algorithms.graph_der.report import NAME, Seen, budget_table, graph_der_report
-from common.datasets.edge_list import EdgeList
-from common.models.report import PrivacyReport
+from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 65_536
 
@@ -43,12 +43,12 @@ RESULT: Final = {
 }
 
 
-def check(dataset: EdgeList, params: GraphDerParameters, stance: Stance) -> None:
+def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
     """Refuse parameters that do not fit the graph. Raises what `resolved` raises."""
     resolved(params, stance, dataset)
 
 
-def run(dataset: EdgeList, params: GraphDerParameters, stance: Stance, context: Context) -> Outcome:
+def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, Cancelled."""
     plan, labelling = resolved(params, stance, dataset)
     release = publish(dataset, plan, labelling, params.labelling_seed, context)
@@ -75,7 +75,7 @@ def run(dataset: EdgeList, params: GraphDerParameters, stance: Stance, context: 
     return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
 
 
-def preview(params: GraphDerParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return graph_der_report(params, stance)
 
@@ -140,7 +140,7 @@ ALGORITHM: Final = Algorithm(
     "connected, for cut queries between ranges of labels and coarse degrees, so that no edge can "
     "be inferred; as good as the public labelling is",
     dataset_kind="edge-list",
-    params=GraphDerParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

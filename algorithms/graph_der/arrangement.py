@@ -1,7 +1,7 @@
 """Edges inside leaves: some true ones are kept, the rest lie anywhere.
 
 Source: Chen's thesis, section 7.4.2, ArrangeEdge. Spec: graph-der, section 3. All leaves of a block
-are arranged at once. A cell is the number row * vertices + column of its labels.
+are arranged together. A cell is the number row * vertices + column of its labels.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from algorithms.contract import Context
 from algorithms.graph_der.geometry import Ints, Labels
 from algorithms.graph_der.hypergeometric import draw
-from common.randomness import NoiseSource
+from tacit.randomness import NoiseSource
 
 BLOCK_EDGES: Final = 1 << 20
-"""True and asked edges that are arranged at once; larger graphs are so many blocks."""
+"""Most true and requested edges that are arranged together; larger graphs are split into blocks."""
 _CROWDED: Final = 5
-"""Cells are listed, not tried, where one in so many free ones is needed."""
+"""Cells are listed, not tried, where at least one in this many free ones is needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def arranged(block: Block, space: Space, context: Context, blocks: int) -> Arran
 
 
 def _some(ones: Ints, number: Ints, source: NoiseSource) -> NDArray[np.bool_]:
-    """Which true cells are kept: so many of each leaf, all choices alike."""
+    """Which true cells are kept: a given number of each leaf, all choices equally likely."""
     leaf = np.repeat(np.arange(ones.size), ones)
     chosen: NDArray[np.bool_] = (number == ones)[leaf]
     open_ = np.flatnonzero(((number > 0) & (number < ones))[leaf])
@@ -139,7 +139,7 @@ class _Zeros:
     def __init__(self, leaves: Leaves, space: Space, true: Ints, source: NoiseSource) -> None:
         self._space, self._true, self._source = space, true, source
         self._top, self._bottom, self._left, self._right = leaves.bounds.T
-        if space.triangle:  # rows and columns without a cell are left out: half are cells at least
+        if space.triangle:  # rows and columns without a cell are omitted: at least half are cells
             self._bottom = np.minimum(self._bottom, self._right - 1)
             self._left = np.maximum(self._left, self._top + 1)
         self._width = self._right - self._left

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Stance
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.geometry import Ints
 from algorithms.sequential_prefix_tree.empties import heads
-from common.datasets.edge_list import EdgeList
-from common.noise import DiscreteLaplace
-from common.noise.alias import PRECISE, decimal
-from common.randomness import NoiseSource
+from tacit.noise import DiscreteLaplace
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource
 
 Ends = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -34,9 +34,9 @@ def cell_of(places: Ints, vertices: int) -> tuple[Ints, Ints]:
 
 
 def uniform_places(total: int, count: int, source: NoiseSource) -> Ints:
-    """So many different places below total, sorted; every choice alike."""
+    """This many different places below total, sorted; every choice equally likely."""
     if not 0 <= count <= total:
-        raise ValueError("there are not so many places")
+        raise ValueError("there are not this many places")
     if 2 * count > total:
         left_out = uniform_places(total, total - count, source)
         held = np.ones(total, np.bool_)

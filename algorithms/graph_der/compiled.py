@@ -10,72 +10,71 @@ import numba
 import numpy as np
 
 from algorithms.graph_der.geometry import Ints
-from algorithms.graph_der.splitting import Floats, Matrix, Pieces, Sums
+from algorithms.graph_der.kernel import Floats, Matrix, Pieces, Sums
 
 _jit = numba.njit(cache=False, nogil=True)
+_inline = numba.njit(inline="always")
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def _below(rows, columns):  # type: ignore[no-untyped-def]
+@_inline  # type: ignore[untyped-decorator, unused-ignore]
+def _before(triangle, rows, columns):  # type: ignore[no-untyped-def]
+    """How many cells have i < rows and j < columns; in the triangle, see `geometry.below`."""
+    if not triangle:
+        return rows * columns
     fewer = min(rows, columns)
     return fewer * (columns - 1) - fewer * (fewer - 1) // 2
 
 
+@_inline  # type: ignore[untyped-decorator, unused-ignore]
+def _band(matrix, upper, lower, column):  # type: ignore[no-untyped-def]
+    """Ones and cells between two lines of rows, in the columns before a line."""
+    ones = np.int64(matrix.table[lower, column]) - np.int64(matrix.table[upper, column])
+    line = matrix.lines[column]
+    cells = _before(matrix.triangle, matrix.lines[lower], line)
+    return ones, cells - _before(matrix.triangle, matrix.lines[upper], line)
+
+
+@_inline  # type: ignore[untyped-decorator, unused-ignore]
+def _fits(cells, least):  # type: ignore[no-untyped-def]
+    """Whether a part may have this many cells."""
+    return cells == 0 or cells >= least
+
+
+@_inline  # type: ignore[untyped-decorator, unused-ignore]
+def _widened(low, high, ones, cells):  # type: ignore[no-untyped-def]
+    """The range of densities with that of one more part, if it has cells."""
+    if cells > 0:
+        density = ones / cells
+        low, high = min(low, density), max(high, density)
+    return low, high
+
+
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _row(table, lines, triangle, region, row, least, scores):  # type: ignore[no-untyped-def]
-    """Fill the scores of one row of points; the highest of them."""
+def _row(matrix, region, row, least, scores):  # type: ignore[no-untyped-def]
+    """Fill the scores of one row of points; the highest of them. A line of columns cuts the rows
+    above the point (north) and those below it (south) into two parts each."""
     top, bottom, left, right = region[0], region[1], region[2], region[3]
-    first, middle, last = lines[top], lines[row], lines[bottom]
-    start, end = lines[left], lines[right]
-    corner, side = np.int64(table[top, left]), np.int64(table[row, left])
-    foot = np.int64(table[bottom, left])
-    all_north = table[row, right] - side - table[top, right] + corner
-    all_ones = table[bottom, right] - foot - table[top, right] + corner
-    if triangle:
-        before_first, before_middle = _below(first, start), _below(middle, start)
-        before_last = _below(last, start)
-        north_cells = _below(middle, end) - _below(first, end) - before_middle + before_first
-        all_cells = _below(last, end) - _below(first, end) - before_last + before_first
-    else:
-        before_first = before_middle = before_last = np.int64(0)
-        north_cells = (middle - first) * (end - start)
-        all_cells = (last - first) * (end - start)
+    north_first, north_cells_first = _band(matrix, top, row, left)
+    north_last, north_cells_last = _band(matrix, top, row, right)
+    south_first, south_cells_first = _band(matrix, row, bottom, left)
+    south_last, south_cells_last = _band(matrix, row, bottom, right)
     best = -np.inf
     for column in range(left + 1, right):
-        line = lines[column]
-        above = np.int64(table[top, column])
-        ones0 = table[row, column] - side - above + corner
-        west = table[bottom, column] - foot - above + corner
-        if triangle:
-            over = _below(first, line)
-            cells0 = _below(middle, line) - over - before_middle + before_first
-            west_cells = _below(last, line) - over - before_last + before_first
-        else:
-            cells0 = (middle - first) * (line - start)
-            west_cells = (last - first) * (line - start)
-        ones1, cells1 = all_north - ones0, north_cells - cells0
-        ones2, cells2 = west - ones0, west_cells - cells0
-        ones3 = all_ones - west - ones1
-        cells3 = all_cells - west_cells - cells1
-        low, high, score = np.inf, -np.inf, -np.inf
+        north, north_cells = _band(matrix, top, row, column)
+        south, south_cells = _band(matrix, row, bottom, column)
+        cells0, cells1 = north_cells - north_cells_first, north_cells_last - north_cells
+        cells2, cells3 = south_cells - south_cells_first, south_cells_last - south_cells
+        score = -np.inf
         if (
-            (cells0 == 0 or cells0 >= least)
-            and (cells1 == 0 or cells1 >= least)
-            and (cells2 == 0 or cells2 >= least)
-            and (cells3 == 0 or cells3 >= least)
+            _fits(cells0, least)
+            and _fits(cells1, least)
+            and _fits(cells2, least)
+            and _fits(cells3, least)
         ):
-            if cells0 > 0:
-                density = ones0 / cells0
-                low, high = min(low, density), max(high, density)
-            if cells1 > 0:
-                density = ones1 / cells1
-                low, high = min(low, density), max(high, density)
-            if cells2 > 0:
-                density = ones2 / cells2
-                low, high = min(low, density), max(high, density)
-            if cells3 > 0:
-                density = ones3 / cells3
-                low, high = min(low, density), max(high, density)
+            low, high = _widened(np.inf, -np.inf, north - north_first, cells0)
+            low, high = _widened(low, high, north_last - north, cells1)
+            low, high = _widened(low, high, south - south_first, cells2)
+            low, high = _widened(low, high, south_last - south, cells3)
             score = high - low
             best = max(best, score)
         scores[column - left - 1] = score
@@ -83,22 +82,22 @@ def _row(table, lines, triangle, region, row, least, scores):  # type: ignore[no
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _row_masses(  # type: ignore[no-untyped-def]
-    table, lines, triangle, regions, rate, least, owner, start, rows, place, highest, mass
-):
-    scores = np.empty(table.shape[1])
-    for piece in range(owner.size):
-        region = regions[owner[piece]]
-        factor = rate[owner[piece]]
+def _row_masses(matrix, regions, rate, least, pieces, sums):  # type: ignore[no-untyped-def]
+    """Fill the sums of these rows."""
+    scores = np.empty(matrix.table.shape[1])
+    for piece in range(pieces.region.size):
+        number = pieces.region[piece]
+        region = regions[number]
         width = region[3] - region[2] - 1
-        for number in range(rows[piece]):
-            best = _row(table, lines, triangle, region, start[piece] + number, least, scores)
-            total = 0.0
+        for offset in range(pieces.rows[piece]):
+            best = _row(matrix, region, pieces.row[piece] + offset, least, scores)
+            mass = 0.0
             if best > -np.inf:
                 for at in range(width):
-                    total += np.exp(factor * (scores[at] - best))
-            highest[place[piece] + number] = best
-            mass[place[piece] + number] = total
+                    mass += np.exp(rate[number] * (scores[at] - best))
+            place = pieces.place[piece] + offset
+            sums.highest[place] = best
+            sums.mass[place] = mass
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -118,24 +117,24 @@ def _picked(weights, size, uniform):  # type: ignore[no-untyped-def]
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _points(  # type: ignore[no-untyped-def]
-    table, lines, triangle, regions, rate, least, starts, highest, mass, uniform, chosen
-):
-    scores = np.empty(table.shape[1])
-    weights = np.empty(table.shape[1])
+def _points(matrix, regions, rate, least, sums, uniform, chosen):  # type: ignore[no-untyped-def]
+    """Draw a row of each region by the rows' masses, then a column of it; chosen keeps -1 where no
+    point is admissible."""
+    scores = np.empty(matrix.table.shape[1])
+    weights = np.empty(matrix.table.shape[1])
     for number in range(rate.size):
-        region, first = regions[number], starts[number]
-        size = starts[number + 1] - first
+        region, first = regions[number], sums.starts[number]
+        size = sums.starts[number + 1] - first
         best = -np.inf
         for at in range(size):
-            best = max(best, highest[first + at])
+            best = max(best, sums.highest[first + at])
         if best == -np.inf:
             continue
         for at in range(size):
-            higher = highest[first + at] - best
-            weights[at] = mass[first + at] * np.exp(rate[number] * higher)
+            higher = sums.highest[first + at] - best
+            weights[at] = sums.mass[first + at] * np.exp(rate[number] * higher)
         row = region[0] + 1 + _picked(weights, size, uniform[0, number])
-        best = _row(table, lines, triangle, region, row, least, scores)
+        best = _row(matrix, region, row, least, scores)
         width = region[3] - region[2] - 1
         for at in range(width):
             weights[at] = np.exp(rate[number] * (scores[at] - best))
@@ -156,20 +155,7 @@ class CompiledKernel:
         sums: Sums,
     ) -> None:
         """See splitting.Kernel."""
-        _row_masses(
-            matrix.table,
-            matrix.lines,
-            matrix.triangle,
-            regions,
-            rate,
-            least,
-            pieces.region,
-            pieces.row,
-            pieces.rows,
-            pieces.place,
-            sums.highest,
-            sums.mass,
-        )
+        _row_masses(matrix, regions, rate, least, pieces, sums)
 
     def points(
         self,
@@ -182,17 +168,5 @@ class CompiledKernel:
     ) -> Ints:
         """See splitting.Kernel."""
         chosen = np.full((len(regions), 2), -1, np.int64)
-        _points(
-            matrix.table,
-            matrix.lines,
-            matrix.triangle,
-            regions,
-            rate,
-            least,
-            sums.starts,
-            sums.highest,
-            sums.mass,
-            uniform,
-            chosen,
-        )
+        _points(matrix, regions, rate, least, sums, uniform, chosen)
         return chosen

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.graph_der.exploration import Tree
 from algorithms.graph_der.geometry import Ints
-from common.randomness import NoiseSource
+from tacit.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def _upwards(tree: Tree) -> tuple[Floats, Floats]:
         inner = np.unique(parents)
         sums = np.bincount(parents, value[places], value.size)[inner]
         spread = np.bincount(parents, variance[places], value.size)[inner]
-        own = spread / (variance[inner] + spread)  # 0 where the node has no count of its own
+        own = spread / (variance[inner] + spread)  # 0 where the node itself has no count
         value[inner] = own * value[inner] + (1 - own) * sums
         variance[inner] = (1 - own) * spread
     return value, variance

@@ -1,7 +1,7 @@
-"""Comparison with the true graph: for the operator's eyes, never published.
+"""Comparison with the true graph: visible only to the operator, never published.
 
-Spec: graph-der, section 5. A uniform random graph with the true number of edges stands beside the
-release: on random sets it answers cut queries as well.
+Spec: graph-der, section 5. A uniform random graph with the true number of edges is measured, too:
+on random sets it answers cut queries as well as the release.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from algorithms.contract import Context
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.baselines import cell_of, uniform_places
 from algorithms.graph_der.labelling import labelled, neighbours_adjacent
 from algorithms.graph_der.metrics import (
@@ -25,12 +26,11 @@ from algorithms.graph_der.metrics import (
 )
 from algorithms.graph_der.parameters import Metrics
 from algorithms.graph_der.publication import Release
-from common.datasets.edge_list import EdgeList
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 
 
 def random_ends(vertices: int, edges: int, seed: int) -> Ends:
-    """A uniform graph with so many edges, to compare with."""
+    """A uniform graph with this many edges, for comparison."""
     pairs = vertices * (vertices - 1) // 2
     row, column = cell_of(uniform_places(pairs, edges, SeededRandom(seed)), vertices)
     return row.astype("int32"), column.astype("int32")

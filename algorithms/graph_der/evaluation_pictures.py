@@ -1,6 +1,6 @@
-"""Plots of an evaluation: errors of cut queries, and the structure beside the true one.
+"""Plots of an evaluation: errors of cut queries, and the structure next to the true one.
 
-Spec: jobs, section "Result"; graph-der, section 5. For the operator's eyes; drawn where the
+Spec: jobs, section "Result"; graph-der, section 5. Visible only to the operator; drawn where the
 evaluation is read.
 """
 

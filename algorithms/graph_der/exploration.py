@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.graph_der.geometry import Ints, Table, children, counts
-from algorithms.graph_der.plan import Plan
-from algorithms.graph_der.splitting import Floats, Matrix, splitting_points
-from common.noise import DiscreteLaplace, floating_laplace
-from common.randomness import NoiseSource, SeededRandom
+from algorithms.graph_der.kernel import Floats, Matrix
+from algorithms.graph_der.settings import Plan
+from algorithms.graph_der.splitting import splitting_points
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import NoiseSource, SeededRandom
 
 Flags = NDArray[np.bool_]
 

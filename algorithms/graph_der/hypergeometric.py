@@ -1,11 +1,11 @@
 """How many true ones an arrangement keeps: Fisher's noncentral hypergeometric law.
 
-Spec: graph-der, section 3.1, "Arrangement". An arrangement of `asked` ones on `cells` cells, of
+Spec: graph-der, section 3.1 (arrangement). An arrangement of `asked` ones on `cells` cells, of
 which `ones` are true ones, is drawn with weight e^(budget / (2 sensitivity) (cells - Hamming
-distance)). Arrangements that keep w true ones are alike, and there are C(ones, w)
+distance)). Arrangements that keep w true ones are equally likely, and there are C(ones, w)
 C(cells - ones, asked - w): w follows Fisher's law with odds e^(budget / sensitivity). It is
-log-concave, so that no more than its mode and 12 standard deviations (and 40) to either side are
-looked at; what is cut off is below 1e-30.
+log-concave, so that only the range of 12 standard deviations (and 40) on either side of its mode is
+examined; the truncated mass is below 1e-30.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.graph_der.geometry import Ints
-from common.randomness import NoiseSource
+from tacit.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def mode(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> Ints:
 
 
 def window(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> tuple[Ints, Ints]:
-    """First number, and how many, that are looked at."""
+    """First number that is examined, and how many are."""
     low, high = support(cells, ones, asked)
     top = mode(cells, ones, asked, log_odds)
     curved = (

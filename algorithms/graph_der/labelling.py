@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.geometry import Labels
 from algorithms.graph_der.parameters import Labelling
-from common.datasets.edge_list import EdgeList
-from common.randomness import PublicRandom
+from tacit.randomness import PublicRandom
 
 
 def order_of(graph: EdgeList, labelling: Labelling, seed: int) -> NDArray[np.int32]:

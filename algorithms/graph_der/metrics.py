@@ -31,7 +31,7 @@ _EDGES: Final = 1 << 17
 
 
 def _quiet() -> None:
-    """Nobody watches."""
+    """No progress is reported."""
 
 
 # ----------------------------------------------------------------------------------- cut queries
@@ -52,7 +52,7 @@ class Cuts:
 
     @classmethod
     def of(cls, vertices: int, largest: int, queries: int, drawn: Drawn, seed: int) -> Cuts:
-        """So many queries of two sets of at most `largest` vertices."""
+        """This many queries of two sets of at most `largest` vertices."""
         generator = np.random.default_rng((seed, largest))
         sizes = generator.integers(1, max(1, largest) + 1, queries)
         return cls(vertices, sizes, drawn, seed)

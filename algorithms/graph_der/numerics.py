@@ -2,9 +2,9 @@
 
 Spec: graph-der, section 3.3, step 6. A choice from R weights by the inverse of their running sums:
 each weight and the total have a small *relative* error, which goes to epsilon; each step of the
-sums and the uniform number are off by so many units of rounding *absolutely*, which makes unlikely
-outcomes wrong by any factor and can only go to delta. An edge meets one split at each depth and
-one arrangement.
+sums and the uniform number have an *absolute* error of some units of rounding, which makes unlikely
+outcomes wrong by any factor and can only go to delta. An edge meets one split at each depth and one
+arrangement.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 import numpy as np
 
+from algorithms.datasets.edge_list import MAX_EDGES
 from algorithms.graph_der.hypergeometric import CUT_MASS
-from algorithms.graph_der.parameters import GraphDerParameters
-from algorithms.graph_der.plan import LIMIT_LINES, Plan
-from common.datasets.edge_list import MAX_EDGES
-from common.noise import DRAW_DISTANCE, sampler_delta
+from algorithms.graph_der.parameters import Parameters
+from algorithms.graph_der.settings import LIMIT_LINES, Plan
+from tacit.noise import DRAW_DISTANCE, sampler_delta
 
 RELATIVE: Final = Fraction(1, 10**10)
-"""Error of one probability, unless scores are so large that their rounding is more."""
+"""Error of one probability, unless the scores are large enough for a larger rounding error."""
 HIGHEST: Final = 26
 """Above any tree's height."""
 _ROUNDING: Final = Fraction(1, 1 << 53)
@@ -38,7 +38,7 @@ class Slack:
     delta: Fraction
 
 
-def slack_of(params: GraphDerParameters, plan: Plan | None) -> Slack:
+def slack_of(params: Parameters, plan: Plan | None) -> Slack:
     """Of a run; a bound for any graph while the plan is not known."""
     height = HIGHEST if plan is None else plan.height
     lines = LIMIT_LINES if plan is None else plan.grid.blocks + 1

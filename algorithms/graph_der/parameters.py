@@ -8,10 +8,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
-from algorithms.graph_der.plan import LIMIT_LINES, MOST_DENSE, Plan, default_step
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.problems import (
     BadDensity,
     BadEpsilon,
@@ -23,10 +23,10 @@ from algorithms.graph_der.problems import (
     GraphTooLarge,
     LabellingDependsOnEdges,
 )
+from algorithms.graph_der.settings import LIMIT_LINES, MOST_DENSE, Plan, default_step
 from algorithms.parameters import asked_metrics, schema_range
-from common.datasets.edge_list import EdgeList
-from common.models.base import Exact, WireModel
-from common.noise import SCALE_LIMIT
+from tacit.noise import SCALE_LIMIT
+from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_GROUP: Final = 10_000
@@ -48,13 +48,15 @@ class Metrics(WireModel):
     )
 
 
-class GraphDerParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `graph-der`. The public vertex set is the `universe` of the dataset."""
+
+    model_config = ConfigDict(title="GraphDerParameters")
 
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     k: int = Field(
         1,
-        description="so many edges together are protected at epsilon, one at epsilon / k",
+        description="this many edges together are protected at epsilon, one at epsilon / k",
         json_schema_extra=schema_range(minimum=1, maximum=MOST_GROUP),
     )
     labelling: Labelling | None = Field(
@@ -91,7 +93,7 @@ class GraphDerParameters(WireModel):
         return asked_metrics(self.evaluate, Metrics)
 
 
-def check_parameters(params: GraphDerParameters, stance: Stance) -> None:
+def check_parameters(params: Parameters, stance: Stance) -> None:
     """All that does not need the graph.
 
     Raises BadEpsilon, BadGroup, LabellingDependsOnEdges, BadShares, BadStep, BadDensity; each names
@@ -115,7 +117,7 @@ def check_parameters(params: GraphDerParameters, stance: Stance) -> None:
         raise BadDensity("must lie between 0.5 and 1", pointer="/params/density_stop")
 
 
-def labelling_of(params: GraphDerParameters, *, declared: bool) -> Labelling:
+def labelling_of(params: Parameters, *, declared: bool) -> Labelling:
     """The labelling that a run takes. Raises BadLabelling."""
     if params.labelling is None:
         return "given" if declared else "random"
@@ -126,8 +128,8 @@ def labelling_of(params: GraphDerParameters, *, declared: bool) -> Labelling:
     return params.labelling
 
 
-def plan_of(params: GraphDerParameters, stance: Stance, vertices: int) -> Plan:
-    """A run's public choices on so many vertices.
+def plan_of(params: Parameters, stance: Stance, vertices: int) -> Plan:
+    """A run's public choices for this many vertices.
 
     Raises what `check_parameters` raises, and BadVertices, BadGroup, BadStep, GraphTooLarge.
     """
@@ -164,11 +166,11 @@ def plan_of(params: GraphDerParameters, stance: Stance, vertices: int) -> Plan:
     )
     counted = [*plan.budget.levels, plan.budget.leaf]
     if min(counted) <= 0 or params.k / min(counted) > SCALE_LIMIT:
-        raise BadEpsilon("too small for the noise of so many levels", pointer="/params/epsilon")
+        raise BadEpsilon("too small for the noise of this many levels", pointer="/params/epsilon")
     return plan
 
 
-def resolved(params: GraphDerParameters, stance: Stance, graph: EdgeList) -> tuple[Plan, Labelling]:
+def resolved(params: Parameters, stance: Stance, graph: EdgeList) -> tuple[Plan, Labelling]:
     """What a run on this graph takes. Raises what `plan_of` and `labelling_of` raise."""
     if not graph.declared and not graph.edges:
         raise BadVertices(

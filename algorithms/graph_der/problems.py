@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid, TooLarge
+from tacit.errors import Invalid, TooLarge
 
 
 class BadEpsilon(Invalid):
-    """Outside its range, or too small for the noise of so many levels."""
+    """Outside its range, or too small for the noise of this many levels."""
 
     name = "bad_epsilon"
     title = "Epsilon is not valid"

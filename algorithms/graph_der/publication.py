@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.arrangement import Arranged, Leaves, Space, arrange
 from algorithms.graph_der.consistency import consistent, nearest, rounded
 from algorithms.graph_der.exploration import Tree, explore
 from algorithms.graph_der.geometry import Ints, leaf_map
 from algorithms.graph_der.labelling import labelled, order_of
 from algorithms.graph_der.parameters import Labelling
-from algorithms.graph_der.plan import Plan
-from common.datasets.edge_list import EdgeList
-from common.randomness import NoiseSource
+from algorithms.graph_der.settings import Plan
+from tacit.randomness import NoiseSource
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
     """tree: of regions; counts (leaves,): whole numbers of ones in them; low, high (m,): labels of
     the synthetic edges; order (n,): the vertex with each label. common: true edges among them,
-    for the operator's eyes only, as are the tree's true counts.
+    visible only to the operator, as are the tree's true counts.
     """
 
     plan: Plan

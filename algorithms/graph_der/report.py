@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: graph-der, sections 4 and 9; jobs, "Privacy report". Made of parameters, the public vertex set
 and the published regions alone.
@@ -16,24 +16,31 @@ import numpy as np
 from algorithms.contract import Stance
 from algorithms.graph_der.exploration import Tree
 from algorithms.graph_der.numerics import Slack, slack_of
-from algorithms.graph_der.parameters import GraphDerParameters, Labelling, check_parameters
-from algorithms.graph_der.plan import Plan
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Charge,
+from algorithms.graph_der.parameters import Labelling, Parameters, check_parameters
+from algorithms.graph_der.settings import Plan
+from tacit.report.builder import (
+    EVALUATED,
+    FOR_SUBMITTER,
+    NOISE_SOURCE,
+    NOT_VERIFIED,
+    ONE_RELEASE,
+    OUTSIDE_BUDGET,
+    RUN_TIME_UNSEEN,
+    ReportBuilder,
+    pure_dp,
+    voided_by,
+)
+from tacit.report.figures import amount
+from tacit.report.model import (
     Claim,
-    MechanismStatement,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
-    Subject,
     VerifiedStatement,
 )
-from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
+from tacit.wire import format_exact
 
 NAME: Final = "graph-der"
-VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 7, Theorem 7.12"
 
 _FLOATING: Final = (
@@ -70,55 +77,34 @@ class Seen:
     tree: Tree | None = None
 
 
-def graph_der_report(
-    params: GraphDerParameters, stance: Stance, seen: Seen | None = None
-) -> PrivacyReport:
+def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = None) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `check_parameters` raises."""
     check_parameters(params, stance)
-    paper = stance == "paper"
-    each = params.epsilon / params.k
+    builder = ReportBuilder(NAME, "tacit algorithms.graph_der", stance, "edge")
+    paper = builder.paper
     slack = slack_of(params, None if seen is None else seen.plan)
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="density-based exploration and reconstruction",
-            parameters={
-                "k": params.k,
-                "shares": [format_exact(share) for share in params.shares],
-                "density_stop": format_exact(params.density_stop),
-            },
-        ),
-        privacy_unit="edge",
-        neighbouring="add-remove",
+    return builder.report(
+        "density-based exploration and reconstruction",
+        {
+            "k": params.k,
+            "shares": [format_exact(share) for share in params.shares],
+            "density_stop": format_exact(params.density_stop),
+        },
         sensitivity=_sensitivity(params, paper),
         claimed=Claim(
-            model="pure-dp",
-            epsilon=epsilon_amount(params.epsilon),
-            delta="0",
+            **pure_dp(params.epsilon),
             theorem=THEOREM,
             text=f"(epsilon, k)-differential privacy with k = {params.k}: each edge at epsilon/k",
         ),
-        verified=_verified(params, paper, seen is None or seen.declared),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit="edge",
-            epsilon=None if paper else epsilon_amount(each),
-            delta=None if paper else "0",
-            reserved=None if paper else epsilon_amount(each),
-            outside_budget=paper,
-        ),
-        noise=_noise(params, paper, seen),
-        sampler_delta=None if paper else amount(slack.delta),
+        verified=_verified(params, builder, seen is None or seen.declared),
+        charged=builder.charge(params.epsilon / params.k),
+        noise=_noise(params, builder, seen),
+        sampler=slack.delta,
         sampler_epsilon=None if paper else amount(slack.epsilon),
-        accounting=AccountingStatement(
-            method="an edge is one cell, and the regions that hold it are one path from root to "
-            "leaf; its counts, choices of points and one arrangement add up to epsilon at most, "
-            "exactly as fractions; where it goes on follows from noisy counts and public geometry "
-            "(adaptive composition of pure DP); all scales are k times as large",
-            library="tacit algorithms.graph_der",
-            version=ACCOUNTING_VERSION,
-        ),
+        method="an edge is one cell, and the regions that hold it are one path from root to leaf; "
+        "its counts, choices of points and one arrangement add up to epsilon at most, exactly as "
+        "fractions; where it goes on follows from noisy counts and public geometry (adaptive "
+        "composition of pure DP); all scales are k times as large",
         public_parameters=(
             "vertex set, its number, labelling",
             "epsilon, k, shares, step, density_stop; height and thresholds, which follow",
@@ -134,25 +120,22 @@ def graph_der_report(
             "A vertex with more than k edges: its degree, and that it is a hub.",
             "What many edges have in common, such as how dense two groups are: that is what the "
             "release shows.",
-            "Run time, memory and progress are for the submitter.",
+            FOR_SUBMITTER,
         ),
         source_defects=_DEFECTS,
-        voided_by=(
-            "a seed given: the noise can be repeated",
+        voided_by=voided_by(
             "a labelling made by looking at the edges (clustered, crawled, sorted by degree)",
             "parameters tuned on the true graph",
-            "the evaluation published",
         ),
         assumptions=_assumptions(seen),
         caveats=_caveats(params, paper, seen),
-        reproducible=False,
         evaluation_attached=params.metrics is not None,
         error=None if seen is None else _error(seen.plan),
         details=_details(params, stance, seen, slack),
     )
 
 
-def _sensitivity(params: GraphDerParameters, paper: bool) -> tuple[SensitivityStatement, ...]:
+def _sensitivity(params: Parameters, paper: bool) -> tuple[SensitivityStatement, ...]:
     counted = tuple(
         SensitivityStatement(
             value=str(2 * params.k if paper else params.k), source="declared", part=part
@@ -164,7 +147,7 @@ def _sensitivity(params: GraphDerParameters, paper: bool) -> tuple[SensitivitySt
 
 
 def _verified(
-    params: GraphDerParameters, paper: bool, declared: bool
+    params: Parameters, builder: ReportBuilder, declared: bool
 ) -> tuple[VerifiedStatement, ...]:
     conditions: tuple[str, ...] = ("vertex set and labelling do not depend on the edges",)
     if not declared:
@@ -173,49 +156,26 @@ def _verified(
             "both graphs have the same vertex set: here it is taken from the edges, and which "
             "vertices have one is not protected",
         )
-
-    def line(key: str, whole: str, total: Fraction, edge: bool) -> VerifiedStatement:
-        return VerifiedStatement(
-            scenario="recipient",
-            key=key,
-            description=f"whoever reads the result; {whole}",
-            model="none" if paper else "pure-dp",
-            privacy_unit="edge" if edge else None,
-            neighbouring="add-remove",
-            epsilon=None if paper else epsilon_amount(total),
-            delta=None if paper else "0",
-            conditions=conditions,
-            reason=_FLOATING if paper else None,
-        )
-
-    one = line("a", "one undirected edge more or less", params.epsilon / params.k, True)
+    said: dict[str, Any] = {"floating": _FLOATING, "conditions": conditions}
+    one = builder.laplace_line(
+        "a", "one undirected edge more or less", params.epsilon / params.k, **said
+    )
     if params.k == 1:
         return (one,)
-    return one, line("b", f"any {params.k} edges together", params.epsilon, False)
+    change = f"any {params.k} edges together"
+    return one, builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **said)
 
 
 def _noise(
-    params: GraphDerParameters, paper: bool, seen: Seen | None
+    params: Parameters, builder: ReportBuilder, seen: Seen | None
 ) -> tuple[NoiseStatement, ...]:
-    def statement(part: str, budget: Fraction | None) -> NoiseStatement:
-        return NoiseStatement(
-            layer="coordinator",
-            distribution="Laplace" if paper else "discrete Laplace",
-            part=part,
-            scale=None if budget is None else amount(params.k * (1 + paper) / budget),
-            weight="1",
-            draws=1,
-            sampler="float" if paper else "exact-integer",
-        )
-
     if seen is None:
-        return (statement("counts of regions", None),)
+        return (builder.noise("counts of regions", None),)
     budget = seen.plan.budget
-    levels = tuple(
-        statement(f"counts at depth {depth}", each)
-        for depth, each in enumerate(budget.levels, start=1)
-    )
-    return (*levels, statement("counts of leaves", budget.leaf))
+    parts = {f"counts at depth {depth}": each for depth, each in enumerate(budget.levels, start=1)}
+    parts["counts of leaves"] = budget.leaf
+    touched = params.k * (1 + builder.paper)
+    return tuple(builder.noise(part, touched / each) for part, each in parts.items())
 
 
 def _assumptions(seen: Seen | None) -> tuple[str, ...]:
@@ -233,31 +193,27 @@ def _assumptions(seen: Seen | None) -> tuple[str, ...]:
         how + ".",
         "Edges of different people are independent, but for at most k - 1 others that tell of one.",
         "Every parameter was chosen without looking at the data.",
-        "Nobody who is not trusted sees how long the run takes.",
-        "The noise comes from a secret random source.",
+        RUN_TIME_UNSEEN,
+        NOISE_SOURCE,
     )
 
 
-def _caveats(params: GraphDerParameters, paper: bool, seen: Seen | None) -> tuple[str, ...]:
-    held = ["This is one release: other releases from the same data add up."]
+def _caveats(params: Parameters, paper: bool, seen: Seen | None) -> tuple[str, ...]:
+    held = [ONE_RELEASE]
     if seen is not None and not seen.declared:
         held.append(
             "The vertex set is taken from the edges: vertices without an edge are missing, and "
             "that a vertex has an edge is not protected."
         )
     if paper:
-        held.append("Stance paper: floating-point noise; nothing is verified.")
-        held.append("This release lies outside the budget of its data set.")
+        held += [NOT_VERIFIED, OUTSIDE_BUDGET]
     else:
         held.append(
             "Add sampler_epsilon to the epsilon of every line and sampler_delta to its delta: "
             "points and kept edges are drawn from distribution functions in floating point."
         )
     if params.metrics is not None:
-        held.append(
-            "An evaluation against the true data is attached for the operator's eyes only; it is "
-            "not differentially private."
-        )
+        held.append(EVALUATED)
     return tuple(held)
 
 
@@ -281,9 +237,7 @@ def budget_table(plan: Plan) -> dict[str, dict[str, str]]:
     return table
 
 
-def _details(
-    params: GraphDerParameters, stance: Stance, seen: Seen | None, slack: Slack
-) -> dict[str, Any]:
+def _details(params: Parameters, stance: Stance, seen: Seen | None, slack: Slack) -> dict[str, Any]:
     details: dict[str, Any] = {
         "per_edge": format_exact(params.epsilon / params.k),
         "per_k_edges": format_exact(params.epsilon),
@@ -306,7 +260,7 @@ def _details(
     return details
 
 
-def in_real_arithmetic(params: GraphDerParameters, seen: Seen, tree: Tree) -> dict[str, Any]:
+def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, Any]:
     """What would bound the ratio for this output of the literal algorithm without floating point:
     2 epsilon / k for an edge, unless a cap was active, a region was split at the last level, or
     labels depend on edges. It is no guarantee for all outputs.

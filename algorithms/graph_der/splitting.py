@@ -11,85 +11,19 @@ drawn first, by the sum of their points' weights, and then a column: no list of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from algorithms.graph_der.geometry import Grid, Ints, Table, below
-from common.randomness import NoiseSource
+from algorithms.graph_der.geometry import Ints, below
+from algorithms.graph_der.kernel import Floats, Kernel, Matrix, Pieces, Sums
+from tacit.randomness import NoiseSource
 
-Floats: TypeAlias = NDArray[np.float64]
 CHUNK_POINTS: Final = 1 << 21
-"""Points that are scored between two looks at the clock."""
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """What scores are made of: summed-area table, private; lines of its grid."""
-
-    table: Table
-    lines: Ints
-    triangle: bool
-
-    @classmethod
-    def of(cls, table: Table, grid: Grid) -> Matrix:
-        """A table over a grid."""
-        return cls(table, grid.lines, grid.triangle)
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """Some rows of some regions: region, first row line, number of rows, place of its output."""
-
-    region: Ints
-    row: Ints
-    rows: Ints
-    place: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Of all rows of all regions; those of region r from starts[r] to starts[r + 1].
-
-    highest: score (-inf where nothing is admissible); mass: sum of e^(rate (score - highest)).
-    """
-
-    starts: Ints
-    highest: Floats
-    mass: Floats
-
-
-class Kernel(Protocol):
-    """Both forms of the two passes. rate (n,): what a score is multiplied by in the exponent."""
-
-    def row_masses(
-        self,
-        matrix: Matrix,
-        regions: Ints,
-        rate: Floats,
-        least: float,
-        pieces: Pieces,
-        sums: Sums,
-    ) -> None:
-        """Fill the sums of these rows."""
-        ...
-
-    def points(
-        self,
-        matrix: Matrix,
-        regions: Ints,
-        rate: Floats,
-        least: float,
-        sums: Sums,
-        uniform: Floats,
-    ) -> Ints:
-        """(n, 2) row and column of each region, by two uniform numbers (2, n); -1: none."""
-        ...
+"""Points that are scored between two checks of the clock."""
 
 
 def scores(matrix: Matrix, region: Ints, first: int, rows: int, least: float) -> Floats:
@@ -229,7 +163,7 @@ def splitting_points(
 
 
 def _pieces(regions: Ints, heights: Ints, widths: Ints, starts: Ints) -> Iterator[Pieces]:
-    """All rows of all regions, so many points at a time."""
+    """All rows of all regions, this many points at a time."""
     each = np.maximum(1, CHUNK_POINTS // np.maximum(1, widths))
     parts = -(-heights // each)
     region = np.repeat(np.arange(len(regions)), parts)

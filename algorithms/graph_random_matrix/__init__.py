@@ -4,7 +4,8 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
 (after Ahmed, Jin and Liu, arXiv 1307.0475). Spec: graph-random-matrix.
 
     parameters   what a job is given           settings     a run's public choices, calibration
-    adjacency    rows of neighbours, blocks    projection   public matrices in whole numbers
+    rows         neighbours, in blocks         adjacency    made from edges
+    projection   public matrices, whole numbers
     product      rows times a matrix           compiled     the same by numba
     publication  A P + Q, block by block       subspace     noisy subspace iteration
     spectrum     singular vectors, centrality  clustering   k-means on rows
@@ -16,6 +17,6 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
 """
 
 from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, preview, run
-from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.parameters import Parameters
 
-__all__ = ["ALGORITHM", "GraphRandomMatrixParameters", "check", "preview", "run"]
+__all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -15,21 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.graph_random_matrix.adjacency import Rows, adjacency
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.evaluation_pictures import evaluation_pictures
 from algorithms.graph_random_matrix.findings import Findings, found_in_iteration, found_in_matrix
-from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.pictures import pictures
 from algorithms.graph_random_matrix.problems import GraphTooSmall
 from algorithms.graph_random_matrix.product import can_compile
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
+from algorithms.graph_random_matrix.rows import Rows
 from algorithms.graph_random_matrix.settings import Settings, settings_of
 from algorithms.graph_random_matrix.spectrum import ROWS, Floats
 from algorithms.graph_random_matrix.subspace import Iteration, iterate
-from common.datasets.edge_list import EdgeList
-from common.models.report import PrivacyReport
+from tacit.report.model import PrivacyReport
 
 LEAST_VERTICES: Final = 3
 
@@ -54,7 +55,7 @@ RESULT: Final = {
 }
 
 
-def check(dataset: EdgeList, params: GraphRandomMatrixParameters, stance: Stance) -> None:
+def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
     """Refuse a graph that is too small, and columns that are too many for it.
 
     Raises GraphTooSmall, and what the parameters raise.
@@ -66,9 +67,7 @@ def check(dataset: EdgeList, params: GraphRandomMatrixParameters, stance: Stance
     settings_of(params, stance, dataset.count)
 
 
-def run(
-    dataset: EdgeList, params: GraphRandomMatrixParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, and Cancelled."""
     check(dataset, params, stance)
     settings = settings_of(params, stance, dataset.count)
@@ -136,7 +135,7 @@ def run(
     return replace(outcome, evaluation=compared)
 
 
-def preview(params: GraphRandomMatrixParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return spectrum_report(params, stance)
 
@@ -258,7 +257,7 @@ ALGORITHM: Final = Algorithm(
     purpose="a small noisy matrix from which the leading eigenvectors of a graph can be estimated, "
     "so that no edge can be inferred: for clusters and influential vertices of large graphs",
     dataset_kind="edge-list",
-    params=GraphRandomMatrixParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

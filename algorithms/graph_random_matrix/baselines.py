@@ -3,8 +3,8 @@
 LNPP: eigenpairs under Laplace noise.
 
 The scale of an eigenvector's noise is sqrt(n) over the gap of its own eigenvalue: a local
-sensitivity, and of first order besides. Two equal disjoint cliques have gap 0 and noise without
-bound, one edge less has a finite one: no epsilon holds.
+sensitivity, and only of first order. Two equal disjoint cliques have gap 0 and noise without bound,
+one edge less has a finite one: no epsilon holds.
 
 Source: Y. Wang, X. Wu, L. Wu, "Differential privacy preserving spectral graph analysis", PAKDD
 2013, as far as it could be rebuilt. Spec: graph-random-matrix, section 6.
@@ -19,11 +19,11 @@ import math
 
 import numpy as np
 
-from algorithms.graph_random_matrix.adjacency import Adjacency
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Floats, Spectrum
-from common.datasets.edge_list import EdgeList
-from common.noise.floating import floating_laplace
-from common.randomness import SeededRandom
+from tacit.noise.floating import floating_laplace
+from tacit.randomness import SeededRandom
 
 
 def laplace_eigenpairs(
@@ -58,7 +58,7 @@ def random_walk_graph(graph: Adjacency, steps: int, retries: int, source: Seeded
 
     A walk that ends at the vertex itself or at one joined to it already is repeated, at most
     `retries` times. The first edge of a vertex is kept for sure, each later one with probability
-    (degree / 2 - 1) / (degree - 1), so that about as many edges come out as went in. Not private.
+    (degree / 2 - 1) / (degree - 1), so that the number of edges stays about the same. Not private.
     """
     generator = source.generator
     starts, neighbours = graph.starts.tolist(), graph.neighbours.tolist()

@@ -68,7 +68,7 @@ def _variance(points: Floats, beat: Beat) -> float:
 
 
 def _assigned(points: Floats, centres: Floats, beat: Beat) -> tuple[Labels, Floats, Floats, float]:
-    """The nearest centre of each point; sums and sizes of clusters; squared distances in all."""
+    """The nearest centre of each point; sums and sizes of clusters; total squared distance."""
     labels = np.empty(len(points), np.int64)
     sums, sizes, inertia = np.zeros(centres.shape), np.zeros(len(centres)), 0.0
     lengths = np.square(centres).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Comparison with the true spectrum: for the operator's eyes, never published.
+"""Comparison with the true spectrum: visible only to the operator, never published.
 
 Spec: graph-random-matrix, section 5.
 """
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.graph_random_matrix.adjacency import Adjacency
 from algorithms.graph_random_matrix.clustering import Labels, clusters
 from algorithms.graph_random_matrix.findings import Findings
 from algorithms.graph_random_matrix.forecast import squared_cosine
 from algorithms.graph_random_matrix.parameters import Metrics
 from algorithms.graph_random_matrix.reference import reference_spectrum
+from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.scores import (
     cosines,
     normalised_mutual_information,
@@ -28,11 +28,11 @@ from algorithms.graph_random_matrix.scores import (
 )
 from algorithms.graph_random_matrix.settings import Settings
 from algorithms.graph_random_matrix.spectrum import Beat, Floats, Spectrum, centrality, quiet
-from common.randomness import PublicRandom
+from tacit.randomness import PublicRandom
 
 
 def clusterings(vectors: Floats, count: int, seed: int, beat: Beat = quiet) -> list[Labels]:
-    """So many clusterings of the rows (n, k) into k, drawn one after the other."""
+    """This many clusterings of the rows (n, k) into k, drawn sequentially."""
     generator = PublicRandom(seed).generator
     return [clusters(vectors, vectors.shape[1], generator, beat) for _ in range(count)]
 

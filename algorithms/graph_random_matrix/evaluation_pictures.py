@@ -1,7 +1,7 @@
-"""Plots of an evaluation: eigenvectors, influential vertices and clusters beside the true ones.
+"""Plots of an evaluation: eigenvectors, influential vertices and clusters next to the true ones.
 
-Spec: jobs, section "Result"; graph-random-matrix, section 5. For the operator's eyes; drawn where
-the evaluation is read.
+Spec: jobs, section "Result"; graph-random-matrix, section 5. Visible only to the operator; drawn
+where the evaluation is read.
 """
 
 from __future__ import annotations

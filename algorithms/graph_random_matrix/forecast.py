@@ -55,7 +55,7 @@ def automatic_columns(
 
 
 def noise_edge(vertices: int, columns: int, variance: float) -> float:
-    """What the largest squared singular value of noise alone comes to, with a margin of a fifth.
+    """An estimate of the largest squared singular value of noise alone, with a margin of a fifth.
 
     variance: of one entry.
     """

@@ -1,6 +1,6 @@
 """The parameters of `graph-random-matrix`, and their ranges.
 
-Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set stands with the dataset.
+Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.graph_random_matrix.problems import (
@@ -21,8 +21,8 @@ from algorithms.graph_random_matrix.problems import (
 )
 from algorithms.graph_random_matrix.projection import Kind
 from algorithms.parameters import asked_metrics, schema_range
-from common.errors import Invalid
-from common.models.base import Exact, WireModel
+from tacit.errors import Invalid
+from tacit.wire import Exact, WireModel
 
 Mode = Literal["publish", "spectral", "pcc"]
 Estimator = Literal["range", "subspace"]
@@ -47,8 +47,10 @@ class Metrics(WireModel):
     seed: Annotated[int, Field(ge=0, lt=1 << 63, description="drives the clusterings")] = 0
 
 
-class GraphRandomMatrixParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `graph-random-matrix`."""
+
+    model_config = ConfigDict(title="GraphRandomMatrixParameters")
 
     mode: Mode = Field(
         "publish",
@@ -117,7 +119,7 @@ class GraphRandomMatrixParameters(WireModel):
         return self.projection or ("gaussian" if stance == "paper" else "rademacher")
 
 
-def check_parameters(params: GraphRandomMatrixParameters, stance: Stance) -> None:
+def check_parameters(params: Parameters, stance: Stance) -> None:
     """All that needs no graph.
 
     Raises BadEpsilon, BadDelta, BadSigma, BadEigenvectors, BadColumns, BadEstimator, Invalid for

@@ -1,4 +1,4 @@
-"""Pictures of the release: singular values beside the noise, and sizes of clusters.
+"""Pictures of the release: singular values and the noise, and sizes of clusters.
 
 Needs matplotlib (extra `plots`), imported inside and drawn by Agg; no plots without it. The same
 values give the same SVG, byte for byte.

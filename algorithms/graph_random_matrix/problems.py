@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid
+from tacit.errors import Invalid
 
 
 class BadEpsilon(Invalid):
@@ -27,7 +27,7 @@ class BadSigma(Invalid):
 
 
 class BadColumns(Invalid):
-    """Too few for k, too many for the vertices, or too many altogether."""
+    """Too few for k, too many for the vertices, or too many in total."""
 
     name = "bad_columns"
     title = "The number of columns is not valid"

@@ -38,7 +38,7 @@ class Projection:
 
     @property
     def unit(self) -> float:
-        """What an integer of the product is worth."""
+        """The value of one integer unit of the product."""
         if self.kind == "gaussian":
             return float(2.0**-GRID_BITS)
         return float((self.columns if self.kind == "rademacher" else self.nonzeros) ** -0.5)

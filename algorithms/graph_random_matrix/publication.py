@@ -1,6 +1,6 @@
 """The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
 
-Spec: graph-random-matrix, sections 3.1 and 3.6; 7, lever 4. `sound`: whole numbers, discrete
+Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
 Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
 fixed number of rows, so that a repeated attempt draws the same noise.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
-from algorithms.graph_random_matrix.adjacency import Adjacency, Rows
 from algorithms.graph_random_matrix.product import Signed, can_compile, product
 from algorithms.graph_random_matrix.projection import (
     Projection,
@@ -26,9 +25,10 @@ from algorithms.graph_random_matrix.projection import (
     forget,
     largest_pair_of,
 )
+from algorithms.graph_random_matrix.rows import Adjacency, Rows
 from algorithms.graph_random_matrix.spectrum import Floats, gram_of, one_thread
-from common.noise.discrete_gaussian import DiscreteGaussian, reach_of
-from common.randomness import SeededRandom
+from tacit.noise.discrete_gaussian import DiscreteGaussian, reach_of
+from tacit.randomness import SeededRandom
 
 BLOCK_CELLS: Final = 1 << 22
 """Entries of the published matrix in a block, about."""
@@ -37,7 +37,7 @@ SPREAD_ENTRIES: Final = 20_000_000
 """Entries of the adjacency matrix from which blocks may go to other workers."""
 STAGE: Final = "matrix"
 _BATCH: Final = 64
-"""Blocks that are out at a time: what comes back is handed on before more are."""
+"""Blocks that are in progress at a time: results are passed on before more are started."""
 
 Cells = Signed | NDArray[np.float32]
 Sink = Callable[[Rows, Cells], None]
@@ -80,7 +80,7 @@ class Release:
 
     @property
     def unit(self) -> float:
-        """What a published number is worth."""
+        """The value of one unit of a published number."""
         return self.projection.unit if self.stance == "sound" else 1.0
 
     @property

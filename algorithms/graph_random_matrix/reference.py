@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.graph_random_matrix.adjacency import Adjacency
+from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Beat, Floats, Spectrum, quiet
 
 SMALL: Final = 600
-"""Vertices up to which all eigenpairs are found at once."""
+"""Vertices up to which all eigenpairs are computed together."""
 
 
 def eigenpairs(
@@ -33,7 +33,7 @@ def eigenpairs(
             return matrix @ vector
 
         operator = LinearOperator((n, n), matvec=multiplied, dtype=np.float64)
-        # A start of its own, else ARPACK's is random; not constant, which may be an eigenvector.
+        # Explicit, since ARPACK's default is random; not constant, which may be an eigenvector.
         start = 1 + np.arange(n) % 7 / 10
         values, vectors = eigsh(operator, k=count, which="LA" if algebraic else "LM", v0=start)
     order = np.argsort(-values if algebraic else -np.abs(values), kind="stable")[:count]

@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
 parameters, and after a run the number of vertices and the seed of the projection.
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.graph_random_matrix.forecast import best_squared_cosine
-from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.settings import EDGE, Settings, settings_of
 from algorithms.graph_random_matrix.statements import (
@@ -26,28 +26,24 @@ from algorithms.graph_random_matrix.statements import (
     caveats,
     source_defects,
 )
-from common.accounting.gaussian import (
+from tacit.accounting.gaussian import (
     distinguishing_advantage,
     gaussian_epsilon,
     projection_theorem_epsilon,
     zcdp_epsilon,
 )
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Charge,
+from tacit.report.builder import NO_FIGURE, RECIPIENT, ReportBuilder
+from tacit.report.figures import amount, delta_amount, epsilon_amount
+from tacit.report.model import (
     Claim,
-    MechanismStatement,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
-    Subject,
     VerifiedStatement,
 )
-from common.report.figures import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount
+from tacit.wire import format_exact
 
 NAME: Final = "graph-random-matrix"
-VERSION: Final = "1"
 THEOREM: Final = "the source's Theorem 11.1, rebuilt"
 GROUPS: Final = (2, 10, 100)
 PLACES: Final = (1, 2, 4, 8, 16)
@@ -65,45 +61,29 @@ class Facts:
 
 
 def spectrum_report(
-    params: GraphRandomMatrixParameters, stance: Stance, facts: Facts | None = None
+    params: Parameters, stance: Stance, facts: Facts | None = None
 ) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `settings_of` raises."""
     settings = settings_of(params, stance, None if facts is None else facts.vertices)
-    paper = settings.privacy is None
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="Gaussian noise on a projected adjacency matrix"
-            if settings.estimator == "range"
-            else "noisy subspace iteration",
-            parameters=_mechanism(params, settings),
-        ),
-        privacy_unit="edge",
-        neighbouring="add-remove",
+    builder = ReportBuilder(NAME, "tacit tacit.accounting.gaussian", stance, "edge")
+    privacy = settings.privacy
+    return builder.report(
+        "Gaussian noise on a projected adjacency matrix"
+        if settings.estimator == "range"
+        else "noisy subspace iteration",
+        _mechanism(params, settings),
         sensitivity=_sensitivity(settings, facts),
         claimed=_claim(params, settings, facts),
-        verified=(_line(params, settings, facts),),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit="edge",
-            epsilon=None if settings.privacy is None else epsilon_amount(settings.privacy.epsilon),
-            delta=None if settings.privacy is None else delta_amount(settings.privacy.delta),
-            reserved=None if settings.privacy is None else epsilon_amount(settings.privacy.epsilon),
-            outside_budget=paper,
-        ),
-        noise=_noise(settings, facts),
-        sampler_delta=None
-        if settings.privacy is None
-        else delta_amount(settings.privacy.sampler_delta),
-        sampler_epsilon=None if paper else "0",
-        accounting=AccountingStatement(
-            method="an edge changes two rows, by a squared L2 distance that is known exactly; "
-            "discrete Gaussian noise on the integers then is rho-zCDP, which is converted to "
-            "(epsilon, delta) by the infimum of Canonne, Kamath and Steinke (2020)",
-            library="tacit common.accounting.gaussian",
-            version=ACCOUNTING_VERSION,
-        ),
+        verified=(_line(params, settings, facts, builder),),
+        charged=builder.charge()
+        if privacy is None
+        else builder.charge(privacy.epsilon, privacy.delta),
+        noise=(_noise(settings, facts, builder),),
+        sampler_delta=None if privacy is None else delta_amount(privacy.sampler_delta),
+        sampler_epsilon=None if privacy is None else "0",
+        method="an edge changes two rows, by a squared L2 distance that is known exactly; discrete "
+        "Gaussian noise on the integers then is rho-zCDP, which is converted to (epsilon, delta) "
+        "by the infimum of Canonne, Kamath and Steinke (2020)",
         public_parameters=(
             "the vertices and their order, and so their number",
             "every parameter; the seed of the projection, and so the projection",
@@ -122,31 +102,28 @@ def spectrum_report(
             "the evaluation published",
         ),
         assumptions=assumptions(settings),
-        caveats=_caveats(params, settings, facts),
-        reproducible=False,
+        caveats=caveats(params, settings, None if facts is None else facts.vertices)
+        + _findings(params, settings, facts),
         evaluation_attached=params.metrics is not None,
         error=_error(settings, facts),
         details=_details(settings, facts),
     )
 
 
-def _caveats(
-    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
-) -> tuple[str, ...]:
-    vertices = None if facts is None else facts.vertices
-    held = caveats(params, settings, vertices)
-    if facts is not None and not facts.declared:
-        held += (TAKEN,)
-    if facts is not None and facts.signal_below_noise:
-        held += (BELOW,)
-    elif facts is not None and params.mode != "publish":
-        above, used = facts.values_above_noise, settings.eigenvectors
-        if above < used:
-            held += (PARTLY.format(above=above, used=used),)
+def _findings(params: Parameters, settings: Settings, facts: Facts | None) -> tuple[str, ...]:
+    """Caveats that a run's own figures ask for."""
+    if facts is None:
+        return ()
+    held = () if facts.declared else (TAKEN,)
+    above, used = facts.values_above_noise, settings.eigenvectors
+    if facts.signal_below_noise:
+        return (*held, BELOW)
+    if params.mode != "publish" and above < used:
+        return (*held, PARTLY.format(above=above, used=used))
     return held
 
 
-def _mechanism(params: GraphRandomMatrixParameters, settings: Settings) -> dict[str, Any]:
+def _mechanism(params: Parameters, settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": params.mode, "estimator": settings.estimator, "k": params.k}
     if settings.estimator == "subspace":
         return found | {"iterations": settings.iterations}
@@ -172,9 +149,7 @@ def _realised(facts: Facts) -> float:
     return math.sqrt(facts.release.largest_pair) * facts.release.projection.unit
 
 
-def _claim(
-    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
-) -> Claim | None:
+def _claim(params: Parameters, settings: Settings, facts: Facts | None) -> Claim | None:
     if settings.estimator == "subspace":
         return None
     text = "one entry of the matrix; sigma >= sqrt(10 (eps + ln(1/(2 delta))) ln(n/delta)) / eps"
@@ -198,40 +173,28 @@ def _claim(
 
 
 def _line(
-    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
+    params: Parameters, settings: Settings, facts: Facts | None, builder: ReportBuilder
 ) -> VerifiedStatement:
-    whole = "whoever reads the result and knows every other edge; one undirected edge more or less"
+    whole = f"{RECIPIENT} and knows every other edge; one undirected edge more or less"
     privacy = settings.privacy
     if privacy is None:
-        return VerifiedStatement(
-            scenario="recipient",
-            key="a",
-            description=whole,
-            model="none",
-            privacy_unit="edge",
-            neighbouring="add-remove",
-            epsilon=None,
-            delta=None,
-            reason=FLOATING + _in_real_arithmetic(params, settings, facts),
-        )
-    return VerifiedStatement(
-        scenario="recipient",
-        key="a",
-        description=whole,
-        model="zcdp",
-        privacy_unit="edge",
-        neighbouring="add-remove",
-        epsilon=epsilon_amount(privacy.epsilon),
-        delta=delta_amount(privacy.delta),
+        reason = FLOATING + _in_real_arithmetic(params, settings, facts)
+        return builder.line("a", whole, NO_FIGURE, reason=reason)
+    return builder.line(
+        "a",
+        whole,
+        {
+            "model": "zcdp",
+            "epsilon": epsilon_amount(privacy.epsilon),
+            "delta": delta_amount(privacy.delta),
+        },
         rho=amount(privacy.rho),
         conditions=("the same vertices with and without the edge",),
         reason="rho = 1 / sigma^2, and (epsilon, delta) from it; delta holds sampler_delta",
     )
 
 
-def _in_real_arithmetic(
-    params: GraphRandomMatrixParameters, settings: Settings, facts: Facts | None
-) -> str:
+def _in_real_arithmetic(params: Parameters, settings: Settings, facts: Facts | None) -> str:
     """What reals would give, from the rows of the projection that was drawn."""
     if facts is None or settings.sigma is None or facts.release is None:
         return ""
@@ -244,29 +207,17 @@ def _in_real_arithmetic(
     )
 
 
-def _noise(settings: Settings, facts: Facts | None) -> tuple[NoiseStatement, ...]:
-    paper = settings.privacy is None
+def _noise(settings: Settings, facts: Facts | None, builder: ReportBuilder) -> NoiseStatement:
     part = "every entry of A P, rows of P of length 1"
-    sigma = settings.sigma
-    scale = None if sigma is None else _rounded_down(sigma)
+    deviation = settings.sigma
     if settings.estimator == "subspace":
-        part, scale = "every entry of each step, by the longest rows of its basis", None
-    elif settings.kind == "gaussian" and not paper:
-        part = "every entry of A P, by the longest rows of P"
-        scale = None
+        part, deviation = "every entry of each step, by the longest rows of its basis", None
+    elif settings.kind == "gaussian" and not builder.paper:
+        part, deviation = "every entry of A P, by the longest rows of P", None
         if facts is not None and facts.release is not None:
-            scale = _rounded_down(Fraction(facts.release.deviation))
-    return (
-        NoiseStatement(
-            layer="coordinator",
-            distribution="Gaussian" if paper else "discrete Gaussian",
-            part=part,
-            scale=scale,
-            weight="1",
-            draws=1,
-            sampler="float" if paper else "exact-integer",
-        ),
-    )
+            deviation = Fraction(facts.release.deviation)
+    scale = None if deviation is None else _rounded_down(deviation)
+    return builder.noise(part, None, "Gaussian").model_copy(update={"scale": scale})
 
 
 def _rounded_down(value: Fraction) -> str:

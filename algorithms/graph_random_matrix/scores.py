@@ -12,7 +12,7 @@ from algorithms.graph_random_matrix.spectrum import Floats, ranking
 
 
 def normalised_mutual_information(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-    """I / ((H1 + H2) / 2) of labels (n,) from 0; 1 where neither tells anything."""
+    """I / ((H1 + H2) / 2) of labels (n,) from 0; 1 where neither carries information."""
     joint = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
     np.add.at(joint, (one, other), 1.0)
     joint /= len(one)

@@ -16,7 +16,7 @@ from algorithms.graph_random_matrix.forecast import MOST_AUTOMATIC, automatic_co
 from algorithms.graph_random_matrix.parameters import (
     MOST_SIGMA,
     Estimator,
-    GraphRandomMatrixParameters,
+    Parameters,
     check_parameters,
 )
 from algorithms.graph_random_matrix.problems import (
@@ -27,13 +27,9 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
 )
 from algorithms.graph_random_matrix.projection import Kind, Projection
-from common.accounting.gaussian import (
-    projection_theorem_sigma,
-    zcdp_epsilon,
-    zcdp_sigma,
-)
-from common.noise import DRAW_DISTANCE, sampler_delta
-from common.noise.discrete_gaussian import DEVIATION_LIMIT, DISTANCE
+from tacit.accounting.gaussian import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
+from tacit.noise import DRAW_DISTANCE, sampler_delta
+from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, DISTANCE
 
 EDGE: Final = math.sqrt(2)
 """L2 sensitivity of A P to an edge, with rows of P of length 1."""
@@ -91,9 +87,7 @@ class Settings:
         return max(0, min(20, math.floor(math.log2(DEVIATION_LIMIT / most))))
 
 
-def settings_of(
-    params: GraphRandomMatrixParameters, stance: Stance, vertices: int | None = None
-) -> Settings:
+def settings_of(params: Parameters, stance: Stance, vertices: int | None = None) -> Settings:
     """A run's public choices; with `vertices` all of them. Raises what `check_parameters` raises,
     and BadColumns, BadEigenvectors where they do not fit the vertices."""
     check_parameters(params, stance)
@@ -124,16 +118,16 @@ def settings_of(
     return settings
 
 
-def _noisy(params: GraphRandomMatrixParameters) -> str:
+def _noisy(params: Parameters) -> str:
     return "/params/epsilon" if params.sigma is None else "/params/sigma"
 
 
-def _epsilon(params: GraphRandomMatrixParameters) -> float:
+def _epsilon(params: Parameters) -> float:
     return 1.0 if params.epsilon is None else float(params.epsilon)
 
 
 def _columns(
-    params: GraphRandomMatrixParameters,
+    params: Parameters,
     stance: Stance,
     sigma: Fraction | None,
     vertices: int | None,
@@ -184,7 +178,7 @@ def _sampler_delta(entries: int, epsilon: Fraction) -> Fraction:
     return min(Fraction(1), sampler_delta(entries, epsilon) * DISTANCE / DRAW_DISTANCE)
 
 
-def privacy_of(params: GraphRandomMatrixParameters) -> Privacy:
+def privacy_of(params: Parameters) -> Privacy:
     """Of a sound run. Raises BadSigma for a sigma that protects nothing."""
     epsilon = params.epsilon
     if params.sigma is None and epsilon is None:

@@ -23,7 +23,7 @@ ROWS: Final = 1 << 16
 
 
 def quiet() -> None:
-    """Nobody listens."""
+    """No progress is reported."""
 
 
 def one_thread() -> AbstractContextManager[object]:

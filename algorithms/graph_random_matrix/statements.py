@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from algorithms.graph_random_matrix.parameters import GraphRandomMatrixParameters
+from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.settings import Settings
+from tacit.report.builder import (
+    EVALUATED,
+    FOR_SUBMITTER,
+    NOT_VERIFIED,
+    OUTSIDE_BUDGET,
+    RUN_TIME_UNSEEN,
+)
 
 FLOATING: Final = (
     "floating-point Gaussian noise: the low bits of a float can show what a value was not. No "
@@ -18,7 +25,7 @@ NOT_PROTECTED: Final = (
     "Hubs: a vertex with many edges stands out, and about how many it has can be told.",
     "Membership: which vertices there are is published.",
     "What many edges have in common, such as clusters, is what the release shows.",
-    "Run time, memory and progress are for the submitter.",
+    FOR_SUBMITTER,
 )
 
 TAKEN: Final = (
@@ -73,7 +80,7 @@ def source_defects(settings: Settings) -> tuple[str, ...]:
 
 
 def assumptions(settings: Settings) -> tuple[str, ...]:
-    """What the figures rest on."""
+    """The assumptions of the figures."""
     return (
         "The coordinator keeps the graph and is trusted with it.",
         "The noise key is secret and fresh, used for this release alone, and has nothing to do "
@@ -83,18 +90,15 @@ def assumptions(settings: Settings) -> tuple[str, ...]:
         "m, k and every other parameter were chosen without looking at the graph.",
         "The vertices are public.",
         "Edges are independent of one another as far as an observer knows.",
-        "Nobody who is not trusted sees how long the run takes.",
+        RUN_TIME_UNSEEN,
     )
 
 
-def caveats(
-    params: GraphRandomMatrixParameters, settings: Settings, vertices: int | None
-) -> tuple[str, ...]:
+def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tuple[str, ...]:
     """What a reader has to know; vertices: how many, once that is known."""
     held = ["This is one release: other releases from the same graph add up (rho adds)."]
     if settings.privacy is None:
-        held.append("Stance paper: floating-point noise; nothing is verified.")
-        held.append("This release lies outside the budget of its data set.")
+        held += [NOT_VERIFIED, OUTSIDE_BUDGET]
     most = math.floor(1 / params.delta)
     if vertices is None:
         held.append(f"With more than {most} vertices delta is too large: it is above 1 / vertices.")
@@ -104,8 +108,5 @@ def caveats(
             "altogether."
         )
     if params.metrics is not None:
-        held.append(
-            "An evaluation against the true data is attached for the operator's eyes only; it is "
-            "not differentially private."
-        )
+        held.append(EVALUATED)
     return tuple(held)

@@ -1,10 +1,10 @@
-"""Noisy subspace iteration on a grid: an estimator beside the source's, for the same budget.
+"""Noisy subspace iteration on a grid: an alternative estimator for the same budget.
 
 X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
 takes an orthonormal basis of Y as the next X. X is public before its step, and is rounded to a grid
 first: A X is then a matrix of whole multiples, an edge {i, j} changes it by rows i and j of X, and
 the two longest rows bound that exactly. Noise of variance D^2 T / (2 rho) in each step spends
-rho / T of it, rho in all (adaptive composition of zCDP).
+rho / T of it, rho in total (adaptive composition of zCDP).
 
 Source: M. Hardt and E. Price, "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix,
 section 3.6, point 6.
@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.graph_random_matrix.adjacency import Adjacency
 from algorithms.graph_random_matrix.product import can_compile, dense_product
 from algorithms.graph_random_matrix.projection import largest_pair, philox, squared_norms
 from algorithms.graph_random_matrix.publication import block_rows
+from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Floats, Spectrum, of_thin, orthonormal
-from common.noise.discrete_gaussian import DiscreteGaussian
+from tacit.noise.discrete_gaussian import DiscreteGaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Iterate:
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """spectrum: of the last step's; unit: what a whole number is worth."""
+    """spectrum: of the last step's; unit: the value of one whole number."""
 
     iterates: tuple[Iterate, ...]
     unit: float
@@ -81,8 +81,8 @@ def iterate(
     for step in range(iterations):
         beat = partial(context.progress, 0.1 + 0.5 * step / iterations, "subspace iteration")
         held = on_grid(basis, bits)
-        # rho / T = D^2 / (2 variance), rho = 1 / sigma^2. A grid so coarse that the basis vanishes
-        # on it would tell nothing, and still gets noise.
+        # rho / T = D^2 / (2 variance), rho = 1 / sigma^2. A grid on which the basis vanishes is too
+        # coarse to show anything, and still gets noise.
         change = max(1, largest_pair(squared_norms(held)))
         variance = change * sigma**2 * iterations / 2
         law = DiscreteGaussian(variance)

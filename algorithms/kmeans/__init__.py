@@ -1,10 +1,10 @@
 """K-means: cluster centres of numeric records, released with differential privacy.
 
-Source: Lu's thesis, chapter 7. Spec: kmeans. The sound form asks a few noisy sums of integers that
-are planned before any data is touched, and computes everything else from them; the source's own
-algorithm (`paper`, `zones`) protects nobody and is kept to repeat its figures.
+Source: Lu's thesis, chapter 7. Spec: kmeans. The sound form requests a few noisy sums of integers,
+planned before any data is read, and computes everything else from them; the source's own algorithm
+(`paper`, `zones`) protects nobody and is kept to repeat its figures.
 
-    parameters   what a job is given           plan         queries and budgets, from public inputs
+    parameters   what a job is given           settings     queries and budgets, from public inputs
     steps        the run as pure steps         central      queries answered from stored rows
     starts       synopsis, packing, projection zone_round   what an opened zone round says
     weighted     weighted k-means of points    paper, zones the source's algorithm
@@ -18,8 +18,8 @@ from dataclasses import replace
 from algorithms.kmeans import algorithm
 from algorithms.kmeans.algorithm import preview, publish, run
 from algorithms.kmeans.federated import ROUNDS
-from algorithms.kmeans.parameters import KmeansParameters
+from algorithms.kmeans.parameters import Parameters
 
 ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
-__all__ = ["ALGORITHM", "KmeansParameters", "preview", "publish", "run"]
+__all__ = ["ALGORITHM", "Parameters", "preview", "publish", "run"]

@@ -6,25 +6,26 @@ Spec: kmeans, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import paper
 from algorithms.kmeans.central import Rows, chosen_records, run_central
 from algorithms.kmeans.evaluation import evaluate
 from algorithms.kmeans.evaluation_pictures import evaluation_pictures
-from algorithms.kmeans.parameters import KmeansParameters, check_table, grid_and_plan
+from algorithms.kmeans.parameters import Parameters, check_table, grid_and_plan
 from algorithms.kmeans.pictures import noise_deviations, pictures, step_norms
 from algorithms.kmeans.report import paper_report, planned_split, sound_report
 from algorithms.kmeans.steps import State, release
 from algorithms.kmeans.zone_round import ZoneEstimate
-from common.datasets.tables import NumericTable
-from common.encoders.kmeans import Floats, Grid
-from common.models.base import format_exact
-from common.models.report import PrivacyReport
-from common.randomness import SeededRandom
+from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.randomness import SeededRandom
+from tacit.report.model import PrivacyReport
+from tacit.wire import format_exact
 
 RESULT: Final = {
     "centres": "k centres, each with one number for each column, in the column's unit",
@@ -38,9 +39,7 @@ RESULT: Final = {
 }
 
 
-def run(
-    dataset: NumericTable, params: KmeansParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """K-means of a numeric table. Raises subclasses of Invalid where table and parameters clash."""
     check(dataset, params, stance)
     if stance == "paper":
@@ -67,7 +66,7 @@ def run(
     return _with_evaluation(published, compared)
 
 
-def check(dataset: NumericTable, params: KmeansParameters, stance: Stance) -> None:
+def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
     """Refuse a table and parameters that do not go together. Raises what they raise."""
     if stance == "sound":
         grid_and_plan(params)
@@ -75,13 +74,13 @@ def check(dataset: NumericTable, params: KmeansParameters, stance: Stance) -> No
     check_table(params, stance, dataset.rows, len(dataset.columns), curators)
 
 
-def check_outline(outline: Mapping[str, Any], params: KmeansParameters, stance: Stance) -> None:
+def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance) -> None:
     """All of `check` that the rows decide: it depends on sizes and roles only."""
     columns, curators = len(outline["columns"]), outline["has_curator"]
     check_table(params, stance, outline["rows"], columns, curators)
 
 
-def preview(params: KmeansParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `grid_and_plan` raises."""
     if stance == "paper":
         return paper_report(params, None)
@@ -89,7 +88,7 @@ def preview(params: KmeansParameters, stance: Stance) -> PrivacyReport:
     return sound_report(params, grid, plan, None, None)
 
 
-def publish(state: State, params: KmeansParameters, grid: Grid, columns: Sequence[str]) -> Outcome:
+def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]) -> Outcome:
     """Everything that leaves a sound run: a function of opened noisy sums and public choices."""
     plan, found = state.plan, release(state)
     centres = grid.raw(found.centres)
@@ -148,17 +147,11 @@ def _round(found: ZoneEstimate, grid: Grid) -> dict[str, Any]:
 
 
 def _with_evaluation(outcome: Outcome, compared: Mapping[str, Any]) -> Outcome:
-    return Outcome(
-        outcome.result,
-        outcome.report.model_copy(update={"evaluation_attached": True}),
-        outcome.files,
-        outcome.plots,
-        outcome.public_seeds,
-        compared,
-    )
+    report = outcome.report.model_copy(update={"evaluation_attached": True})
+    return replace(outcome, report=report, evaluation=compared)
 
 
-def _run_paper(dataset: NumericTable, params: KmeansParameters, context: Context) -> Outcome:
+def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> Outcome:
     """The source's algorithm on the table. Its floats are drawn from the job's secret stream."""
     source = SeededRandom(int.from_bytes(context.noise("paper").bytes(16)))
     points, low, widths = paper.normalised(dataset.values)
@@ -216,7 +209,7 @@ ALGORITHM: Final = Algorithm(
     purpose="k cluster centres of numeric records, with noisy cluster sizes, so that no record "
     "can be inferred",
     dataset_kind="numeric-table",
-    params=KmeansParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

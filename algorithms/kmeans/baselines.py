@@ -25,9 +25,9 @@ import numpy as np
 
 from algorithms.kmeans.paper import cluster_means, cluster_sums
 from algorithms.kmeans.weighted import weighted_kmeans
-from common.encoders.kmeans import Floats, Ints, nearest
-from common.noise import floating_laplace
-from common.randomness import SeededRandom
+from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.noise import floating_laplace
+from tacit.randomness import SeededRandom
 
 BLUM_STEPS: Final = 5
 DWORK_STEPS: Final = 7

@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.kmeans.plan import Plan
+from algorithms.kmeans.settings import Plan
 from algorithms.kmeans.steps import State, absorb, first, next_query
-from common.encoders.kmeans import Floats, Grid, Ints, Query
-from common.noise import laplace
-from common.randomness import NoiseSource
+from tacit.encoders.kmeans.encoder import Floats, Grid, Ints, Query
+from tacit.noise import laplace
+from tacit.randomness import NoiseSource
 
 BLOCK_ROWS: Final = 65_536
 
@@ -60,7 +60,7 @@ def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: C
 def exact_sums(
     rows: Rows, grid: Grid, query: Query, plan: Plan, place: int, context: Context
 ) -> Ints:
-    """The query's sums over all rows, without noise; `place`: how many queries went before."""
+    """The query's sums over all rows, without noise; `place`: number of earlier queries."""
 
     def blocks() -> Iterator[Floats]:
         for start in range(0, rows.count, BLOCK_ROWS):

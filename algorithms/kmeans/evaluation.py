@@ -1,4 +1,4 @@
-"""Comparison with the true data: for the operator's eyes, never published.
+"""Comparison with the true data: visible only to the operator, never published.
 
 Spec: kmeans, section 2.2. Squared distances are of the box (`sound`) or of the data's own extremes
 (`paper`) scaled to [0, 1] in every column.
@@ -16,7 +16,7 @@ from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.parameters import Metrics
 from algorithms.kmeans.starts import public
 from algorithms.kmeans.weighted import lloyd, spread_start
-from common.encoders.kmeans import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
 
 RESTARTS: Final = 20
 

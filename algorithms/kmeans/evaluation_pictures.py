@@ -1,6 +1,6 @@
-"""Plots of an evaluation: true sizes beside released ones, centres beside their rows' means.
+"""Plots of an evaluation: true and released sizes, centres and the means of their rows.
 
-Spec: jobs, section "Result". For the operator's eyes; drawn where the evaluation is read.
+Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 """
 
 from __future__ import annotations

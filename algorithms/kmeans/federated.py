@@ -1,10 +1,10 @@
 """K-means over curators: the pure steps as sums that rounds of secure aggregation answer.
 
-Spec: kmeans, section 6. The plan stands on the noise that a round really has: `noise_share` full
+Spec: kmeans, section 6. The plan is based on the noise that a round really has: `noise_share` full
 discrete Laplaces. Unit `record`: all records of a curator's table count, and the noise hides one
-vector: one record more or less (kmeans, section 5). Where records are statistics of registers, one
-reading replaces a record, and the noise hides two vectors; the plan stands on that as on a larger
-`noise_share`. Unit `curator`: `contribution_bound` records of each count.
+vector: one record more or less (spec: kmeans, section 5). Where records are statistics of
+registers, one reading replaces a record, and the noise hides two vectors; the plan treats that as a
+larger `noise_share`. Unit `curator`: `contribution_bound` records of each count.
 """
 
 from __future__ import annotations
@@ -18,19 +18,16 @@ from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
 from algorithms.kmeans.algorithm import publish
 from algorithms.kmeans.parameters import (
     FEDERATED_CELLS,
-    BoundsMissing,
     DataShape,
-    KmeansParameters,
-    NoPlan,
-    SizeHintMissing,
+    Parameters,
+    grid_and_plan,
 )
-from algorithms.kmeans.plan import Plan, PlanImpossible, make_plan
 from algorithms.kmeans.report import sound_report
 from algorithms.kmeans.steps import State, absorb, first, next_query
-from common.encoders.kmeans import Grid, Ints, Zone
-from common.encoders.kmeans_sums import KmeansSum
-from common.encoders.sums import MOST_RECORDS, SWAP, RecordSum
-from common.models.report import PrivacyReport
+from tacit.encoders.kmeans.encoder import Grid, Ints, Zone
+from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
+from tacit.report.model import PrivacyReport
 
 TRUNCATED: Final = "an aborted round ended the job: centres of the last round that was released"
 
@@ -45,14 +42,14 @@ _CENTRAL: Final = ("The coordinator keeps the rows", "The column with the role c
 class FederatedState:
     """The state of the steps; `truncated`: an aborted zone round ended the run."""
 
-    params: KmeansParameters
+    params: Parameters
     grid: Grid
     columns: tuple[str, ...]
     steps: State
     truncated: bool = False
 
 
-def scope(params: KmeansParameters) -> PrivacyScope:
+def scope(params: Parameters) -> PrivacyScope:
     """Whom the noise hides."""
     if params.privacy_unit == "curator":
         bound = params.contribution_bound
@@ -60,11 +57,9 @@ def scope(params: KmeansParameters) -> PrivacyScope:
     return PrivacyScope("record", MOST_RECORDS, 1, every_record=True)
 
 
-def start(
-    params: KmeansParameters, columns: Sequence[str], noise_share: Fraction
-) -> FederatedState:
+def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> FederatedState:
     """Before any sum. Raises BoundsMissing, SizeHintMissing, NoPlan, DataShape."""
-    grid, plan = _grid_and_plan(params, noise_share)
+    grid, plan = grid_and_plan(params, noise_share=noise_share, default_cells=FEDERATED_CELLS)
     if len(columns) != grid.dimension:
         raise DataShape("one pair of bounds for each column", pointer="/params/bounds")
     return FederatedState(params, grid, tuple(columns), first(plan, params.public_seed))
@@ -96,42 +91,18 @@ def release(state: FederatedState) -> Outcome:
     report = _in_rounds(found.report)
     if state.truncated:
         report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
-    result = {**found.result, "truncated": state.truncated}
-    return Outcome(result, report, found.files, found.plots, found.public_seeds)
+    return replace(found, result={**found.result, "truncated": state.truncated}, report=report)
 
 
-def preview(params: KmeansParameters) -> PrivacyReport:
+def preview(params: Parameters) -> PrivacyReport:
     """The report of a run, before any data."""
-    grid, plan = _grid_and_plan(params, Fraction(1))
+    grid, plan = grid_and_plan(params, default_cells=FEDERATED_CELLS)
     return _in_rounds(sound_report(params, grid, plan, None, None))
 
 
 def planned(state: FederatedState) -> int:
     """Sums of the plan."""
     return state.steps.plan.queries
-
-
-def _grid_and_plan(params: KmeansParameters, noise_share: Fraction) -> tuple[Grid, Plan]:
-    if params.bounds is None:
-        raise BoundsMissing(pointer="/params/bounds")
-    if params.n_hint is None:
-        raise SizeHintMissing(pointer="/params/n_hint")
-    try:
-        plan = make_plan(
-            size=params.n_hint,
-            dimension=len(params.bounds),
-            clusters=params.k,
-            epsilon=params.epsilon,
-            mode=params.mode,
-            rounds=params.rounds,
-            max_cells=params.max_cells or FEDERATED_CELLS,
-            noise_share=noise_share,
-            records=scope(params).hidden,
-        )
-    except PlanImpossible as problem:
-        raise NoPlan(problem.reason, pointer=f"/params/{problem.field}") from None
-    low, high = zip(*params.bounds, strict=True)
-    return Grid(low, high, plan.steps), plan
 
 
 def _in_rounds(report: PrivacyReport) -> PrivacyReport:

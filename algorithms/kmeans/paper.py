@@ -1,7 +1,7 @@
 """The source's algorithm, literally: Lloyd's steps that end at random points of sampling zones.
 
 Source: Lu's thesis, chapter 7, Algorithm 7.1. Spec: kmeans, section 3, with its repairs. It is
-not differentially private for any epsilon (section 4.2): for reproduction only.
+not differentially private for any epsilon (spec: kmeans, section 4.2): for reproduction only.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from algorithms.kmeans.zones import (
     prior_controllers,
     shares,
 )
-from common.encoders.kmeans import Floats, Ints, nearest
-from common.noise import floating_laplace
-from common.randomness import SeededRandom
+from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.noise import floating_laplace
+from tacit.randomness import SeededRandom
 
 Strategy = Literal["prior", "posterior"]
 Stop = Literal["labels", "fix", "move"]
@@ -95,7 +95,7 @@ def drawn_start(points: Floats, clusters: int, generator: np.random.Generator) -
 
 
 def no_progress(_done: int) -> None:
-    """Nobody watches."""
+    """No progress is reported."""
 
 
 def run(

@@ -1,6 +1,6 @@
 """The parameters of k-means, their ranges, and what the stance asks of them.
 
-Spec: kmeans, section 2.1 and 3; jobs, "Parameters".
+Spec: kmeans, sections 2.1 and 3; jobs, "Parameters".
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from fractions import Fraction
 from itertools import chain
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from algorithms.contract import Stance
-from algorithms.kmeans.plan import Mode, Plan, PlanImpossible, make_plan
-from common.datasets.reading import number_problem
-from common.encoders.kmeans import Grid
-from common.errors import Invalid
-from common.models.base import Exact, WireModel, require
+from algorithms.datasets.reading import number_problem
+from algorithms.kmeans.settings import Mode, Plan, PlanImpossible, make_plan
+from tacit.encoders.kmeans.encoder import Grid
+from tacit.errors import Invalid
+from tacit.wire import Exact, WireModel, require
 
 CENTRAL_CELLS: Final = 65_536
 FEDERATED_CELLS: Final = 4_096
@@ -71,8 +71,10 @@ class Metrics(WireModel):
     labels: bool = Field(False, description="the nearest centre of each row")
 
 
-class KmeansParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `kmeans`; those of the source's algorithm alone are marked paper."""
+
+    model_config = ConfigDict(title="KmeansParameters")
 
     _EVERYTHING: ClassVar[Metrics] = Metrics(inertia=True, inertia_ratio=True, labels=True)
 
@@ -174,7 +176,7 @@ class KmeansParameters(WireModel):
 
 
 def grid_and_plan(
-    params: KmeansParameters,
+    params: Parameters,
     *,
     noise_share: Fraction = Fraction(1),
     default_cells: int = CENTRAL_CELLS,
@@ -207,7 +209,7 @@ def grid_and_plan(
 
 
 def check_table(
-    params: KmeansParameters, stance: Stance, rows: int, columns: int, has_curators: bool
+    params: Parameters, stance: Stance, rows: int, columns: int, has_curators: bool
 ) -> None:
     """Refuse a table that does not fit; the answer may depend on private sizes: operator only.
 

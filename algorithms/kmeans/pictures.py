@@ -16,8 +16,8 @@ from algorithms.drawing import can_draw, picture
 from algorithms.kmeans.report import planned_split
 from algorithms.kmeans.steps import Release, State
 from algorithms.kmeans.zone_round import ZoneEstimate
-from common.encoders.kmeans import Floats, Grid
-from common.models.base import parse_exact
+from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.wire import parse_exact
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: kmeans, sections 4 and 11; jobs, "Privacy report". Made of public parameters and published
 values alone. Epsilons are exact and rounded up when written.
@@ -6,32 +6,39 @@ values alone. Epsilons are exact and rounded up when written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
-from algorithms.kmeans.parameters import KmeansParameters
-from algorithms.kmeans.plan import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
+from algorithms.kmeans.parameters import Parameters
+from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
 from algorithms.kmeans.steps import Release, State
-from common.encoders.kmeans import PROJECTED, Floats, Grid, Query
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Charge,
+from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock, Query
+from tacit.noise import sampler_delta
+from tacit.report.builder import (
+    NOISE_SOURCE,
+    NOTHING_HOLDS,
+    ONE_RELEASE,
+    OPERATORS_EVALUATION,
+    OUTSIDE_BUDGET,
+    RECIPIENT,
+    ReportBuilder,
+    pure_dp,
+)
+from tacit.report.figures import amount, epsilon_amount
+from tacit.report.model import (
     Claim,
-    MechanismStatement,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
-    Subject,
     VerifiedStatement,
 )
-from common.noise import sampler_delta
-from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
+from tacit.wire import format_exact
 
-VERSION: Final = "1"
+NAME: Final = "kmeans"
+LIBRARY: Final = "tacit algorithms.kmeans"
 THEOREM: Final = "Lu's thesis, chapter 7, Theorem 7.5"
 
 DEFECTS: Final = (
@@ -56,55 +63,32 @@ DEFECTS: Final = (
 )
 
 
-def job_subject() -> Subject:
-    """The job's id and data set are filled in by whoever runs it."""
-    return Subject(kind="job", id="", algorithm="kmeans", version=VERSION)
-
-
 # ------------------------------------------------------------------------------------------ sound
 
 
 def sound_report(
-    params: KmeansParameters, grid: Grid, plan: Plan, state: State | None, found: Release | None
+    params: Parameters, grid: Grid, plan: Plan, state: State | None, found: Release | None
 ) -> PrivacyReport:
     """The report of a sound central run; without `state` and `found`, of one that is planned."""
     epsilon = plan.epsilon if state is None else state.spent
-    unit = params.privacy_unit
+    asked = () if state is None else state.asked
     early = state is not None and epsilon < plan.epsilon
-    return PrivacyReport(
-        subject=job_subject(),
-        stance="sound",
-        mechanism=MechanismStatement(
-            name="noisy synopsis and zone rounds",
-            parameters={"mode": plan.mode, "rounds": plan.rounds, "queries": plan.queries},
-        ),
-        privacy_unit=unit,
-        neighbouring="add-remove",
-        sensitivity=_sensitivities(plan, () if state is None else state.asked),
+    builder = ReportBuilder(NAME, LIBRARY, "sound", params.privacy_unit)
+    return builder.report(
+        "noisy synopsis and zone rounds",
+        {"mode": plan.mode, "rounds": plan.rounds, "queries": plan.queries},
+        sensitivity=_sensitivities(plan, asked),
         claimed=Claim(
-            model="pure-dp",
-            epsilon=epsilon_amount(epsilon),
-            delta="0",
+            **pure_dp(epsilon),
             text="this mechanism is not the source's: the claim is our own and equals what is "
             "verified",
         ),
-        verified=_verified(params, epsilon, early),
-        charged=Charge(
-            ledger="dataset",
-            privacy_unit=unit,
-            epsilon=epsilon_amount(epsilon),
-            delta="0",
-            reserved=epsilon_amount(plan.epsilon),
-        ),
-        noise=_noise(plan, () if state is None else state.asked),
-        sampler_delta=amount(min(sampler_delta(_draws(plan, state), epsilon), Fraction(1))),
-        sampler_epsilon="0",
-        accounting=AccountingStatement(
-            method="basic composition of pure epsilon over adaptive queries; within a query the "
-            "weighted L1 distance of its blocks",
-            library="tacit algorithms.kmeans",
-            version=ACCOUNTING_VERSION,
-        ),
+        verified=_verified(params, builder, epsilon, early),
+        charged=builder.charge(epsilon, reserved=plan.epsilon),
+        noise=_noise(plan, asked, builder),
+        sampler=sampler_delta(_draws(plan, state), epsilon),
+        method="basic composition of pure epsilon over adaptive queries; within a query the "
+        "weighted L1 distance of its blocks",
         public_parameters=_PUBLIC,
         post_processing=_POST_PROCESSING,
         not_protected=_not_protected(params),
@@ -134,65 +118,47 @@ _POST_PROCESSING: Final = (
 )
 
 
-def _verified(params: KmeansParameters, epsilon: Fraction, early: bool) -> tuple[Any, ...]:
+def _verified(
+    params: Parameters, builder: ReportBuilder, epsilon: Fraction, early: bool
+) -> tuple[VerifiedStatement, ...]:
     unit = params.privacy_unit
     conditions = (
-        (
-            "the run ended early by a rule on released values alone: the loss of this outcome; "
-            "before the run the bound was what was reserved",
-        )
-        if early
-        else ()
+        "the run ended early by a rule on released values alone: the loss of this outcome; before "
+        "the run the bound was what was reserved",
     )
-    whole = (
+    return builder.neighbour_lines(
+        epsilon,
         "one record more or less"
         if unit == "record"
-        else f"all records of one curator, of which {params.contribution_bound} count"
+        else f"all records of one curator, of which {params.contribution_bound} count",
+        f"the data of one {unit} replaced by other data",
+        conditions=conditions if early else (),
     )
-    return (
-        VerifiedStatement(
-            scenario="recipient",
-            key="a",
-            description=f"whoever reads the result; {whole}",
-            model="pure-dp",
-            privacy_unit=unit,
-            neighbouring="add-remove",
-            epsilon=epsilon_amount(epsilon),
-            delta="0",
-            conditions=conditions,
-        ),
-        VerifiedStatement(
-            scenario="recipient",
-            key="b",
-            description=f"whoever reads the result; the data of one {unit} replaced by other data",
-            model="pure-dp",
-            privacy_unit=unit,
-            neighbouring="replace",
-            epsilon=epsilon_amount(2 * epsilon),
-            delta="0",
-            conditions=conditions,
-            reason="a removal and an addition",
-        ),
-    )
+
+
+def _largest(
+    asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
+) -> dict[tuple[str, str], Fraction | int]:
+    """The largest measure of each kind of block of each query, by the words for it and the kind."""
+    largest: dict[tuple[str, str], Fraction | int] = {}
+    for place, query in enumerate(asked, start=1):
+        for block in query.blocks:
+            kind = f"{query.kind} {place}: {block.name}, at most", block.name
+            largest[kind] = max(largest.get(kind, 0), measure(block))
+    return largest
 
 
 def _sensitivities(plan: Plan, asked: Sequence[Query]) -> tuple[SensitivityStatement, ...]:
     """Of each query's parts, in ring units, for the privacy unit."""
     if asked:
-        found = []
-        for place, query in enumerate(asked):
-            widest: dict[str, int] = {}
-            for block in query.blocks:
-                widest[block.name] = max(widest.get(block.name, 0), block.sensitivity)
-            found += [
-                SensitivityStatement(
-                    value=amount(value * plan.records),
-                    source="public-output" if name == "offsets" else "declared",
-                    part=f"{query.kind} {place + 1}: {name}, at most",
-                )
-                for name, value in widest.items()
-            ]
-        return tuple(found)
+        return tuple(
+            SensitivityStatement(
+                value=amount(value * plan.records),
+                source="public-output" if name == "offsets" else "declared",
+                part=part,
+            )
+            for (part, name), value in _largest(asked, lambda block: block.sensitivity).items()
+        )
     records = plan.records
     planned: list[SensitivityStatement] = []
     if plan.epsilon_marginals is not None:
@@ -214,32 +180,13 @@ def _declared(value: int, part: str) -> SensitivityStatement:
     return SensitivityStatement(value=amount(value), source="declared", part=part)
 
 
-def _noise(plan: Plan, asked: Sequence[Query]) -> tuple[NoiseStatement, ...]:
+def _noise(
+    plan: Plan, asked: Sequence[Query], builder: ReportBuilder
+) -> tuple[NoiseStatement, ...]:
     """One statement for each kind of block of each query; the largest scale of a kind."""
-    found = []
-    for place, query in enumerate(asked):
-        largest: dict[str, Fraction] = {}
-        for block in query.blocks:
-            scale = block.scale(plan.records)
-            largest[block.name] = max(largest.get(block.name, scale), scale)
-        found += [
-            NoiseStatement(
-                layer="coordinator",
-                distribution="discrete Laplace",
-                part=f"{query.kind} {place + 1}: {name}, at most",
-                scale=amount(scale),
-                weight="1",
-                draws=1,
-            )
-            for name, scale in largest.items()
-        ]
-    if not asked:
-        found = [
-            NoiseStatement(
-                layer="coordinator", distribution="discrete Laplace", weight="1", draws=1
-            )
-        ]
-    return tuple(found)
+    largest = _largest(asked, lambda block: block.scale(plan.records))
+    found = tuple(builder.noise(part, Fraction(scale)) for (part, _), scale in largest.items())
+    return found or (builder.noise(None, None),)
 
 
 def _draws(plan: Plan, state: State | None) -> int:
@@ -255,7 +202,7 @@ def _draws(plan: Plan, state: State | None) -> int:
     return zones + plan.per_side**PROJECTED + 2 * 128 + lift
 
 
-def _not_protected(params: KmeansParameters) -> tuple[str, ...]:
+def _not_protected(params: Parameters) -> tuple[str, ...]:
     held = ["n_hint, bounds, k, the number and names of columns, public_seed"]
     if params.privacy_unit == "record":
         held.append(
@@ -270,13 +217,13 @@ def _not_protected(params: KmeansParameters) -> tuple[str, ...]:
     return tuple(held)
 
 
-def _assumptions(params: KmeansParameters) -> tuple[str, ...]:
+def _assumptions(params: Parameters) -> tuple[str, ...]:
     held = [
         "The coordinator keeps the rows and is trusted with them; what is protected is what its "
         "result tells others.",
         "Bounds and n_hint were declared without looking at the data. Values outside the bounds "
         "are moved to them; how many were is not told.",
-        "The noise comes from a secret random source.",
+        NOISE_SOURCE,
         "Run time, memory and progress are for the submitter; they are not protected and never "
         "published.",
     ]
@@ -285,13 +232,13 @@ def _assumptions(params: KmeansParameters) -> tuple[str, ...]:
     return tuple(held)
 
 
-def _caveats(params: KmeansParameters, state: State | None, early: bool) -> tuple[str, ...]:
+def _caveats(params: Parameters, state: State | None, early: bool) -> tuple[str, ...]:
     held = [
-        "This is one release: other releases from the same data add up.",
+        ONE_RELEASE,
         "To the delta of every line add sampler_delta, for draws that are not quite exact.",
     ]
     if params.evaluate is not False:
-        held.append("An evaluation against the true data is attached for the operator's eyes only.")
+        held.append(f"{OPERATORS_EVALUATION}.")
     if early:
         held.append("The run ended early: no step of the last round stood out from its noise.")
     if state is not None and state.rounds and state.rounds[-1].starved.any():
@@ -302,7 +249,7 @@ def _caveats(params: KmeansParameters, state: State | None, early: bool) -> tupl
 
 
 def _error(
-    params: KmeansParameters, grid: Grid, plan: Plan, found: Release | None
+    params: Parameters, grid: Grid, plan: Plan, found: Release | None
 ) -> dict[str, Any] | None:
     """The noise of a centre's coordinate (standard deviation) in the unit of its column."""
     if not plan.rounds:
@@ -338,7 +285,7 @@ def _half_sides(grid: Grid) -> Floats:
     return halves
 
 
-def _details(params: KmeansParameters, plan: Plan, state: State | None) -> dict[str, Any]:
+def _details(params: Parameters, plan: Plan, state: State | None) -> dict[str, Any]:
     details: dict[str, Any] = {
         "released": [
             "the noisy histogram (projected data: noisy marginals, histogram and lifted sums)"
@@ -358,54 +305,39 @@ def _details(params: KmeansParameters, plan: Plan, state: State | None) -> dict[
 
 def planned_split(plan: Plan) -> list[dict[str, Any]]:
     """Each query's budget: exact rationals as text, in the order in which they are asked."""
-    split: list[dict[str, Any]] = []
-    if plan.epsilon_marginals is not None:
-        split.append({"kind": "marginal", "epsilon": format_exact(plan.epsilon_marginals)})
-    if plan.epsilon_histogram is not None:
-        split.append({"kind": "hist", "epsilon": format_exact(plan.epsilon_histogram)})
-    if plan.epsilon_lift is not None:
-        sums, counts = (format_exact(plan.epsilon_lift * share) for share in LIFT_SPLIT)
-        split.append(
-            {
-                "kind": "lift",
-                "epsilon": format_exact(plan.epsilon_lift),
-                "e_s": sums,
-                "e_c": counts,
-            }
-        )
-    sums, counts, distances = (format_exact(plan.epsilon_round * share) for share in ZONE_SPLIT)
-    for _ in range(plan.rounds):
-        split.append(
-            {
-                "kind": "zone",
-                "epsilon": format_exact(plan.epsilon_round),
-                "e_s": sums,
-                "e_c": counts,
-                "e_v": distances,
-            }
-        )
-    return split
+    queries = (
+        ("marginal", plan.epsilon_marginals, ()),
+        ("hist", plan.epsilon_histogram, ()),
+        ("lift", plan.epsilon_lift, LIFT_SPLIT),
+        *(("zone", plan.epsilon_round, ZONE_SPLIT),) * plan.rounds,
+    )
+    return [
+        {"kind": kind, "epsilon": format_exact(epsilon)}
+        | {
+            name: format_exact(epsilon * share)
+            for name, share in zip(("e_s", "e_c", "e_v"), shares, strict=False)
+        }
+        for kind, epsilon, shares in queries
+        if epsilon is not None
+    ]
 
 
 # ------------------------------------------------------------------------------------------ paper
 
 
-def paper_report(params: KmeansParameters, passes: int | None) -> PrivacyReport:
+def paper_report(params: Parameters, passes: int | None) -> PrivacyReport:
     """The report of a run of the source's algorithm; without `passes`, of one that is planned."""
     final = params.epsilon if params.final_epsilon is None else params.final_epsilon
     claimed = None if passes is None else epsilon_amount(final + passes * params.epsilon)
-    return PrivacyReport(
-        subject=job_subject(),
-        stance="paper",
-        mechanism=MechanismStatement(
-            name="sampling zones",
-            parameters={
-                "strategy": params.strategy,
-                "stop": params.stop,
-                "measure": params.measure,
-                "max_passes": params.max_passes,
-            },
-        ),
+    builder = ReportBuilder(NAME, LIBRARY, "paper", "record")
+    return builder.report(
+        "sampling zones",
+        {
+            "strategy": params.strategy,
+            "stop": params.stop,
+            "measure": params.measure,
+            "max_passes": params.max_passes,
+        },
         privacy_unit=None,
         neighbouring=None,
         sensitivity=(SensitivityStatement(source="data-dependent"),),
@@ -418,45 +350,26 @@ def paper_report(params: KmeansParameters, passes: int | None) -> PrivacyReport:
             "passes depends on the data and is known afterwards",
         ),
         verified=(
-            VerifiedStatement(
-                scenario="recipient",
-                key="a",
-                description="whoever reads the result",
-                model="none",
-                privacy_unit="record",
-                neighbouring="add-remove",
-                epsilon="inf",
-                delta="1",
+            builder.line(
+                "a",
+                RECIPIENT,
+                NOTHING_HOLDS,
                 reason="zones are exact functions of unprotected means; the support of a sampled "
                 "centre moves with the data; final centres lie on the rays of exact sums: one "
                 "cluster of (0.1,0.2), (0.3,0.4) always gives y/x = 1.5, with (0.6,0.2) added "
                 "always 0.8",
             ),
         ),
-        charged=Charge(ledger="dataset", privacy_unit="record", outside_budget=True),
-        noise=(
-            NoiseStatement(
-                layer="coordinator",
-                distribution="Laplace",
-                part="final counts",
-                scale=amount(1 / final),
-                draws=1,
-                sampler="float",
-            ),
-        ),
-        accounting=AccountingStatement(
-            method="none: nothing is verified",
-            library="tacit algorithms.kmeans",
-            version=ACCOUNTING_VERSION,
-        ),
+        charged=builder.charge(),
+        noise=(builder.noise("final counts", 1 / final, weight=None),),
+        method="none: nothing is verified",
         public_parameters=("every parameter of the job",),
         post_processing=("centres are limited to the box of the data",),
         not_protected=("everything",),
         source_defects=DEFECTS,
-        assumptions=(),
         caveats=(
             "NO PRIVACY: stance paper repeats the source's figures and protects nobody.",
-            "This release lies outside the budget of its data set.",
+            OUTSIDE_BUDGET,
         ),
         details={
             "released": ["zones and centres of each pass", "their number", "final centres"],

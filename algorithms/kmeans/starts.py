@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.kmeans.plan import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
+from algorithms.kmeans.settings import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
 from algorithms.kmeans.weighted import Beat, quiet, weighted_kmeans
-from common.encoders.kmeans import PROJECTED, Floats, Ints, Projection
-from common.randomness import PublicRandom
+from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Ints, Projection
+from tacit.randomness import PublicRandom
 
 THRESHOLD: Final = 3.0
 """Of a cell's noisy count, in scales of its noise: what lies below is taken for empty."""

@@ -1,4 +1,4 @@
-"""The sound run as pure steps: what to ask next, what an opened noisy sum changes, what comes out.
+"""The sound run as pure steps: the next query, the effect of an opened noisy sum, the result.
 
 Spec: kmeans, sections 5 and 6; jobs, "Federated jobs". A `State` holds published values only. The
 central form answers each query from its rows with noise added (`central`); a federated conductor
@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from algorithms.kmeans.plan import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
+from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
 from algorithms.kmeans.starts import (
     Start,
     boxed,
@@ -26,7 +26,7 @@ from algorithms.kmeans.starts import (
 )
 from algorithms.kmeans.weighted import Beat, quiet
 from algorithms.kmeans.zone_round import ZoneEstimate, combined, estimate
-from common.encoders.kmeans import (
+from tacit.encoders.kmeans.encoder import (
     Floats,
     Histogram,
     Ints,
@@ -41,7 +41,7 @@ from common.encoders.kmeans import (
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a run stands. Everything in it was published or follows from what was.
+    """The state of a run. Everything in it was published or follows from published values.
 
     `asked`: the queries answered so far. `view`, `histogram`, `projected`: of the synopsis; `start`
     as soon as zones can begin.

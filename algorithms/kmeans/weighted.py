@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from common.encoders.kmeans import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
 
 RESTARTS: Final = 8
 STEPS: Final = 100
@@ -26,7 +26,7 @@ Beat: TypeAlias = Callable[[], None]
 
 
 def quiet() -> None:
-    """Nobody listens."""
+    """No progress is reported."""
 
 
 @dataclass(frozen=True, eq=False)

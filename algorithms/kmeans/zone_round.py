@@ -1,6 +1,6 @@
 """What an opened zone round says: steps, their noise, the next centres and radii.
 
-Spec: kmeans, section 5.2, "Post-processing". Floats, and nothing private: everything here is a
+Spec: kmeans, section 5.2 (post-processing). Floats, and nothing private: everything here is a
 function of published noisy values. Lengths are in half sides of the box: the box is [-1, 1]^d.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.kmeans.starts import LEAST_RADIUS
-from common.encoders.kmeans import Floats, Ints, Zone
+from tacit.encoders.kmeans.encoder import Floats, Ints, Zone
 
 WIDENING: Final = 1.6
 """The next radius over the noisy mean distance."""
@@ -26,7 +26,7 @@ _STARVED_WEIGHT: Final = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ZoneEstimate:
-    """One round: what was asked (`zone`), and for each of k clusters what came out.
+    """One round: what was requested (`zone`), and the result for each of k clusters.
 
     counts (k,): noisy numbers of records; estimates (k, d): centre plus noisy mean offset, the
     offset limited to the zone and the sum to the box; variances (k,): of the noise of one
@@ -46,7 +46,7 @@ class ZoneEstimate:
 
     @property
     def no_signal(self) -> bool:
-        """Whether no step stands out from its noise."""
+        """Whether no step is distinguishable from its noise."""
         return not self.gains.any()
 
 

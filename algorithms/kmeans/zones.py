@@ -1,8 +1,8 @@
 """The source's sampling zones and the draw inside them. For reproduction; they protect nobody.
 
-Source: Lu's thesis, chapter 7, Algorithm 7.2 and Definitions 7.1 to 7.4. Spec: kmeans, sections
-3.3 and 3.4, with its repairs. All functions treat k clusters at once: arrays (k, d) and (k,).
-`generator` is an ordinary seeded one: no guarantee is claimed, so floats do no harm.
+Source: Lu's thesis, chapter 7, Algorithm 7.2 and Definitions 7.1 to 7.4. Spec: kmeans, sections 3.3
+and 3.4, with its repairs. All functions treat k clusters at once: arrays (k, d) and (k,).
+`generator` is an ordinary seeded one: no guarantee is claimed, so floats are harmless.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.encoders.kmeans import Floats
+from tacit.encoders.kmeans.encoder import Floats
 
 Measure = Literal["polar", "lebesgue"]
 

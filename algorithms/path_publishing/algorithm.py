@@ -21,7 +21,7 @@ from algorithms.path_publishing.evaluation import (
 )
 from algorithms.path_publishing.parameters import (
     Mode,
-    PathPublishingParameters,
+    Parameters,
     check_parameters,
 )
 from algorithms.path_publishing.pictures import pictures
@@ -33,10 +33,9 @@ from algorithms.path_publishing.problems import (
 from algorithms.path_publishing.randomized import labelled
 from algorithms.path_publishing.relations import drawn_copies, drawn_relations
 from algorithms.path_publishing.report import NAME, path_report
-from common.datasets.network_path import NetworkPath
-from common.models.report import PrivacyReport
-from common.paths.decoding import MOST_VERTICES
-from common.paths.published import (
+from tacit.paths.decoding import MOST_VERTICES
+from tacit.paths.network import NetworkPath
+from tacit.paths.published import (
     ComplementEdges,
     LevelledGraph,
     Published,
@@ -45,8 +44,9 @@ from common.paths.published import (
     form,
     written,
 )
-from common.paths.sealed import sealed
-from common.randomness import SecureRandom
+from tacit.paths.sealed import sealed
+from tacit.randomness import SecureRandom
+from tacit.report.model import PrivacyReport
 
 VERTICES: Final[dict[Mode, int]] = {
     "graph-path": 60,
@@ -71,7 +71,7 @@ RESULT: Final = {
 }
 
 
-def check(dataset: NetworkPath, params: PathPublishingParameters, stance: Stance) -> None:
+def check(dataset: NetworkPath, params: Parameters, stance: Stance) -> None:
     """Refuse a network that does not fit the mode.
 
     Raises NetworkTooLarge, PathNotSpanning, CyclicPathNotSupported, and what parameters raise.
@@ -89,16 +89,14 @@ def check(dataset: NetworkPath, params: PathPublishingParameters, stance: Stance
         raise CyclicPathNotSupported(pointer="/dataset/path")
 
 
-def run(
-    dataset: NetworkPath, params: PathPublishingParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: NetworkPath, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A publication. Raises what `check` raises, NoGraphPath, Cancelled."""
     check(dataset, params, stance)
     context.progress(0.0, "publishing")
     return _RUN[params.mode_of(stance)](dataset, params, context)
 
 
-def preview(params: PathPublishingParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return path_report(params, stance)
 
@@ -106,9 +104,7 @@ def preview(params: PathPublishingParameters, stance: Stance) -> PrivacyReport:
 # ------------------------------------------------------------------------------------------- modes
 
 
-def _graph_path(
-    dataset: NetworkPath, params: PathPublishingParameters, context: Context
-) -> Outcome:
+def _graph_path(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
     epsilon_v = params.copies_epsilon(acyclic=dataset.acyclic)
     copies = drawn_copies(dataset, epsilon_v, context.noise("copies"))
     if sum(copies) > SUB_VERTICES:
@@ -129,9 +125,7 @@ def _graph_path(
     return replace(outcome, evaluation=evaluation)
 
 
-def _complement(
-    dataset: NetworkPath, params: PathPublishingParameters, context: Context
-) -> Outcome:
+def _complement(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
     published = off_path(dataset, partial(context.progress, 0.1, "publishing"))
     if params.epsilon_dir is not None:
         direction = drawn_direction(
@@ -143,9 +137,7 @@ def _complement(
     return replace(_outcome(published, params, "sound", context, layout), evaluation=found)
 
 
-def _randomized(
-    dataset: NetworkPath, params: PathPublishingParameters, context: Context
-) -> Outcome:
+def _randomized(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
     assert params.epsilon is not None
     published = labelled(dataset, params.epsilon, context.noise("labels"))
     if params.epsilon_dir is not None:
@@ -159,7 +151,7 @@ def _randomized(
     return replace(_outcome(published, params, "sound", context), evaluation=found)
 
 
-def _sealed(dataset: NetworkPath, params: PathPublishingParameters, context: Context) -> Outcome:
+def _sealed(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
     # keys come from the operating system: a job's chosen seed must never open what it sealed
     name = SecureRandom().bytes(_NAME_BYTES).hex()
     beat = partial(context.progress, 0.4, "sealing")
@@ -177,7 +169,7 @@ def _first_is_smaller(dataset: NetworkPath) -> bool:
 
 def _outcome(
     published: Published,
-    params: PathPublishingParameters,
+    params: Parameters,
     stance: Stance,
     context: Context,
     layout: LevelledGraph | None = None,
@@ -218,7 +210,7 @@ def _summary(published: Published) -> dict[str, Any]:
     return {"format": form(published), "vertices": vertices, "edges": edges}
 
 
-_RUN: Final[dict[Mode, Callable[[NetworkPath, PathPublishingParameters, Context], Outcome]]] = {
+_RUN: Final[dict[Mode, Callable[[NetworkPath, Parameters, Context], Outcome]]] = {
     "graph-path": _graph_path,
     "complement": _complement,
     "randomized": _randomized,
@@ -233,7 +225,7 @@ ALGORITHM: Final = Algorithm(
     "rebuilds a path in it, while who knows the map and the path but for one edge does not learn "
     "that edge",
     dataset_kind="network-path",
-    params=PathPublishingParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from algorithms.path_publishing.insertion import Arrangement, arranged
 from algorithms.path_publishing.levels import Levels, bits
 from algorithms.path_publishing.relations import Relations
-from common.datasets.network_path import VertexId
-from common.paths.published import LevelledGraph, Node
+from tacit.paths.network import VertexId
+from tacit.paths.published import LevelledGraph, Node
 
 
 def graph_path(

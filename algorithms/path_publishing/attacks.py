@@ -1,4 +1,4 @@
-"""What an adversary finds in a publication: for the owner's eyes, never published.
+"""What an adversary finds in a publication: visible only to the owner, never published.
 
 Spec: path-publishing, sections 4.1, 4.4 and 4.7. The adversary knows the map and the path but for
 one edge e of the path: N' = (V, E - e) and the two halves of the path. What could be e joins an end
@@ -18,9 +18,9 @@ import numpy as np
 
 from algorithms.path_publishing.assembly import graph_path
 from algorithms.path_publishing.relations import Node, Relations, insertion_order
-from common.datasets.network_path import Ints, NetworkPath, VertexId, pair_codes
-from common.paths.levelled import merged_pairs
-from common.paths.published import LevelledGraph, RandomizedLabels
+from tacit.paths.levelled import merged_pairs
+from tacit.paths.network import Ints, NetworkPath, VertexId, pair_codes
+from tacit.paths.published import LevelledGraph, RandomizedLabels
 
 Pair: TypeAlias = tuple[int, int]
 
@@ -35,8 +35,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Replay:
-    """Which candidates are left: at first, after a look at the pairs, after a look at the levels.
-    The true one comes first and is among them all."""
+    """Which candidates are left: at first, after checking the pairs, after checking the levels. The
+    true one comes first and is among them all."""
 
     step: int
     prior: tuple[Pair, ...]
@@ -148,7 +148,7 @@ def label_posterior(
 ) -> dict[Pair, float]:
     """How likely each candidate is behind the labels, all being as likely before.
 
-    A candidate's own pair tells H with probability 1 - q; those of the others are fair coins.
+    A candidate's own pair reports H with probability 1 - q; the pairs of the others are fair coins.
     """
     size = len(published.vertices)
     shown = np.zeros((size, size), np.bool_)

@@ -10,9 +10,9 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from fractions import Fraction
 from typing import Final
 
-from common.models.base import format_exact
-from common.paths.published import Direction
-from common.randomness import NoiseSource
+from tacit.paths.published import Direction
+from tacit.randomness import NoiseSource
+from tacit.wire import format_exact
 
 WORD: Final = 1 << 64
 _DOWN: Final = Context(prec=60, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -33,7 +33,7 @@ def epsilon_of(threshold: int) -> Fraction:
 
 
 def drawn_direction(first_is_smaller: bool, epsilon: Fraction, source: NoiseSource) -> Direction:
-    """Whether the path begins at the smaller of its end ids, told truly with probability
+    """Whether the path begins at the smaller of its end ids, truthful with probability
     e^epsilon / (1 + e^epsilon)."""
     wrong = int(source.words(1)[0]) < wrong_threshold(epsilon)
     return Direction(int(first_is_smaller != wrong), format_exact(epsilon))

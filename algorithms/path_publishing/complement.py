@@ -1,6 +1,6 @@
 """Publish the map's edges off the path, and nothing else. Spec: path-publishing, section 3.8.
 
-What comes out is a function of the vertices and of E minus E_P: inputs that agree in those give the
+The result is a function of the vertices and of E minus E_P: inputs that agree in those give the
 same bytes, whatever the path is. A holder of E subtracts.
 """
 
@@ -11,15 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from algorithms.path_publishing.assembly import canonical_layout
-from common.datasets.network_path import (
-    Ints,
-    NetworkPath,
-    VertexId,
-    pair_codes,
-    sorted_codes,
-    without,
-)
-from common.paths.published import ComplementEdges, LevelledGraph
+from tacit.paths.network import Ints, NetworkPath, VertexId, pair_codes, sorted_codes, without
+from tacit.paths.published import ComplementEdges, LevelledGraph
 
 LAYOUT_BUDGET = 2000
 

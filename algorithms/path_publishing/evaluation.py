@@ -24,11 +24,11 @@ from algorithms.path_publishing.insertion import Arrangement
 from algorithms.path_publishing.orientation import orientable
 from algorithms.path_publishing.randomized import drawn_labels, statuses
 from algorithms.path_publishing.relations import Relations
-from common.datasets.network_path import NetworkPath
-from common.paths.decoding import best_paths, map_weights
-from common.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
-from common.paths.recovery import Recovered, recover
-from common.randomness import NoiseSource, SeededRandom
+from tacit.paths.decoding import best_paths, map_weights
+from tacit.paths.network import NetworkPath
+from tacit.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
+from tacit.paths.recovery import Recovered, recover
+from tacit.randomness import NoiseSource, SeededRandom
 
 _SIMULATED_WORK: Final = 1 << 22
 _MOST_SIMULATED: Final = 200
@@ -107,7 +107,7 @@ def replay_shown(found: Replay) -> dict[str, Any]:
 
 def baselines_shown(found: Replay) -> dict[str, int]:
     """How many candidates for the same missing edge other publications would have left: the pairs
-    alone in a layout of their own tell what the fakes leak without the levels."""
+    alone in a separate layout show what the fakes leak without the levels."""
     return {
         "sealed": len(found.prior),
         "complement": len(found.prior),

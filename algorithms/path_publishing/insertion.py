@@ -20,9 +20,9 @@ BEAT_STEPS: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """All pieces on their levels, and how it came about: for the owner alone.
+    """All pieces on their levels, and the course of the search: visible only to the owner.
 
-    exhausted: whether the search failed once for want of budget and not of possibilities.
+    exhausted: whether the search once ran out of budget, not of possibilities.
     """
 
     levels: Levels

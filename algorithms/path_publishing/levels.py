@@ -58,7 +58,7 @@ class Levels:
             self.above[other] ^= bit
 
     def higher(self, pieces: int, level: int) -> int:
-        """Those of the pieces that stand above a level."""
+        """Those of the pieces that are above a level."""
         found = 0
         for piece in bits(pieces):
             if self.level[piece] < level:

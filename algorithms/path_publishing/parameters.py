@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.path_publishing.problems import (
@@ -17,8 +17,8 @@ from algorithms.path_publishing.problems import (
     ForeignParameter,
     ModeStanceMismatch,
 )
-from common.models.base import Binary, Exact, WireModel
-from common.paths.sealed import MOST_RECIPIENTS, public_key
+from tacit.paths.sealed import MOST_RECIPIENTS, public_key
+from tacit.wire import Binary, Exact, WireModel
 
 Mode = Literal["graph-path", "complement", "randomized", "sealed"]
 MODES: Final[dict[Stance, tuple[Mode, ...]]] = {
@@ -46,8 +46,10 @@ def _range(low: str, high: int) -> dict[str, Any]:
     return {"x-range": f"{low}..{high}"}
 
 
-class PathPublishingParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `path-publishing`."""
+
+    model_config = ConfigDict(title="PathPublishingParameters")
 
     mode: Mode | None = Field(
         None,
@@ -117,14 +119,14 @@ class PathPublishingParameters(WireModel):
         return None if self.epsilon_v is None else float(self.epsilon_v)
 
 
-def check_parameters(params: PathPublishingParameters, stance: Stance) -> Mode:
-    """All that can be said without data; the mode.
+def check_parameters(params: Parameters, stance: Stance) -> Mode:
+    """All checks that need no data; the mode.
 
     Raises ModeStanceMismatch, ForeignParameter, EpsilonOutOfRange, BadRecipientKey.
     """
     mode = params.mode_of(stance)
     for name, modes in _OWN.items():
-        given = getattr(params, name) != PathPublishingParameters.model_fields[name].default
+        given = getattr(params, name) != Parameters.model_fields[name].default
         if given and mode not in modes:
             raise ForeignParameter(
                 f"belongs to {' and '.join(modes)}, not to {mode}", pointer=f"/params/{name}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from algorithms.contract import Plot
 from algorithms.drawing import can_draw, picture
-from common.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
+from tacit.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Conflict, Invalid, TooLarge
+from tacit.errors import Conflict, Invalid, TooLarge
 
 
 class PathNotSpanning(Invalid):

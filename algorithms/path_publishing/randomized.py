@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from algorithms.path_publishing.coins import WORD, wrong_threshold
 from algorithms.path_publishing.complement import sorted_ids
-from common.datasets.network_path import NetworkPath
-from common.models.base import format_exact
-from common.paths.published import RandomizedLabels
-from common.randomness import NoiseSource
+from tacit.paths.network import NetworkPath
+from tacit.paths.published import RandomizedLabels
+from tacit.randomness import NoiseSource
+from tacit.wire import format_exact
 
 ABSENT, LINK, STEP = range(3)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from common.datasets.network_path import NetworkPath
-from common.randomness import NoiseSource
+from tacit.paths.network import NetworkPath
+from tacit.randomness import NoiseSource
 
 Node: TypeAlias = tuple[int, int]
 """A sub-vertex: place of the base vertex, number of the copy."""

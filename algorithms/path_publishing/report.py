@@ -1,101 +1,301 @@
-"""What is true of a run's privacy, for each mode. Made of public parameters alone.
+"""The privacy report of a run, for each mode. Made of public parameters alone.
 
 Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.path_publishing import statements as say
-from algorithms.path_publishing.parameters import (
-    Mode,
-    PathPublishingParameters,
-    check_parameters,
+from algorithms.path_publishing.coins import epsilon_of, wrong_threshold
+from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
+from algorithms.path_publishing.relations import fake_probability
+from tacit.report.builder import (
+    NOTHING_HOLDS,
+    OUTSIDE_BUDGET,
+    RECIPIENT,
+    ReportBuilder,
+    pure_dp,
 )
-from algorithms.path_publishing.report_graph_path import graph_path_parts
-from algorithms.path_publishing.report_parts import Parts
-from algorithms.path_publishing.report_sound import (
-    complement_parts,
-    randomized_parts,
-    sealed_parts,
-)
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    MechanismStatement,
-    PrivacyReport,
-    Subject,
-)
-from common.report.figures import ACCOUNTING_VERSION
+from tacit.report.figures import amount
+from tacit.report.model import Charge, Claim, Neighbouring, NoiseStatement, PrivacyReport, Unit
+from tacit.wire import format_exact
 
 NAME: Final = "path-publishing"
-VERSION: Final = "1"
+LN_2: Final = Fraction("0.693147180560")
+"""Rounded up."""
+RECOVERY: Final[dict[tuple[int, int], tuple[float, ...]]] = {
+    (6, 10): (0.236, 0.567, 0.804, 0.929, 0.979, 0.990, 0.998),
+    (8, 14): (0.182, 0.542, 0.815, 0.926, 0.974, 0.986, 0.998),
+    (8, 20): (0.049, 0.342, 0.702, 0.868, 0.956, 0.981, 0.996),
+}
+"""Measured on random maps: how often the path is found at these epsilons."""
+RECOVERY_EPSILONS: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
-def path_report(params: PathPublishingParameters, stance: Stance) -> PrivacyReport:
+def path_report(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `check_parameters` raises."""
     mode = check_parameters(params, stance)
-    parts = _OF_MODE[mode](params)
-    evaluated = params.evaluate and mode != "sealed"
-    caveats = parts.caveats
-    if evaluated or mode == "graph-path":
-        caveats += (say.EVALUATION,)
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(name=parts.mechanism, parameters=_shown(params, mode)),
-        privacy_unit=parts.unit,
-        neighbouring=parts.neighbouring,
-        claimed=parts.claimed,
-        verified=parts.verified,
-        charged=parts.charged,
-        noise=parts.noise,
-        sampler_delta="0" if parts.exact else None,
-        sampler_epsilon="0" if parts.exact else None,
-        accounting=AccountingStatement(
-            method=parts.accounting,
-            library="tacit algorithms.path_publishing",
-            version=ACCOUNTING_VERSION,
-        ),
-        public_parameters=parts.public,
-        not_protected=parts.discloses,
-        source_defects=parts.defects,
-        voided_by=parts.voided_by,
-        assumptions=(*parts.assumptions, say.TRUSTED),
-        caveats=caveats,
-        evaluation_attached=evaluated or mode == "graph-path",
-        error=parts.error,
-        details={"mode": mode, **parts.details},
+    found = _OF_MODE[mode](params)
+    evaluated = mode == "graph-path" or (params.evaluate and mode != "sealed")
+    return found.model_copy(
+        update={
+            "assumptions": (*found.assumptions, say.TRUSTED),
+            "caveats": (*found.caveats, *((say.EVALUATION,) if evaluated else ())),
+            "evaluation_attached": evaluated,
+            "details": {"mode": mode, **found.details},
+        }
     )
 
 
-def _shown(params: PathPublishingParameters, mode: Mode) -> dict[str, Any]:
-    def exact(value: Fraction | str | None) -> str | None:
-        return format_exact(value) if isinstance(value, Fraction) else value
-
-    match mode:
-        case "graph-path":
-            return {
-                "epsilon_v": exact(params.epsilon_v),
-                "epsilon_e": exact(params.epsilon_e),
-                "split": params.split,
-                "search_budget": params.search_budget,
-            }
-        case "complement":
-            return {"epsilon_dir": exact(params.epsilon_dir), "layout": params.layout}
-        case "randomized":
-            return {"epsilon": exact(params.epsilon), "epsilon_dir": exact(params.epsilon_dir)}
-        case "sealed":
-            return {"recipients": len(params.recipients)}
+def _builder(
+    unit: Unit | None, neighbouring: Neighbouring | None, stance: Stance = "sound"
+) -> ReportBuilder:
+    return ReportBuilder(NAME, "tacit algorithms.path_publishing", stance, unit, neighbouring)
 
 
-_OF_MODE: Final[dict[Mode, Callable[[PathPublishingParameters], Parts]]] = {
-    "graph-path": graph_path_parts,
-    "complement": complement_parts,
-    "randomized": randomized_parts,
-    "sealed": sealed_parts,
+def _exact(value: Fraction | str | None) -> str | None:
+    return format_exact(value) if isinstance(value, Fraction) else value
+
+
+# ------------------------------------------------------------------------------------- sound modes
+
+
+def _complement(params: Parameters) -> PrivacyReport:
+    builder = _builder("path-edge", "same-rest")
+    cost = params.epsilon_dir or Fraction(0)
+    return builder.report(
+        "the map's edges off the path",
+        {"epsilon_dir": _exact(params.epsilon_dir), "layout": params.layout},
+        verified=(
+            builder.line(
+                "a",
+                f"{RECIPIENT}; any set of path edges, inputs with the same vertices and the same "
+                "edges off the path",
+                pure_dp(cost),
+                conditions=(say.KNOWN_REST.rstrip("."),),
+                reason="the output is a function of the vertices and the edges off the path alone"
+                + (" and of one noisy bit" if cost else ""),
+            ),
+        ),
+        charged=builder.charge(cost),
+        noise=_direction_noise(params),
+        sampler=Fraction(0),
+        method="same bytes for all inputs that agree in V and E minus E_P; the direction by "
+        "randomised response",
+        public_parameters=say.PUBLIC,
+        not_protected=say.COMPLEMENT_DISCLOSES,
+        voided_by=(say.SECOND_PATH,),
+        assumptions=(say.EXACT_MAP, say.KNOWN_REST),
+        caveats=("Does not protect edges off the path.",),
+        error={"recovery": "exact", "direction": _direction_error(params)},
+        details={"discloses": list(say.COMPLEMENT_DISCLOSES)},
+    )
+
+
+def _randomized(params: Parameters) -> PrivacyReport:
+    assert params.epsilon is not None
+    builder = _builder("vertex-pair", "replace")
+    cost = params.epsilon + (params.epsilon_dir or Fraction(0))
+    threshold = wrong_threshold(params.epsilon)
+    label = "label of a pair: wrong with this probability, a fair coin without an edge"
+    return builder.report(
+        "randomised response on the status of each pair",
+        {"epsilon": _exact(params.epsilon), "epsilon_dir": _exact(params.epsilon_dir)},
+        verified=(
+            builder.line(
+                "a",
+                f"{RECIPIENT}; the status of one pair (step, other edge, none)",
+                pure_dp(cost),
+            ),
+            builder.line(
+                "b",
+                f"{RECIPIENT}; one edge of the path is missing, or stands at a pair that is no "
+                "edge otherwise",
+                pure_dp(cost),
+                privacy_unit="path-edge",
+            ),
+        ),
+        charged=builder.charge(cost),
+        noise=(_response(label, threshold), *_direction_noise(params)),
+        sampler=Fraction(0),
+        method="one pair, one label: ratios e^epsilon and at most (1 + e^epsilon) / 2, decided by "
+        "64-bit integers; the direction adds its own",
+        public_parameters=say.PUBLIC,
+        not_protected=say.RANDOMIZED_DISCLOSES,
+        voided_by=("another publication from the same network: its epsilon adds",),
+        assumptions=(say.EXACT_MAP,),
+        caveats=(
+            "k changed pairs cost k epsilon: another path of n vertices may differ in 2(n - 1).",
+        ),
+        error={
+            "recovery": "a holder of the map gets the likeliest path, which may be wrong; shares "
+            "of random maps in which it is the true one, without its direction",
+            "estimated_success": _recovery_estimates(params.epsilon),
+            "direction": _direction_error(params),
+        },
+        details={
+            "epsilon_of_threshold": amount(epsilon_of(threshold)),
+            "discloses": list(say.RANDOMIZED_DISCLOSES),
+        },
+    )
+
+
+def _sealed(params: Parameters) -> PrivacyReport:
+    builder = _builder(None, None)
+    return builder.report(
+        "authenticated encryption",
+        {"recipients": len(params.recipients)},
+        verified=(
+            builder.line(
+                "a",
+                "everybody without a recipient's private key, whatever they know of the map",
+                {"model": "computational", "epsilon": None, "delta": None},
+                conditions=(say.GENUINE_KEYS.rstrip("."),),
+                reason="confidentiality and integrity against chosen ciphertexts (IND-CCA); not "
+                "differential privacy",
+            ),
+        ),
+        charged=Charge(ledger="none"),
+        sampler=Fraction(0),
+        method="none: HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305) and "
+        "ChaCha20-Poly1305 under a fresh key of the operating system",
+        public_parameters=("the recipients' public keys, where the job's parameters are shown",),
+        not_protected=(
+            *say.SEALED_DISCLOSES,
+            f"The number of recipients: {len(params.recipients)}.",
+        ),
+        voided_by=("a recipient's private key that gets out, at any time",),
+        assumptions=(say.GENUINE_KEYS,),
+        caveats=("Trust lies in how the keys were distributed.",),
+        error={"recovery": "exact", "direction": "exact"},
+    )
+
+
+def _response(part: str, wrong: int) -> NoiseStatement:
+    """A label that is wrong once in 2^64 / `wrong` times."""
+    return NoiseStatement(
+        layer="coordinator",
+        distribution="randomised response",
+        part=part,
+        probability=amount(Fraction(wrong, 1 << 64)),
+        draws=1,
+    )
+
+
+def _direction_noise(params: Parameters) -> tuple[NoiseStatement, ...]:
+    if params.epsilon_dir is None:
+        return ()
+    part = "direction of the path: wrong with this probability"
+    return (_response(part, wrong_threshold(params.epsilon_dir)),)
+
+
+def _direction_error(params: Parameters) -> str:
+    if params.epsilon_dir is None:
+        return "not told"
+    return f"wrong with probability {1 / (1 + math.exp(float(params.epsilon_dir))):.3g}"
+
+
+def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
+    """Measured shares at this epsilon, between those that were measured; null outside."""
+    value = float(epsilon)
+    found = []
+    for (size, edges), rates in RECOVERY.items():
+        share = None
+        for at in range(len(rates) - 1):
+            low, high = RECOVERY_EPSILONS[at : at + 2]
+            if low <= value <= high:
+                part = (value - low) / (high - low)
+                share = f"{rates[at] + part * (rates[at + 1] - rates[at]):.2f}"
+        found.append({"vertices": size, "edges": edges, "share": share})
+    return found
+
+
+# ---------------------------------------------------------------- the source's levelled graph
+
+
+def _graph_path(params: Parameters) -> PrivacyReport:
+    """Nothing is verified (sections 4.1 to 4.5)."""
+    builder = _builder("path-edge", "add-remove", "paper")
+    p2 = fake_probability(None if params.epsilon_e is None else float(params.epsilon_e))
+    return builder.report(
+        "levelled graph",
+        {
+            "epsilon_v": _exact(params.epsilon_v),
+            "epsilon_e": _exact(params.epsilon_e),
+            "split": params.split,
+            "search_budget": params.search_budget,
+        },
+        claimed=_claim(params),
+        verified=(
+            builder.line(
+                "a",
+                f"{RECIPIENT} and knows the map and all of the path but one edge",
+                NOTHING_HOLDS,
+                reason=say.NOTHING_HOLDS,
+            ),
+        ),
+        charged=builder.charge(),
+        noise=_paper_noise(params),
+        method="none: the levels are a deterministic function of the path's order",
+        public_parameters=say.PUBLIC,
+        not_protected=say.GRAPH_PATH_DISCLOSES,
+        source_defects=say.DEFECTS,
+        assumptions=(say.EXACT_MAP,),
+        caveats=("Not differentially private; for reproduction only.", OUTSIDE_BUDGET),
+        error={"recovery": "exact", "direction": "rightly or undecided by the rule `certain`"},
+        details={
+            "g_only_delta": amount(Fraction(p2)),
+            "g_only_delta_holds": "for G alone, simple paths, no copies: (0, p2)-DP; never for "
+            "what is published",
+            "discloses": list(say.GRAPH_PATH_DISCLOSES),
+        },
+    )
+
+
+def _claim(params: Parameters) -> Claim | None:
+    if params.epsilon_e is None:
+        return None
+    cost = params.epsilon_e + LN_2
+    theorem, text = "Lemma 6.2", "epsilon_e + ln 2"
+    if params.epsilon_v is not None:
+        theorem, text = "Theorem 6.1", f"epsilon_v + {text}"
+        if params.epsilon_v == "auto":
+            cost, text = cost + 1, f"{text}; epsilon_v is 1 with rings, 0 without"
+        else:
+            assert not isinstance(params.epsilon_v, str)
+            cost += params.epsilon_v
+    return Claim(**pure_dp(cost), theorem=f"Lu's thesis, chapter 6, {theorem}", text=text)
+
+
+def _paper_noise(params: Parameters) -> tuple[NoiseStatement, ...]:
+    copies = NoiseStatement(
+        layer="coordinator",
+        distribution="exponential mechanism over numbers of copies",
+        part="copies of a vertex",
+        sampler="float",
+    )
+    noise = () if params.epsilon_v is None else (copies,)
+    if params.epsilon_e is None:
+        return noise
+    coin = NoiseStatement(
+        layer="coordinator",
+        distribution="coin",
+        part="pairs without an edge",
+        probability=amount(Fraction(fake_probability(float(params.epsilon_e)))),
+        sampler="float",
+    )
+    return (*noise, coin)
+
+
+_OF_MODE: Final[dict[Mode, Callable[[Parameters], PrivacyReport]]] = {
+    "graph-path": _graph_path,
+    "complement": _complement,
+    "randomized": _randomized,
+    "sealed": _sealed,
 }

@@ -1,7 +1,7 @@
 """A vertex that fits nowhere is cut into pieces. Spec: path-publishing, section 3.5.
 
 Source: Lu's thesis, Algorithm 6.6. A greedy cover: each piece takes the place that serves most of
-the pairs that are left. Options are looked at anew after every piece, or else two pieces of one
+the pairs that are left. Options are examined again after every piece, or else two pieces of one
 vertex could become comparable through a third. It always ends with every pair covered.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+PUBLIC: Final = ("every parameter of the job",)
 EXACT_MAP: Final = "Users hold the exact map of which the publication was made."
 KNOWN_REST: Final = "Edges off the path are not secret: an adversary knows them anyway."
 SECOND_PATH: Final = (
@@ -11,7 +12,6 @@ SECOND_PATH: Final = (
 )
 GENUINE_KEYS: Final = "The recipients' public keys are genuine and their private keys secret."
 TRUSTED: Final = "The coordinator, or who runs the job, sees map and path in the clear."
-OUTSIDE: Final = "This release lies outside the budget of its data set."
 EVALUATION: Final = (
     "An evaluation against the true path is attached for the operator's eyes only; it is not "
     "private in any sense."

@@ -4,6 +4,6 @@
 `measures`, `closeness` what each group satisfies; `check` one answer for each model; `report`.
 """
 
-from algorithms.privacy_check.entry import ALGORITHM
+from algorithms.privacy_check.algorithm import ALGORITHM
 
 __all__ = ["ALGORITHM"]

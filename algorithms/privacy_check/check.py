@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from algorithms.datasets.table import Table
 from algorithms.privacy_check import measures
 from algorithms.privacy_check.closeness import closeness
 from algorithms.privacy_check.groups import Coded, Counts, Floats, Groups, Ints, coded, counted
@@ -29,8 +30,7 @@ from algorithms.privacy_check.parameters import (
     Template,
 )
 from algorithms.privacy_check.problems import EmptyTable, UnknownColumn, ValueUnknown
-from common.datasets.table import Table
-from common.models.base import format_exact
+from tacit.wire import format_exact
 
 SHOWN: Final = 100
 SUPPRESSED: Final = "*"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.table import Column
+from algorithms.datasets.table import Column
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from algorithms.privacy_check.problems import BadDistance, QidSensitiveOverlap
-from common.models.base import Exact, WireModel, require
+from tacit.wire import Exact, WireModel, require
 
 MOST_VALUES: Final = 10_000
 Names = tuple[str, ...]

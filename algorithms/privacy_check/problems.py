@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid
+from tacit.errors import Invalid
 
 
 class UnknownColumn(Invalid):

@@ -2,7 +2,7 @@
 
 Source: Chen's thesis, section 6.4 (published with Acs and Castelluccia, CCS 2012).
 Spec: sequential-ngram. Grams are explored from single items on; noisy counts decide which ones are
-worth looking into and how much of the budget each gets.
+explored further and how much of the budget each gets.
 
     parameters   what a job is given             settings      a run's public choices
     counting     sequences as symbols, counts    lengths       l_max from a noisy histogram
@@ -15,6 +15,6 @@ worth looking into and how much of the budget each gets.
 """
 
 from algorithms.sequential_ngram.algorithm import ALGORITHM, check, preview, run
-from algorithms.sequential_ngram.parameters import SequentialNgramParameters
+from algorithms.sequential_ngram.parameters import Parameters
 
-__all__ = ["ALGORITHM", "SequentialNgramParameters", "check", "preview", "run"]
+__all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

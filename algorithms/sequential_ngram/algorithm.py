@@ -16,13 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.sequences import Sequences
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_ngram.evaluation import evaluate
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.lengths import noisy_l_max
 from algorithms.sequential_ngram.noise import adder
 from algorithms.sequential_ngram.parameters import (
-    SequentialNgramParameters,
+    Parameters,
     resolved_universe,
     settings_of,
 )
@@ -30,8 +31,7 @@ from algorithms.sequential_ngram.patterns import Text, released_patterns
 from algorithms.sequential_ngram.pictures import pictures
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.report import NAME, ngram_report
-from common.datasets.sequences import Sequences
-from common.models.report import PrivacyReport
+from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384
 _MEASURED: Final = "released"
@@ -55,15 +55,13 @@ RESULT: Final = {
 }
 
 
-def check(dataset: Sequences, params: SequentialNgramParameters, stance: Stance) -> None:
+def check(dataset: Sequences, params: Parameters, stance: Stance) -> None:
     """Refuse sequences with an item outside the universe. Raises UnknownItem and what parameters
     raise."""
     dataset.over(resolved_universe(params, stance))
 
 
-def run(
-    dataset: Sequences, params: SequentialNgramParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, TreeTooLarge, Cancelled."""
     universe = resolved_universe(params, stance)
     data = dataset.over(universe)
@@ -102,7 +100,7 @@ def run(
     return _evaluated(outcome, data, params, release, context)
 
 
-def preview(params: SequentialNgramParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return ngram_report(params, stance)
 
@@ -110,7 +108,7 @@ def preview(params: SequentialNgramParameters, stance: Stance) -> PrivacyReport:
 def _evaluated(
     outcome: Outcome,
     data: Sequences,
-    params: SequentialNgramParameters,
+    params: Parameters,
     release: Release,
     context: Context,
 ) -> Outcome:
@@ -194,7 +192,7 @@ ALGORITHM: Final = Algorithm(
     purpose="frequent runs of items, and a synthetic file of sequences, so that no sequence can be "
     "inferred; for long sequences over few items",
     dataset_kind="sequences",
-    params=SequentialNgramParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

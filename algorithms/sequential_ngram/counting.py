@@ -1,9 +1,9 @@
 """Counts of grams, level by level, without listing any gram.
 
-Spec: sequential-ngram, section 7. Cut sequences stand one after the other in one array of symbols,
-each with the end sign behind it. Of every place where an expanded gram starts it is kept which one
-that is; one look into a table and one histogram give the whole count matrix of the next level.
-No expanded gram contains the end sign, hence none runs into the next sequence.
+Spec: sequential-ngram, section 7. Cut sequences are concatenated in one array of symbols, each
+followed by the end sign. For every place where an expanded gram starts, the number of this gram is
+kept; one table lookup and one histogram give the whole count matrix of the next level. No expanded
+gram contains the end sign, hence none runs into the next sequence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.sequences import Sequences
+from algorithms.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
@@ -36,7 +36,7 @@ class Block:
 
     @classmethod
     def of(cls, dataset: Sequences, first: int = 0, last: int | None = None) -> Block:
-        """Sequences of a dataset, all unless told."""
+        """Sequences of a dataset, all by default."""
         starts = dataset.starts[first : dataset.count + 1 if last is None else last + 1]
         items = dataset.items[starts[0] : starts[-1]]
         return cls(items, np.diff(starts), len(dataset.universe))

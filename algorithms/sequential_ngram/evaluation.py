@@ -1,4 +1,4 @@
-"""Comparison with the true data: for the operator's eyes, never published.
+"""Comparison with the true data: visible only to the operator, never published.
 
 Spec: sequential-ngram, section 5.
 """
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.parameters import Metrics
 from algorithms.sequential_ngram.patterns import (
@@ -22,8 +23,7 @@ from algorithms.sequential_ngram.patterns import (
     frequent,
     released_patterns,
 )
-from common.datasets.sequences import Sequences
-from common.randomness import PublicRandom
+from tacit.randomness import PublicRandom
 
 GROUPS: Final = 5
 SANITY: Final = 0.001
@@ -60,7 +60,7 @@ def pattern_figures(
 ) -> dict[str, float | None]:
     """Share of the true top K that the released one has, and the mean relative loss of support.
 
-    supports: what the release says of a pattern; one that it does not know has 0.
+    supports: what the release states about a pattern; unknown patterns have 0.
     """
     ahead = true[:top]
     if not ahead:
@@ -100,7 +100,7 @@ def evaluate(
     """All metrics; null where nothing can be measured.
 
     released: the synthetic database; grams: with the extended ones. Patterns twice: as the source's
-    tables must have been made (cut data, sizes 2 to n_max), and with nothing left out.
+    tables must have been made (cut data, sizes 2 to n_max), and with nothing omitted.
     """
     whole = Text.of_data(dataset)
     items = len(dataset.universe)

@@ -21,7 +21,7 @@ Beat = Callable[[], None]
 PASSES: Final = 3
 """Of `proportional` over the grams of one length."""
 OCCURRENCES: Final = 1 << 21
-"""Occurrences of grams in grams that are held at once, about."""
+"""Approximate most occurrences of grams in grams that are held in memory together."""
 
 Incidence = tuple[NDArray[np.integer], NDArray[np.integer]]
 """Pairs (gram u, place of the gram g that holds it); a pair for every occurrence."""
@@ -97,7 +97,7 @@ def _proportional(
     given: Ints,
     beat: Beat,
 ) -> bool:
-    """One pass over the grams of a length, all at once; whether any was given out.
+    """One pass over the grams of a length, all together; whether any was assigned.
 
     A gram gets the part of what it wants that the scarcest gram in it can serve, of all demands.
     """

@@ -1,7 +1,7 @@
 """The released grams with whole counts, and longer ones by a Markov assumption.
 
-Spec: sequential-ngram, section 3, steps 6 and 7. Grams of all lengths stand in one table, by length
-and inside a length in the order of their items, so that the continuations of a gram stand together.
+Spec: sequential-ngram, section 3, steps 6 and 7. Grams of all lengths are in one table, sorted by
+length and then by their items, so that the continuations of a gram are adjacent.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _joined(grams: Grams, max_nodes: int) -> tuple[Places, Places, Ints]:
 
     Parents rise over the whole table: the continuations of x are a run of it. In a run by falling
     count, those that join with g1 are the first ones, c(g2) >= c(x) / c(g1): they are counted
-    before any is listed, and none that does not join is looked at.
+    before any is listed, and none that does not join is examined.
     """
     length = grams.longest
     shorter = grams.bounds[-3] if length > 1 else -1

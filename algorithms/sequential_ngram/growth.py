@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.counting import (
     Ints,
     Walk,
@@ -29,7 +30,6 @@ from algorithms.sequential_ngram.tree import (
     planted,
     root,
 )
-from common.datasets.sequences import Sequences
 
 Part = TypeVar("Part")
 
@@ -62,8 +62,8 @@ def _counted(
     symbols = tree.settings.symbols
     table = expansion_table(tree, expansion)
     count = partial(advance, table=table, length=tree.depth, rows=expansion.rows, symbols=symbols)
-    told = _told(walks, context, tree.depth, tree.settings.n_max)
-    parts = context.map_blocks(count, told)
+    report_progress = _told(walks, context, tree.depth, tree.settings.n_max)
+    parts = context.map_blocks(count, report_progress)
     return _total(parts).reshape(expansion.rows, symbols), [walk for walk, _ in parts]
 
 

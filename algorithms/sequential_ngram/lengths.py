@@ -1,6 +1,6 @@
 """`l_max` from a noisy histogram of lengths, paid from the job's budget.
 
-Spec: sequential-ngram, 4.7. A sequence is in one bin: the sensitivity is 1.
+Spec: sequential-ngram, section 4.7. A sequence is in one bin: the sensitivity is 1.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
-from common.datasets.sequences import Sequences
-from common.noise import DiscreteLaplace, floating_laplace
-from common.randomness import SeededRandom
+from algorithms.datasets.sequences import Sequences
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import SeededRandom
 
 COVERED: Final = 0.95
 """The share of sequences that shall not be cut."""

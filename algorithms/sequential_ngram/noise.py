@@ -1,7 +1,7 @@
 """Noise on the counts of an expansion: exact integers (sound), or floats as in the source (paper).
 
-Spec: sequential-ngram, 3 and 4.8. The scale of a count is l_max over the budget of its group. A run
-has few budgets, so the draws of one budget are made together.
+Spec: sequential-ngram, sections 3 and 4.8. The scale of a count is l_max over the budget of its
+group. A run has few budgets, so the draws of one budget are made together.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Stance
 from algorithms.sequential_ngram.tree import Expansion
-from common.noise import DiscreteLaplace, floating_laplace
-from common.randomness import NoiseSource, SeededRandom
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import NoiseSource, SeededRandom
 
 DRAWS: Final = 1 << 19
-"""Drawn at once."""
+"""Number of draws made together."""
 
 Add = Callable[[NDArray[np.int64], Expansion, NoiseSource, Callable[[], None]], NDArray[Any]]
 """Counts (E, columns) with noise; the last argument is called a few times a second."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
@@ -24,8 +24,8 @@ from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
 )
-from common.models.base import Exact, WireModel
-from common.noise import SCALE_LIMIT
+from tacit.noise import SCALE_LIMIT
+from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_LENGTH: Final = 1000
@@ -46,14 +46,16 @@ class Metrics(WireModel):
     )
 
 
-class SequentialNgramParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `sequential-ngram`."""
+
+    model_config = ConfigDict(title="SequentialNgramParameters")
 
     universe: ItemUniverse = Field(description=ABOUT)
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     l_max: int | Literal["auto"] = Field(
         20,
-        description="only the first so many items of a sequence count; auto: from a noisy "
+        description="only this many items at the start of a sequence count; auto: from a noisy "
         "histogram of lengths, which costs epsilon_length",
         json_schema_extra=schema_range(minimum=1, maximum=MOST_LENGTH),
     )
@@ -112,7 +114,7 @@ class SequentialNgramParameters(WireModel):
         return self.fill or ("leftover" if stance == "sound" else "ratio")
 
 
-def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
+def check_parameters(params: Parameters, stance: Stance) -> None:
     """Raises BadEpsilon, BadLength, BadUniverse, TreeTooLarge, TooManyPairs; each names the
     field."""
     if not 0 < params.epsilon <= MOST_EPSILON:
@@ -142,14 +144,14 @@ def check_parameters(params: SequentialNgramParameters, stance: Stance) -> None:
             raise TooManyPairs(params.max_nodes, expected)
 
 
-def noise_scales(params: SequentialNgramParameters) -> tuple[Fraction, ...]:
+def noise_scales(params: Parameters) -> tuple[Fraction, ...]:
     """The largest scale of counts of grams, and that of the lengths where they are asked."""
     rest = params.epsilon - params.length_budget
     scale = params.longest / least_budget(rest, params.n_max, params.budget)
     return (scale, 1 / params.length_budget) if params.auto else (scale,)
 
 
-def resolved_universe(params: SequentialNgramParameters, stance: Stance) -> tuple[str, ...]:
+def resolved_universe(params: Parameters, stance: Stance) -> tuple[str, ...]:
     """The items in order. A reference to a dataset has to be replaced by its list before.
 
     Raises what `check_parameters` raises.
@@ -158,9 +160,7 @@ def resolved_universe(params: SequentialNgramParameters, stance: Stance) -> tupl
     return item_names(params.universe)
 
 
-def settings_of(
-    params: SequentialNgramParameters, stance: Stance, items: int, l_max: int
-) -> Settings:
+def settings_of(params: Parameters, stance: Stance, items: int, l_max: int) -> Settings:
     """A run's public choices, once l_max is known."""
     return Settings(
         items=items,

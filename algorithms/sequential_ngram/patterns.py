@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.counting import Block, Symbols, cut
 from algorithms.sequential_ngram.grams import Grams
-from common.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
@@ -75,7 +75,7 @@ def synthetic_rows(grams: Grams, copies: Ints) -> list[tuple[NDArray[np.integer]
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """Runs of one length that go on: places where they start, and which each is."""
+    """Runs of one length that continue: places where they start, and the number of each run."""
 
     starts: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -121,7 +121,7 @@ def _counted(text: Text, level: _Level) -> tuple[Ints, NDArray[np.float64]]:
 def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -> Ints:
     """Occurrences of each query (q,). queries (q, longest): items, then -1.
 
-    A trie of the queries is followed level by level; what does not occur is left out.
+    A trie of the queries is followed level by level; what does not occur is omitted.
     """
     found = np.zeros(len(queries), np.int64)
     level = _first(text)

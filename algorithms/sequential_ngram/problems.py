@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid, TooLarge
+from tacit.errors import Invalid, TooLarge
 
 
 class BadLength(Invalid):

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.generation import Ints, copies
 from algorithms.sequential_ngram.grams import Grams, extended, released_grams
@@ -17,7 +18,6 @@ from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.noise import Add
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
-from common.datasets.sequences import Sequences
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: sequential-ngram, sections 4 and 9; jobs, "Privacy report". Made of public parameters and of
 the released transcript alone.
@@ -12,28 +12,27 @@ from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.item_universe import universe_size
-from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
 from algorithms.sequential_ngram.parameters import (
-    SequentialNgramParameters,
+    Parameters,
     check_parameters,
     noise_scales,
 )
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import empty_threshold
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Claim,
-    MechanismStatement,
-    PrivacyReport,
-    SensitivityStatement,
-    Subject,
+from tacit.noise import sampler_delta
+from tacit.report.builder import (
+    FOR_SUBMITTER,
+    NOISE_SOURCE,
+    RUN_TIME_UNSEEN,
+    ReportBuilder,
+    pure_dp,
+    voided_by,
 )
-from common.noise import sampler_delta
-from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
+from tacit.report.figures import amount
+from tacit.report.model import Claim, PrivacyReport, SensitivityStatement
+from tacit.wire import format_exact
 
 NAME: Final = "sequential-ngram"
-VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.6"
 
 _PARTS: Final = ("counts of grams, at most", "lengths")
@@ -57,59 +56,37 @@ DEFECTS: Final = (
 
 
 def ngram_report(
-    params: SequentialNgramParameters, stance: Stance, transcript: Transcript | None = None
+    params: Parameters, stance: Stance, transcript: Transcript | None = None
 ) -> PrivacyReport:
     """The report of a run; without a transcript, of one that is planned.
 
     Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    paper = stance == "paper"
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="variable-length n-grams",
-            parameters={
-                "n_max": params.n_max,
-                "l_max": params.l_max,
-                "budget": params.budget,
-                "fill": params.fill_of(stance),
-                "generation": params.generation,
-            },
-        ),
-        privacy_unit="sequence",
-        neighbouring="add-remove",
+    builder = ReportBuilder(NAME, "tacit algorithms.sequential_ngram", stance, "sequence")
+    return builder.report(
+        "variable-length n-grams",
+        {
+            "n_max": params.n_max,
+            "l_max": params.l_max,
+            "budget": params.budget,
+            "fill": params.fill_of(stance),
+            "generation": params.generation,
+        },
         sensitivity=_sensitivity(params, transcript),
-        claimed=Claim(
-            model="pure-dp",
-            epsilon=epsilon_amount(params.epsilon),
-            delta="0",
-            theorem=THEOREM,
-            text="epsilon-DP",
-        ),
-        verified=neighbour_lines(
-            stance,
-            "sequence",
+        claimed=Claim(**pure_dp(params.epsilon), theorem=THEOREM, text="epsilon-DP"),
+        verified=builder.neighbour_lines(
             params.epsilon,
             "one sequence of any length more or less",
             "one sequence replaced by another",
         ),
-        charged=charge(stance, "sequence", params.epsilon),
-        noise=tuple(
-            noise(stance, part, scale)
-            for part, scale in zip(_PARTS, noise_scales(params), strict=False)
-        ),
-        sampler_delta=None if paper else amount(_sampler_delta(params)),
-        sampler_epsilon=None if paper else "0",
-        accounting=AccountingStatement(
-            method="by start position: the grams of a sequence that start at one place are one "
-            "path of the tree, whose budgets add up to epsilon at most, exactly as fractions; "
-            "l_max places, each count with scale l_max over its budget; budgets follow from noisy "
-            "counts alone (adaptive composition of pure DP)",
-            library="tacit algorithms.sequential_ngram",
-            version=ACCOUNTING_VERSION,
-        ),
+        charged=builder.charge(params.epsilon),
+        noise=tuple(map(builder.noise, _PARTS, noise_scales(params))),
+        sampler=_sampler_delta(params),
+        method="by start position: the grams of a sequence that start at one place are one path of "
+        "the tree, whose budgets add up to epsilon at most, exactly as fractions; l_max places, "
+        "each count with scale l_max over its budget; budgets follow from noisy counts alone "
+        "(adaptive composition of pure DP)",
         public_parameters=(
             "universe and its order",
             "epsilon, n_max, budget, fill, generation, top_k, max_nodes",
@@ -128,25 +105,21 @@ def ngram_report(
             "What many sequences have in common is what the release is there to show; it is not "
             "hidden.",
             "Items beyond the first l_max of a sequence do not count at all.",
-            "Run time, memory and progress are for the submitter.",
+            FOR_SUBMITTER,
         ),
         source_defects=DEFECTS,
-        voided_by=(
-            "a seed given: the noise can be repeated",
-            "the universe derived from the data",
-            "parameters tuned on the raw data",
-            "the evaluation published",
+        voided_by=voided_by(
+            "the universe derived from the data", "parameters tuned on the raw data"
         ),
         assumptions=(
             "The coordinator keeps the sequences and is trusted with them.",
             "Universe, l_max, n_max and every other parameter were chosen without looking at the "
             "data.",
             "One sequence for each person.",
-            "Nobody who is not trusted sees how long the run takes.",
-            "The noise comes from a secret random source.",
+            RUN_TIME_UNSEEN,
+            NOISE_SOURCE,
         ),
-        caveats=caveats(stance, evaluated=params.metrics is not None),
-        reproducible=False,
+        caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
         error=_error(params, stance),
         details=_details(params, transcript),
@@ -154,7 +127,7 @@ def ngram_report(
 
 
 def _sensitivity(
-    params: SequentialNgramParameters, transcript: Transcript | None
+    params: Parameters, transcript: Transcript | None
 ) -> tuple[SensitivityStatement, ...]:
     l_max = params.longest if transcript is None else transcript.settings.l_max
     found = SensitivityStatement(
@@ -165,14 +138,14 @@ def _sensitivity(
     return (found, SensitivityStatement(value="1", source="declared", part="lengths"))
 
 
-def _sampler_delta(params: SequentialNgramParameters) -> Fraction:
+def _sampler_delta(params: Parameters) -> Fraction:
     """By the most counts that a run can ask."""
     size = universe_size(params.universe) or params.max_nodes
     draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
-    return min(sampler_delta(draws, params.epsilon), Fraction(1))
+    return sampler_delta(draws, params.epsilon)
 
 
-def _error(params: SequentialNgramParameters, stance: Stance) -> dict[str, Any] | None:
+def _error(params: Parameters, stance: Stance) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
     size = universe_size(params.universe)
     if size is None:
@@ -189,7 +162,7 @@ def _error(params: SequentialNgramParameters, stance: Stance) -> dict[str, Any] 
     }
 
 
-def _details(params: SequentialNgramParameters, transcript: Transcript | None) -> dict[str, Any]:
+def _details(params: Parameters, transcript: Transcript | None) -> dict[str, Any]:
     details: dict[str, Any] = {
         "per_person": "epsilon * sequences per person",
         "evaluation_is_private": True,

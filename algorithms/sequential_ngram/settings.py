@@ -36,7 +36,8 @@ def whole_height(passed: float, count: float, share: float, levels: int) -> int:
     """The same as a whole number from 1 to `levels`.
 
     Rounding up is what keeps a path within its budget: the printed figure tends to 0, and the
-    budget of an expansion to infinity, as the count comes near the threshold (spec, 4.2).
+    budget of an expansion to infinity, as the count comes near the threshold (spec:
+    sequential-ngram, section 4.2).
     """
     printed = printed_height(passed, count, share, levels)
     return min(levels, max(1, math.ceil(printed - _ROUNDING)))

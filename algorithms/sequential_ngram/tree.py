@@ -1,4 +1,4 @@
-"""The exploration tree, as pure steps: what to count next, and the tree after noisy counts came.
+"""The exploration tree, as pure steps: what to count next, and the tree after noisy counts.
 
 Spec: sequential-ngram, section 3, steps 2 to 4. A `Tree` holds noisy counts and what follows from
 them, nothing else. Nodes are the grams whose successors were counted, the empty gram first, level
@@ -93,7 +93,8 @@ class Expansion:
 
 
 def root(settings: Settings) -> Expansion:
-    """The first question: counts of single items. The end is not asked (spec, 4.3).
+    """The first question: counts of single items. The end is not asked (spec: sequential-ngram,
+    section 4.3).
 
     Raises TreeTooLarge.
     """
@@ -170,7 +171,7 @@ def expansion_table(tree: Tree, expansion: Expansion) -> Places:
 
 
 def _links(tree: Tree, parents: Places, items: Places) -> Places:
-    """Longest proper suffixes that are nodes: down the parent's chain until one goes on."""
+    """Longest proper suffixes that are nodes: down the parent's chain until one has this child."""
     found = np.zeros(parents.size, np.int32)
     waiting = np.flatnonzero(parents)
     suffix = tree.links[parents[waiting]]

@@ -15,6 +15,6 @@ whose noisy count reaches a threshold is asked for longer prefixes.
 """
 
 from algorithms.sequential_prefix_tree.algorithm import ALGORITHM, check, preview, run
-from algorithms.sequential_prefix_tree.parameters import SequentialPrefixTreeParameters
+from algorithms.sequential_prefix_tree.parameters import Parameters
 
-__all__ = ["ALGORITHM", "SequentialPrefixTreeParameters", "check", "preview", "run"]
+__all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

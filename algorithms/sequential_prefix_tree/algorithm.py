@@ -15,19 +15,19 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.reading import MalformedRow
+from algorithms.datasets.sequences import Sequences
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
-    SequentialPrefixTreeParameters,
+    Parameters,
     resolved,
 )
 from algorithms.sequential_prefix_tree.pictures import pictures
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
 from algorithms.sequential_prefix_tree.tree import Ints
-from common.datasets.reading import MalformedRow
-from common.datasets.sequences import Sequences
-from common.models.report import PrivacyReport
+from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384
 
@@ -46,7 +46,7 @@ RESULT: Final = {
 }
 
 
-def check(dataset: Sequences, params: SequentialPrefixTreeParameters, stance: Stance) -> None:
+def check(dataset: Sequences, params: Parameters, stance: Stance) -> None:
     """Refuse sequences with an item outside the universe, or with a time that falls.
 
     Raises UnknownItem, MalformedRow, and what parameters raise.
@@ -68,9 +68,7 @@ def _fitting(dataset: Sequences, universe: tuple[str, ...], bins: int) -> Sequen
     return data
 
 
-def run(
-    dataset: Sequences, params: SequentialPrefixTreeParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, TreeTooLarge, Cancelled."""
     universe, settings = resolved(params, stance)
     data = _fitting(dataset, universe, params.time_bins)
@@ -97,7 +95,7 @@ def run(
     return replace(outcome, evaluation=compared)
 
 
-def preview(params: SequentialPrefixTreeParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return prefix_tree_report(params, stance)
 
@@ -164,7 +162,7 @@ ALGORITHM: Final = Algorithm(
     "sequence can be inferred; for short sequences over many items, or sequences of any length of "
     "which the beginning matters",
     dataset_kind="sequences",
-    params=SequentialPrefixTreeParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

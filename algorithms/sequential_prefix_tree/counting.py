@@ -1,8 +1,8 @@
-"""Private sequences on their way down the tree, and how many sit where.
+"""The descent of private sequences in the tree, and the counts of its nodes.
 
-Spec: sequential-prefix-tree, section 7. A block of sequences knows for each one that is still in
-the tree which item comes next and what it was counted as last; a level is one look into a table of
-what was kept, and one histogram. Numbers of candidates are those of `growth`.
+Spec: sequential-prefix-tree, section 7. A block of sequences stores, for each one that is still in
+the tree, its next item and its last counted candidate; a level is one lookup in a table of what was
+kept, and one histogram. Numbers of candidates are those of `growth`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.layout import Layout
-from common.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 
 BLOCK_SEQUENCES: Final = 1 << 18
 _TABLE: Final = 1 << 23
 _SPARSE: Final = 4
-"""A histogram is dense up to so many cells for each sequence."""
+"""A histogram is dense up to this many cells for each sequence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
     """Sequences of a block that are still in the tree. Private.
 
-    items: of the whole block; at, ends: where the last item that was counted stands, and where the
-    sequence ends; keys: the number of the candidate that it was counted as.
+    items: of the whole block; at, ends: the place of the last counted item, and of the sequence's
+    end; keys: the number of the candidate that it was counted as.
     """
 
     items: NDArray[np.int32]

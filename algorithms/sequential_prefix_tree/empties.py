@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.noise import SCALE_LIMIT, Bernoulli, DiscreteLaplace
-from common.noise.alias import PRECISE, decimal
-from common.randomness import NoiseSource
+from tacit.noise import SCALE_LIMIT, Bernoulli, DiscreteLaplace
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource
 
 Ints = NDArray[np.int64]
 _BATCH: Final = 1 << 16
@@ -27,7 +27,7 @@ _COIN_BITS: Final = 128
 def heads(
     coins: int, chance: Fraction, source: NoiseSource, beat: Callable[[], None] = lambda: None
 ) -> Ints:
-    """Places of the heads among so many independent coins, rising. 0 <= chance <= 1/2.
+    """Places of the heads among this many independent coins, rising. 0 <= chance <= 1/2.
 
     A run of tails has P(G = g) = (1 - a) a^g, drawn with a = e^(-1/b) for a whole b <= (1 -
     chance) / chance: since -ln(1 - p) <= p / (1 - p), a coin that is thrown so shows heads at least

@@ -1,4 +1,4 @@
-"""Comparison with the true data: for the operator's eyes, never published.
+"""Comparison with the true data: visible only to the operator, never published.
 
 Spec: sequential-prefix-tree, section 5. Answers to count queries use the exact supports of
 `set_valued`: a sequence counts by the set of its items.
@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
+from algorithms.datasets.transactions import Transactions
 from algorithms.sequential_prefix_tree.parameters import Metrics
 from algorithms.sequential_prefix_tree.patterns import Beat, Ints, Pattern, frequent
 from algorithms.sequential_prefix_tree.publication import Release
 from algorithms.set_valued.records import itemsets
 from algorithms.set_valued.supports import Supports, Weighted, deduplicated
-from common.datasets.sequences import Sequences
-from common.datasets.transactions import Transactions
-from common.randomness import PublicRandom
+from tacit.randomness import PublicRandom
 
 GROUPS: Final = 4
 SANITY: Final = 0.001

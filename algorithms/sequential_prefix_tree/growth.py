@@ -1,6 +1,6 @@
 """The noisy tree of a dataset, level by level.
 
-Spec: sequential-prefix-tree, section 3, "Build". The candidates of a level are numbered: (node,
+Spec: sequential-prefix-tree, section 3 (build). The candidates of a level are numbered: (node,
 group) pairs as node * groups + group; items as the ranks in the kept pairs, one pair after the
 other. What is kept, and when a run is too large, follow from noisy counts and public numbers alone.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.counting import (
     BLOCK_SEQUENCES,
     Counts,
@@ -30,7 +31,6 @@ from algorithms.sequential_prefix_tree.empties import heads, without
 from algorithms.sequential_prefix_tree.laws import CountTest, source_of
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Level, Numbers, Tree
-from common.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Passed:
     """Candidates that passed: their numbers (rising) and noisy counts; how many were occupied is
-    for the operator's eyes only."""
+    visible only to the operator."""
 
     keys: Ints
     counts: Numbers

@@ -12,8 +12,8 @@ from typing import Final
 
 from algorithms.contract import Stance
 from algorithms.set_valued.laws import COIN_BITS, CountTest, FloatingTest, IntegerTest
-from common.noise.alias import PRECISE, decimal
-from common.randomness import NoiseSource, SeededRandom
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource, SeededRandom
 
 __all__ = ["CountTest", "count_test", "group_multiple", "item_multiple", "source_of"]
 

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Layout:
     """groups (items,): the group of each item, from 0, none empty; None: the items are one group
-    that nobody asks for. bins: how many parts of `items` / bins consecutive items there are."""
+    that is never queried. bins: how many parts of `items` / bins consecutive items there are."""
 
     items: int
     groups: Ints | None = None

@@ -8,9 +8,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
@@ -24,9 +25,8 @@ from algorithms.sequential_prefix_tree.problems import (
     DegenerateFanOut,
 )
 from algorithms.sequential_prefix_tree.settings import Settings
-from common.models.base import Exact, WireModel
-from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
-from common.noise import SCALE_LIMIT
+from tacit.noise import SCALE_LIMIT
+from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(100)
 HEIGHTS: Final = range(1, 65)
@@ -47,8 +47,10 @@ class Metrics(WireModel):
     )
 
 
-class SequentialPrefixTreeParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `sequential-prefix-tree`."""
+
+    model_config = ConfigDict(title="SequentialPrefixTreeParameters")
 
     universe: ItemUniverse = Field(description=ABOUT)
     taxonomy: (
@@ -73,7 +75,7 @@ class SequentialPrefixTreeParameters(WireModel):
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     height: int = Field(
         12,
-        description="levels; longer sequences count and appear by their first so many items",
+        description="levels; longer sequences count and appear by this many first items",
         json_schema_extra=schema_range(minimum=HEIGHTS[0], maximum=HEIGHTS[-1]),
     )
     split: Exact | None = Field(
@@ -119,7 +121,7 @@ class SequentialPrefixTreeParameters(WireModel):
         return self.epsilon / self.height
 
 
-def check_parameters(params: SequentialPrefixTreeParameters, stance: Stance) -> None:
+def check_parameters(params: Parameters, stance: Stance) -> None:
     """All that does not need a list that is only referred to.
 
     Raises BadEpsilon, BadHeight, BadSplit, BadThreshold, BadTaxonomy, BadUniverse,
@@ -145,7 +147,7 @@ def check_parameters(params: SequentialPrefixTreeParameters, stance: Stance) -> 
         settings_of(params, stance, layout)
 
 
-def _check_taxonomy(params: SequentialPrefixTreeParameters) -> None:
+def _check_taxonomy(params: Parameters) -> None:
     given = params.taxonomy is not None
     if given and params.fan_out is not None:
         raise BadTaxonomy("a taxonomy or a fan-out, not both", pointer="/params/fan_out")
@@ -158,7 +160,7 @@ def _check_taxonomy(params: SequentialPrefixTreeParameters) -> None:
 # ------------------------------------------------------------------------------ universe, layout
 
 
-def known_universe(params: SequentialPrefixTreeParameters) -> tuple[str, ...] | None:
+def known_universe(params: Parameters) -> tuple[str, ...] | None:
     """The items in order; None while only a reference is known. Raises BadUniverse."""
     check_universe(params.universe)
     size = universe_size(params.universe)
@@ -169,7 +171,7 @@ def known_universe(params: SequentialPrefixTreeParameters) -> tuple[str, ...] | 
     return item_names(params.universe)
 
 
-def known_layout(params: SequentialPrefixTreeParameters) -> Layout | None:
+def known_layout(params: Parameters) -> Layout | None:
     """Universe and groups; None while one of them is only referred to.
 
     Raises BadUniverse, BadTaxonomy.
@@ -196,9 +198,7 @@ def known_layout(params: SequentialPrefixTreeParameters) -> Layout | None:
     return Layout.of_names(names, bins)
 
 
-def resolved(
-    params: SequentialPrefixTreeParameters, stance: Stance
-) -> tuple[tuple[str, ...], Settings]:
+def resolved(params: Parameters, stance: Stance) -> tuple[tuple[str, ...], Settings]:
     """The items in order, and a run's public choices. References have to be replaced by their
     lists before (a taxonomy's by the group of each item). Raises what `check_parameters` raises.
     """
@@ -215,7 +215,7 @@ def resolved(
 # ------------------------------------------------------------------------------- budgets, tests
 
 
-def group_share(params: SequentialPrefixTreeParameters, stance: Stance, layout: Layout) -> Fraction:
+def group_share(params: Parameters, stance: Stance, layout: Layout) -> Fraction:
     """The groups' share of a level's budget; 0 in the simple form. Raises DegenerateFanOut.
 
     The source's 2 / f leaves nothing for the items from f = 2 down; `sound` gives them half then.
@@ -235,13 +235,13 @@ def group_share(params: SequentialPrefixTreeParameters, stance: Stance, layout: 
     return 2 / layout.mean_size
 
 
-def settings_of(params: SequentialPrefixTreeParameters, stance: Stance, layout: Layout) -> Settings:
+def settings_of(params: Parameters, stance: Stance, layout: Layout) -> Settings:
     """A run's public choices. Raises DegenerateFanOut, BadEpsilon, BadThreshold."""
     share = group_share(params, stance, layout)
     for_groups = share * params.level_budget
     for_items = params.level_budget - for_groups
     if max(1 / each for each in (for_groups, for_items) if each) > SCALE_LIMIT:
-        raise BadEpsilon("too small for the noise of so many levels", pointer="/params/epsilon")
+        raise BadEpsilon("too small for the noise of this many levels", pointer="/params/epsilon")
     group_theta, item_theta = params.theta_group, params.theta_item
     if group_theta is None:
         group_theta = group_multiple()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.sequences import Sequences
+from algorithms.datasets.sequences import Sequences
 
 Ints = NDArray[np.int64]
 Pattern = tuple[int, ...]
@@ -82,8 +82,8 @@ def frequent(
 ) -> list[tuple[Pattern, int]]:
     """The top patterns of two or more items, by falling support, then length and items.
 
-    weights (n,): how often each sequence counts, None for once. Best first: a pattern stands behind
-    its beginning in this order. What lies below `count` supports already seen is in none of it.
+    weights (n,): how often each sequence counts, None for once. Best first: a pattern comes after
+    its prefixes in this order. What lies below `count` supports already seen is in none of it.
     """
     text = _Text.of(sequences, weights)
     queue: list[tuple[int, int, Pattern, NDArray[np.int32]]] = [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from common.errors import Invalid, TooLarge
+from tacit.errors import Invalid, TooLarge
 
 
 class BadTaxonomy(Invalid):
-    """An item without a group, an empty group, or two taxonomies at once."""
+    """An item without a group, an empty group, or two taxonomies at the same time."""
 
     name = "bad_taxonomy"
     title = "The taxonomy is not valid"

@@ -11,18 +11,18 @@ from functools import partial
 import numpy as np
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import consistent, consolidated, surplus
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Floats, Ints, Tree
-from common.datasets.sequences import Sequences
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
     """By level: consolidated and consistent counts, and how often a prefix is a synthetic sequence.
 
-    occupied: nodes of each level with sequences behind them; for the operator's eyes only.
+    occupied: nodes of each level with sequences behind them; visible only to the operator.
     """
 
     tree: Tree

@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: sequential-prefix-tree, sections 4 and 9; jobs, "Privacy report". Made of public parameters
 alone.
@@ -11,29 +11,28 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
+from algorithms.datasets.sequences import MAX_TOTAL_ITEMS
 from algorithms.sequential_prefix_tree.parameters import (
-    SequentialPrefixTreeParameters,
+    Parameters,
     check_parameters,
     known_layout,
     settings_of,
 )
 from algorithms.sequential_prefix_tree.settings import Settings
-from common.datasets.sequences import MAX_TOTAL_ITEMS
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Claim,
-    MechanismStatement,
-    PrivacyReport,
-    SensitivityStatement,
-    Subject,
+from tacit.noise import sampler_delta
+from tacit.report.builder import (
+    FOR_SUBMITTER,
+    NOISE_SOURCE,
+    RUN_TIME_UNSEEN,
+    ReportBuilder,
+    pure_dp,
+    voided_by,
 )
-from common.noise import sampler_delta
-from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
+from tacit.report.figures import amount
+from tacit.report.model import Claim, PrivacyReport, SensitivityStatement
+from tacit.wire import format_exact
 
 NAME: Final = "sequential-prefix-tree"
-VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.4"
 
 _SPLIT: Final = (
@@ -58,55 +57,40 @@ _AVERAGE: Final = (
 _HEIGHT: Final = "The height chosen by looking at errors on the data is not covered by epsilon."
 
 
-def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -> PrivacyReport:
+def prefix_tree_report(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `check_parameters` raises."""
     check_parameters(params, stance)
     layout = known_layout(params)
     settings = None if layout is None else settings_of(params, stance, layout)
-    paper = stance == "paper"
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="noisy prefix tree",
-            parameters={
-                "form": "hybrid" if params.hybrid else "simple",
-                "height": params.height,
-                "time_bins": params.time_bins,
-            },
-        ),
-        privacy_unit="sequence",
-        neighbouring="add-remove",
+    builder = ReportBuilder(NAME, "tacit algorithms.sequential_prefix_tree", stance, "sequence")
+    return builder.report(
+        "noisy prefix tree",
+        {
+            "form": "hybrid" if params.hybrid else "simple",
+            "height": params.height,
+            "time_bins": params.time_bins,
+        },
         sensitivity=tuple(
             SensitivityStatement(value="1", source="declared", part=part) for part in _parts(params)
         ),
         claimed=Claim(
-            model="pure-dp",
-            epsilon=epsilon_amount(params.epsilon),
-            delta="0",
+            **pure_dp(params.epsilon),
             theorem=THEOREM,
             text="epsilon-differential privacy (Theorem 6.4)",
         ),
-        verified=neighbour_lines(
-            stance,
-            "sequence",
+        verified=builder.neighbour_lines(
             params.epsilon,
             "one sequence of any length more or less",
             "one sequence replaced by another",
             "a removal and an addition: two paths",
         ),
-        charged=charge(stance, "sequence", params.epsilon),
-        noise=tuple(noise(stance, *each) for each in _scales(params, settings)),
-        sampler_delta=None if paper else amount(_sampler_delta(params)),
-        sampler_epsilon=None if paper else "0",
-        accounting=AccountingStatement(
-            method="a sequence is in at most one group and one item of each level, whatever its "
-            "length: the budgets of the two counts, over all levels, add up to epsilon exactly as "
-            "fractions; which nodes are asked follows from noisy counts alone (adaptive "
-            "composition of pure DP)",
-            library="tacit algorithms.sequential_prefix_tree",
-            version=ACCOUNTING_VERSION,
-        ),
+        charged=builder.charge(params.epsilon),
+        noise=tuple(builder.noise(*each) for each in _scales(params, settings)),
+        sampler=_sampler_delta(params),
+        method="a sequence is in at most one group and one item of each level, whatever its "
+        "length: the budgets of the two counts, over all levels, add up to epsilon exactly as "
+        "fractions; which nodes are asked follows from noisy counts alone (adaptive composition of "
+        "pure DP)",
         public_parameters=(
             "universe and its order" + (", taxonomy" if params.hybrid else ""),
             "epsilon, height, thresholds, max_nodes, time_bins"
@@ -114,7 +98,7 @@ def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -
         ),
         post_processing=(
             "consistency: isotonic paths, their mean at each node, then top down "
-            + ("as printed" if paper else "a projection on the children's constraints"),
+            + ("as printed" if builder.paper else "a projection on the children's constraints"),
             "how many sequences end at a node: rounded half up, at least 0",
         ),
         not_protected=(
@@ -123,38 +107,34 @@ def prefix_tree_report(params: SequentialPrefixTreeParameters, stance: Stance) -
             "What many sequences have in common is what the release is there to show; it is not "
             "hidden. Families and groups that travel together count as many.",
             "Items beyond the height do not count at all.",
-            "Run time, memory and progress are for the submitter.",
+            FOR_SUBMITTER,
         ),
         source_defects=_defects(params),
-        voided_by=(
-            "a seed given: the noise can be repeated",
-            "the universe or the taxonomy derived from the data",
-            "parameters tuned on the raw data",
-            "the evaluation published",
+        voided_by=voided_by(
+            "the universe or the taxonomy derived from the data", "parameters tuned on the raw data"
         ),
         assumptions=(
             "The coordinator keeps the sequences and is trusted with them.",
             "Universe, taxonomy, height, thresholds, split and every other parameter were chosen "
             "without looking at the data.",
             "One sequence for each person; sequences of different people are independent.",
-            "Nobody who is not trusted sees how long the run takes.",
-            "The noise comes from a secret random source.",
+            RUN_TIME_UNSEEN,
+            NOISE_SOURCE,
         ),
-        caveats=caveats(stance, evaluated=params.metrics is not None),
-        reproducible=False,
+        caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
         error=None if settings is None else _error(params, settings),
         details=_details(params, settings),
     )
 
 
-def _parts(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
+def _parts(params: Parameters) -> tuple[str, ...]:
     items = "counts of the items of a level"
     return ("counts of the groups of a level", items) if params.hybrid else (items,)
 
 
 def _scales(
-    params: SequentialPrefixTreeParameters, settings: Settings | None
+    params: Parameters, settings: Settings | None
 ) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
     parts = _parts(params)
@@ -164,20 +144,20 @@ def _scales(
     return tuple((part, 1 / test.rate) for part, test in zip(parts, tests, strict=True))
 
 
-def _sampler_delta(params: SequentialPrefixTreeParameters) -> Fraction:
+def _sampler_delta(params: Parameters) -> Fraction:
     """Occupied candidates number two for each item of the data at most. Of empty ones max_nodes
     are expected to pass a test at most; a coin that is thrown shows heads at most 4 times too
     often, or once in 20 million, and costs two draws."""
     empty = 24 * params.height * (params.max_nodes + (1 << 24))
-    return min(sampler_delta(2 * MAX_TOTAL_ITEMS + empty, params.epsilon), Fraction(1))
+    return sampler_delta(2 * MAX_TOTAL_ITEMS + empty, params.epsilon)
 
 
-def _defects(params: SequentialPrefixTreeParameters) -> tuple[str, ...]:
+def _defects(params: Parameters) -> tuple[str, ...]:
     form = _SPLIT if params.hybrid else _SUPERCRITICAL
     return (form, _CONSTRAINTS, _AVERAGE, _HEIGHT)
 
 
-def _error(params: SequentialPrefixTreeParameters, settings: Settings) -> dict[str, Any]:
+def _error(params: Parameters, settings: Settings) -> dict[str, Any]:
     """From public values only."""
     found = {
         "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
@@ -194,7 +174,7 @@ def _error(params: SequentialPrefixTreeParameters, settings: Settings) -> dict[s
     return found
 
 
-def _details(params: SequentialPrefixTreeParameters, settings: Settings | None) -> dict[str, Any]:
+def _details(params: Parameters, settings: Settings | None) -> dict[str, Any]:
     details: dict[str, Any] = {
         "per_person": "epsilon * sequences per person",
         "evaluation_is_private": True,

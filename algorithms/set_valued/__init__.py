@@ -14,6 +14,6 @@ decide which partitions live, and what ends as an itemset is released with its n
 """
 
 from algorithms.set_valued.algorithm import ALGORITHM, check, preview, run
-from algorithms.set_valued.parameters import SetValuedParameters
+from algorithms.set_valued.parameters import Parameters
 
-__all__ = ["ALGORITHM", "SetValuedParameters", "check", "preview", "run"]
+__all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.declaration import DatasetReference
+from algorithms.datasets.transactions import Transactions
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.set_valued.evaluation import evaluate
 from algorithms.set_valued.histogram import clipped, exact_histogram, noisy_histogram, rows_of
 from algorithms.set_valued.parameters import (
-    SetValuedParameters,
+    Parameters,
     resolved_universe,
     settings_of,
 )
@@ -33,10 +35,8 @@ from algorithms.set_valued.report import NAME, set_valued_report
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.datasets.transactions import Transactions
-from common.models.base import format_exact
-from common.models.dataset import DatasetReference
-from common.models.report import PrivacyReport
+from tacit.report.model import PrivacyReport
+from tacit.wire import format_exact
 
 _BEAT_ROWS: Final = 65_536
 
@@ -52,15 +52,13 @@ RESULT: Final = {
 }
 
 
-def check(dataset: Transactions, params: SetValuedParameters, stance: Stance) -> None:
+def check(dataset: Transactions, params: Parameters, stance: Stance) -> None:
     """Refuse records with an item outside the universe. Raises UnknownItem and what parameters
     raise."""
     check_items(dataset, resolved_universe(params, stance, dataset))
 
 
-def run(
-    dataset: Transactions, params: SetValuedParameters, stance: Stance, context: Context
-) -> Outcome:
+def run(dataset: Transactions, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, PartitionCap, RowCap, Cancelled."""
     universe = resolved_universe(params, stance, dataset)
     check_items(dataset, universe)
@@ -105,7 +103,7 @@ def run(
 
 def _run_basic(
     dataset: Transactions,
-    params: SetValuedParameters,
+    params: Parameters,
     universe: tuple[str, ...],
     stance: Stance,
     context: Context,
@@ -140,7 +138,7 @@ def _run_basic(
     return _evaluated(outcome, dataset, params, universe, rows, {}, context, noisy)
 
 
-def preview(params: SetValuedParameters, stance: Stance) -> PrivacyReport:
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     known = params.universe is not None and not isinstance(params.universe, DatasetReference)
     items = len(params.universe) if known else None  # type: ignore[arg-type]
@@ -153,7 +151,7 @@ def preview(params: SetValuedParameters, stance: Stance) -> PrivacyReport:
 def _evaluated(
     outcome: Outcome,
     dataset: Transactions,
-    params: SetValuedParameters,
+    params: Parameters,
     universe: tuple[str, ...],
     rows: Sequence[Row],
     private: dict[str, Any],
@@ -215,7 +213,7 @@ ALGORITHM: Final = Algorithm(
     purpose="a synthetic multiset of itemsets for counting queries and frequent itemsets, so that "
     "no record can be inferred",
     dataset_kind="transactions",
-    params=SetValuedParameters,
+    params=Parameters,
     stances=("sound", "paper"),
     run=run,
     preview=preview,

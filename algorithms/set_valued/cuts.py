@@ -1,6 +1,6 @@
 """What a partition is in public: its cut through the taxonomy and the budget that is left.
 
-Spec: set-valued, 3.2 and 3.3. Everything here follows from the public tree and from which
+Spec: set-valued, sections 3.2 and 3.3. Everything here follows from the public tree and from which
 sub-partitions survived; no count enters.
 """
 
@@ -85,7 +85,7 @@ def child_cut(taxonomy: Taxonomy, split: Split, mask: int) -> Cut:
     wave = tuple(each for each in cut.wave if each[0] != node)
     later = cut.later + inner
     depth = cut.depth + 1
-    if not wave and later:  # the records' masks go on with the next height, from left to right
+    if not wave and later:  # the records' masks continue with the next height, from left to right
         height = max(each.level for each in later)
         nodes = sorted(each for each in later if each.level == height)
         wave = tuple(zip(nodes, range(depth, depth + len(nodes)), strict=True))

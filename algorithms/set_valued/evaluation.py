@@ -1,4 +1,4 @@
-"""Comparison with the true data: for the operator's eyes, never published.
+"""Comparison with the true data: visible only to the operator, never published.
 
 Spec: set-valued, section 5.
 """
@@ -12,18 +12,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.histogram import exact_histogram, superset_sums
 from algorithms.set_valued.parameters import Metrics
 from algorithms.set_valued.settings import Row
 from algorithms.set_valued.supports import Beat, Supports, Weighted, most_frequent
-from common.datasets.transactions import Ints
-from common.randomness import PublicRandom
+from tacit.randomness import PublicRandom
 
 GROUPS: Final = 5
 SANITY: Final = 0.001
 """The sanity bound of a relative error, as a share of the records."""
 DENSE_ITEMS: Final = 20
-"""Up to here all supports are computed at once."""
+"""Up to this number all supports are computed together."""
 
 Queries = tuple[tuple[int, ...], ...]
 Floats = NDArray[np.float64]
@@ -122,7 +122,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """All metrics of a release on the true data; null where nothing can be measured.
 
-    histogram: noisy counts of all itemsets, negative ones too, measured besides.
+    histogram: noisy counts of all itemsets, also negative ones, measured in addition.
     """
     records = int(raw.weights.sum())
     longest = int(np.diff(raw.sets.offsets).max(initial=1))

@@ -1,8 +1,8 @@
-"""One generation of partitions: group the rows by what they look like below, test, count.
+"""One generation of partitions: group the rows by their masks below, test, count.
 
-Spec: set-valued, 3.3, steps 3 to 8. Tests with the same figures draw their noise together. Empty
-sub-partitions are never materialised: each has a coin of its own that says whether its noise alone
-reached the threshold.
+Spec: set-valued, section 3.3, steps 3 to 8. Tests with the same figures draw their noise together.
+Empty sub-partitions are never materialised: each has its own coin that decides whether its noise
+alone reached the threshold.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.cuts import Split, itemset
 from algorithms.set_valued.laws import CountTest, Numbers
 from algorithms.set_valued.records import Masks
 from algorithms.set_valued.settings import Row, Settings, Transcript, Truth
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.datasets.transactions import Ints
-from common.noise import Bernoulli
-from common.randomness import NoiseSource
+from tacit.noise import Bernoulli
+from tacit.randomness import NoiseSource
 
 BATCH_ROWS: Final = 1 << 20
 BATCH_PARTITIONS: Final = 1 << 16
@@ -77,7 +77,7 @@ class Generation:
         self.context.progress(0.3 + 0.65 * share, f"splitting, depth {self.number + 1}")
 
     def watched(self, things: Sequence[Thing]) -> Iterator[Thing]:
-        """Each of them, with progress on the way."""
+        """Each of them, reporting progress."""
         for start in range(0, len(things), BEAT_THINGS):
             self.beat()
             yield from things[start : start + BEAT_THINGS]
@@ -163,7 +163,7 @@ class Generation:
         itemsets: bool,
         transcript: Transcript,
     ) -> Tested:
-        """One kind of sub-partitions: `asked` of the occupied ones, `sizes` in all by partition."""
+        """One kind of sub-partitions: `asked` of the occupied ones, total `sizes` by partition."""
         occupied = np.flatnonzero(asked)
         empties = sizes - np.bincount(cells.partition[occupied], minlength=len(splits))
         groups: dict[CountTest, list[int]] = {}
@@ -243,7 +243,7 @@ class Generation:
     def _measured(
         self, inner: Tested, splits: Sequence[Split], leaf_masks: Ints, transcript: Transcript
     ) -> tuple[Tested, Tested]:
-        """The printed variant: itemsets passed as partitions did, and are counted once more."""
+        """The printed variant: itemsets passed as partitions did, and are counted again."""
         ended = (inner.mask & ~leaf_masks[inner.partition]) == 0
         noisy = np.zeros(inner.mask.size)
         for place in np.flatnonzero(ended).tolist():

@@ -1,7 +1,7 @@
 """The baseline `basic`: a noisy histogram over all itemsets, and sums over supersets.
 
-Spec: set-valued, 3.6. Itemset m is the cell of its bit mask (bit i: item i of the universe); a
-record is in one cell, so the sensitivity is 1. Cell 0 is no itemset and stays 0.
+Spec: set-valued, section 3.6. Itemset m is the cell of its bit mask (bit i: item i of the
+universe); a record is in one cell, so the sensitivity is 1. Cell 0 is no itemset and stays 0.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
+from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
-from common.datasets.transactions import Ints
-from common.noise import DiscreteLaplace, floating_laplace
-from common.randomness import SeededRandom
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import SeededRandom
 
 BLOCK: Final = 1 << 18
 _HALF: Final = 11

@@ -1,9 +1,9 @@
 """The noise of both stances: thresholds, chances of an empty sub-partition, draws.
 
-Spec: set-valued, table of 3.3. `sound`: discrete Laplace on integers, a threshold that lets at most
-`eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`: Laplace in
-floating point and the source's thresholds, which let through ever more false partitions (4.4).
-A `CountTest` is what one split asks of a count; splits with the same figures share one, with
+Spec: set-valued, section 3.3 (table). `sound`: discrete Laplace on integers, a threshold that lets
+at most `eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`:
+Laplace in floating point and the source's thresholds, which let through ever more false partitions
+(4.4). A `CountTest` is what one split asks of a count; splits with the same figures share one, with
 its tables.
 """
 
@@ -19,9 +19,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from common.noise import DiscreteLaplace, floating_laplace
-from common.noise.alias import PRECISE, decimal
-from common.randomness import NoiseSource, SeededRandom
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource, SeededRandom
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 COIN_BITS: Final = 128
@@ -74,7 +74,7 @@ class Law(Protocol):
 class IntegerTest:
     """Discrete Laplace of rate alpha against an integer threshold of at least 1.
 
-    Told apart by identity, which is cheap: `integer_test` gives the same one for the same figures.
+    Compared by identity, which is cheap: `integer_test` caches by its figures.
     """
 
     rate: Fraction
@@ -170,7 +170,7 @@ class PaperLaw:
     c_2: float
 
     def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
-        """`height`: of the parent's cut (spec 3.3)."""
+        """`height`: of the parent's cut (spec: set-valued, section 3.3)."""
         return floating_test(alpha, math.sqrt(2) * self.c_2 * height)
 
     def leaf(self, cells: int, rate: Fraction) -> CountTest:  # noqa: ARG002
@@ -178,5 +178,5 @@ class PaperLaw:
         return floating_test(rate, math.sqrt(2) * self.c_1)
 
     def source(self, secret: NoiseSource) -> NoiseSource:
-        """A generator that anyone can repeat who learns its seed."""
+        """A generator that anyone who knows its seed can repeat."""
         return SeededRandom(int.from_bytes(secret.bytes(16)))

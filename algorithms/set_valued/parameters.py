@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
+from algorithms.datasets.transactions import Transactions
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
 from algorithms.set_valued.problems import BadEta, BadFanout
 from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.datasets.transactions import Transactions
-from common.models.base import Exact, WireModel
-from common.models.dataset import INLINE_UNIVERSE, DatasetReference, Item
-from common.noise import SCALE_LIMIT
+from tacit.noise import SCALE_LIMIT
+from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)
 FANOUTS: Final = range(2, 17)
@@ -42,8 +42,10 @@ class Metrics(WireModel):
     )
 
 
-class SetValuedParameters(WireModel):
+class Parameters(WireModel):
     """Parameters of `set-valued`; those of one stance alone are marked."""
+
+    model_config = ConfigDict(title="SetValuedParameters")
 
     epsilon: Exact = Field(description="budget of the job, above 0, at most 20")
     universe: (
@@ -86,7 +88,7 @@ class SetValuedParameters(WireModel):
         return asked_metrics(self.evaluate, Metrics)
 
 
-def check_parameters(params: SetValuedParameters, stance: Stance) -> None:
+def check_parameters(params: Parameters, stance: Stance) -> None:
     """Raises BadEpsilon, BadFanout, BadEta, BadUniverse; each names the field."""
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 20", pointer="/params/epsilon")
@@ -102,8 +104,8 @@ def check_parameters(params: SetValuedParameters, stance: Stance) -> None:
         check_universe(params, params.universe, stance)
 
 
-def check_universe(params: SetValuedParameters, universe: Sequence[str], stance: Stance) -> None:
-    """Raises BadUniverse, and BadEpsilon where the noise of so many items has too large a scale."""
+def check_universe(params: Parameters, universe: Sequence[str], stance: Stance) -> None:
+    """Raises BadUniverse, and BadEpsilon where the noise scale for this many items is too large."""
 
     def refuse(reason: str) -> None:
         raise BadUniverse(reason, pointer="/params/universe")
@@ -116,12 +118,10 @@ def check_universe(params: SetValuedParameters, universe: Sequence[str], stance:
     if len(set(universe)) != len(universe):
         refuse("names every item once")
     if stance == "sound" and max(noise_scales(params, len(universe))) > SCALE_LIMIT:
-        raise BadEpsilon("too small for the noise of so many items", pointer="/params/epsilon")
+        raise BadEpsilon("too small for the noise of this many items", pointer="/params/epsilon")
 
 
-def resolved_universe(
-    params: SetValuedParameters, stance: Stance, dataset: Transactions
-) -> tuple[str, ...]:
+def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions) -> tuple[str, ...]:
     """The items in order. Only the paper stance may take them from the data, sorted.
 
     A reference to a dataset has to be replaced by its list before. Raises what the checks raise.
@@ -136,7 +136,7 @@ def resolved_universe(
     return found
 
 
-def noise_scales(params: SetValuedParameters, items: int) -> tuple[Fraction, ...]:
+def noise_scales(params: Parameters, items: int) -> tuple[Fraction, ...]:
     """The largest scale of partition tests, and of released counts, for a universe of this size."""
     if params.method == "basic":
         return (1 / params.epsilon,)
@@ -145,14 +145,14 @@ def noise_scales(params: SetValuedParameters, items: int) -> tuple[Fraction, ...
     return 1 / alpha, 2 / params.epsilon
 
 
-def law_of(params: SetValuedParameters, stance: Stance) -> Law:
+def law_of(params: Parameters, stance: Stance) -> Law:
     """The noise of the stance."""
     if stance == "sound":
         return SoundLaw(params.eta, params.eta_leaf)
     return PaperLaw(params.c_1, params.c_2)
 
 
-def settings_of(params: SetValuedParameters, stance: Stance, taxonomy: Taxonomy) -> Settings:
+def settings_of(params: Parameters, stance: Stance, taxonomy: Taxonomy) -> Settings:
     """A run's public choices."""
     paper = stance == "paper"
     return Settings(
@@ -166,8 +166,11 @@ def settings_of(params: SetValuedParameters, stance: Stance, taxonomy: Taxonomy)
     )
 
 
-def expected_offspring(params: SetValuedParameters, stance: Stance, taxonomy: Taxonomy) -> str:
-    """How many false children a split without records has, in words (spec 4.4)."""
+def expected_offspring(params: Parameters, stance: Stance, taxonomy: Taxonomy) -> str:
+    """How many false children a split without records has, in words.
+
+    Spec: set-valued, section 4.4.
+    """
     cells = (1 << min(params.fanout, taxonomy.size)) - 1
     if stance == "sound":
         each = float(params.eta)

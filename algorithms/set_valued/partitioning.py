@@ -1,7 +1,7 @@
 """DiffPart: partitions of the records, split from the root down, noisy tests deciding which live.
 
-Spec: set-valued, 3.3 (Algorithms 4.1 and 4.2 of the source). The queue is first in, first out, so
-all partitions of one depth stand together and are worked on at once.
+Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source). The queue is first in, first
+out, so all partitions of one depth are adjacent and are processed together.
 """
 
 from __future__ import annotations

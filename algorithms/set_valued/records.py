@@ -1,10 +1,10 @@
 """Private records as the masks that the nodes of the taxonomy see of them.
 
-Spec: set-valued, 3.3 and section 7. A record touches a node when it has an item below it, and its
+Spec: set-valued, sections 3.3 and 7. A record touches a node when it has an item below it, and its
 mask there says under which children. Its touched nodes in the order (height falling, place rising)
-are split in exactly this order along the record's chain: a parent stands before its children. All
+are split in exactly this order along the record's chain: a parent comes before its children. All
 records of a partition have touched the same nodes so far, hence the mask of the node that is split
-next stands at the same place for all of them, and a split is one gather and one grouping.
+next is at the same place for all of them, and a split is one gather and one grouping.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.datasets.reading import UnknownItem
+from algorithms.datasets.transactions import Ints, Places, Transactions
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.datasets.reading import UnknownItem
-from common.datasets.transactions import Ints, Places, Transactions
 
 BLOCK_RECORDS: Final = 131_072
 
@@ -42,8 +42,8 @@ class Itemsets:
 class Masks:
     """masks (touched nodes of all records,); starts (records,): where each record begins.
 
-    Empty records are left out. `merged`: duplicates inside records; `empty`: records without items.
-    Both are for the operator's eyes only.
+    Empty records are omitted. `merged`: duplicates inside records; `empty`: records without items.
+    Both are visible only to the operator.
     """
 
     masks: NDArray[np.uint16]
@@ -131,7 +131,7 @@ def block_masks(
 ) -> tuple[NDArray[np.uint16], Ints, int]:
     """Masks of one block of records, touched nodes of each record (0: it is empty), duplicates.
 
-    Items of a record are in order, so those below one node stand together on every level: a mask is
+    Items of a record are in order, so those below one node are adjacent on every level: a mask is
     an OR over a run.
     """
     count, fanout = block.lengths.size, taxonomy.fanout

@@ -1,4 +1,4 @@
-"""What is true of a run's privacy: claimed and verified, for both stances.
+"""The privacy report of a run: claimed and verified guarantees, for both stances.
 
 Spec: set-valued, sections 4 and 9; jobs, "Privacy report". Made of public parameters and of the
 released transcript alone.
@@ -11,30 +11,28 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.laplace_report import caveats, charge, neighbour_lines, noise
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
-    SetValuedParameters,
+    Parameters,
     check_parameters,
     law_of,
     noise_scales,
 )
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Claim,
-    MechanismStatement,
-    PrivacyReport,
-    SensitivityStatement,
-    Subject,
-    VerifiedStatement,
+from tacit.noise import sampler_delta
+from tacit.report.builder import (
+    FOR_SUBMITTER,
+    NOISE_SOURCE,
+    NOTHING_HOLDS,
+    ReportBuilder,
+    pure_dp,
+    voided_by,
 )
-from common.noise import sampler_delta
-from common.report.figures import ACCOUNTING_VERSION, amount, epsilon_amount
+from tacit.report.figures import amount, epsilon_amount
+from tacit.report.model import Claim, PrivacyReport, SensitivityStatement
+from tacit.wire import format_exact
 
 NAME: Final = "set-valued"
-VERSION: Final = "1"
 THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
 
 _FROM_DATA: Final = (
@@ -60,7 +58,7 @@ DEFECTS: Final = (
 
 
 def set_valued_report(
-    params: SetValuedParameters,
+    params: Parameters,
     stance: Stance,
     items: int | None,
     *,
@@ -75,15 +73,16 @@ def set_valued_report(
     """
     check_parameters(params, stance)
     paper, basic = stance == "paper", params.method == "basic"
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="noisy histogram of all itemsets" if basic else "DiffPart",
-            parameters=_mechanism(params, stance),
-        ),
-        privacy_unit="record",
-        neighbouring="add-remove",
+    builder = ReportBuilder(NAME, "tacit algorithms.set_valued", stance, "record")
+    lines = builder.neighbour_lines(
+        params.epsilon, "one record more or less", "one record replaced by another"
+    )
+    if derived:
+        nothing = {**NOTHING_HOLDS, "reason": _FROM_DATA}
+        lines = (lines[0].model_copy(update=nothing),)
+    return builder.report(
+        "noisy histogram of all itemsets" if basic else "DiffPart",
+        _mechanism(params, stance),
         sensitivity=(
             SensitivityStatement(
                 value="1",
@@ -91,26 +90,16 @@ def set_valued_report(
                 part="cells" if basic else "counts of the sub-partitions of a split",
             ),
         ),
-        claimed=Claim(
-            model="pure-dp",
-            epsilon=epsilon_amount(params.epsilon),
-            delta="0",
-            theorem=None if basic else THEOREM,
-        ),
-        verified=_verified(params, stance, derived),
-        charged=charge(stance, "record", params.epsilon),
-        noise=tuple(noise(stance, *each) for each in _scales(params, items)),
-        sampler_delta=None if paper else amount(_sampler_delta(params)),
-        sampler_epsilon=None if paper else "0",
-        accounting=AccountingStatement(
-            method="one cell of a histogram"
-            if basic
-            else "a record is in one sub-partition of each split: its chain of tests costs the sum "
-            "of their alphas and the last count, exactly epsilon as a fraction; sub-partitions of "
-            "a split are disjoint",
-            library="tacit algorithms.set_valued",
-            version=ACCOUNTING_VERSION,
-        ),
+        claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
+        verified=lines,
+        charged=builder.charge(params.epsilon),
+        noise=tuple(builder.noise(*each) for each in _scales(params, items)),
+        sampler=_sampler_delta(params),
+        method="one cell of a histogram"
+        if basic
+        else "a record is in one sub-partition of each split: its chain of tests costs the sum of "
+        "their alphas and the last count, exactly epsilon as a fraction; sub-partitions of a split "
+        "are disjoint",
         public_parameters=(
             "universe and its order",
             "epsilon, method, fanout, max_partitions, max_rows",
@@ -129,34 +118,29 @@ def set_valued_report(
             "one: of weekly fare-card rows the unit is the card-week.",
             "What many records have in common is what the release is there to show; it is not "
             "hidden.",
-            "Run time, memory and progress are for the submitter.",
+            FOR_SUBMITTER,
         ),
         source_defects=() if basic else DEFECTS,
-        voided_by=(
-            "a seed given: the noise can be repeated",
-            "the universe, or its order, derived from the data",
-            "parameters tuned on the raw data",
-            "the evaluation published",
+        voided_by=voided_by(
+            "the universe, or its order, derived from the data", "parameters tuned on the raw data"
         ),
         assumptions=(
             "The coordinator keeps the records and is trusted with them.",
             "Universe, order, fan-out and every other parameter were chosen without looking at the "
             "data.",
-            "The noise comes from a secret random source.",
+            NOISE_SOURCE,
         ),
-        caveats=caveats(
-            stance,
+        caveats=builder.caveats(
             *((f"NO PRIVACY: {_FROM_DATA}.",) if derived else ()),
             evaluated=params.metrics is not None,
         ),
-        reproducible=False,
         evaluation_attached=params.metrics is not None,
         error=_error(params, stance, items),
         details=_details(params, stance, splits, rows),
     )
 
 
-def _mechanism(params: SetValuedParameters, stance: Stance) -> dict[str, Any]:
+def _mechanism(params: Parameters, stance: Stance) -> dict[str, Any]:
     if params.method == "basic":
         return {"method": params.method}
     if stance == "paper":
@@ -166,25 +150,7 @@ def _mechanism(params: SetValuedParameters, stance: Stance) -> dict[str, Any]:
     return {"method": params.method, "fanout": params.fanout, **own}
 
 
-def _verified(
-    params: SetValuedParameters, stance: Stance, derived: bool
-) -> tuple[VerifiedStatement, ...]:
-    lines = neighbour_lines(
-        stance,
-        "record",
-        params.epsilon,
-        "one record more or less",
-        "one record replaced by another",
-    )
-    if derived:
-        nothing = {"epsilon": "inf", "delta": "1", "reason": _FROM_DATA}
-        return (lines[0].model_copy(update=nothing),)
-    return lines
-
-
-def _scales(
-    params: SetValuedParameters, items: int | None
-) -> tuple[tuple[str, Fraction | None], ...]:
+def _scales(params: Parameters, items: int | None) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
     basic = params.method == "basic"
     parts = ("cells",) if basic else ("partition tests, at most", "released counts, at most")
@@ -193,7 +159,7 @@ def _scales(
     return tuple(zip(parts, noise_scales(params, items), strict=True))
 
 
-def _sampler_delta(params: SetValuedParameters) -> Fraction:
+def _sampler_delta(params: Parameters) -> Fraction:
     """By the sub-partitions that can be tested; a coin and a passing count at most each.
 
     The number of draws of a run depends on the data, hence this bound.
@@ -202,10 +168,10 @@ def _sampler_delta(params: SetValuedParameters) -> Fraction:
         cells = 1 << MOST_CELL_ITEMS
     else:
         cells = params.max_partitions << params.fanout
-    return min(sampler_delta(2 * cells, params.epsilon), Fraction(1))
+    return sampler_delta(2 * cells, params.epsilon)
 
 
-def _error(params: SetValuedParameters, stance: Stance, items: int | None) -> dict[str, Any] | None:
+def _error(params: Parameters, stance: Stance, items: int | None) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
     if items is None:
         return None
@@ -233,7 +199,7 @@ def _error(params: SetValuedParameters, stance: Stance, items: int | None) -> di
 
 
 def _details(
-    params: SetValuedParameters, stance: Stance, splits: int | None, rows: int | None
+    params: Parameters, stance: Stance, splits: int | None, rows: int | None
 ) -> dict[str, Any]:
     paper = stance == "paper"
     details: dict[str, Any] = {

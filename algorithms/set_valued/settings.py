@@ -1,4 +1,4 @@
-"""A run's public choices, what it may tell of itself, and what only its operator may see.
+"""A run's public choices, what it may disclose, and what only its operator may see.
 
 Spec: set-valued, sections 2 and 3.
 """
@@ -13,7 +13,7 @@ from typing import Literal
 
 from algorithms.set_valued.laws import CountTest, Law
 from algorithms.set_valued.problems import PartitionCap, RowCap
-from common.randomness import NoiseSource, SeededRandom
+from tacit.randomness import NoiseSource, SeededRandom
 
 LeafMode = Literal["example", "pseudocode"]
 Row = tuple[tuple[int, ...], int]
@@ -33,7 +33,8 @@ def anywhere(nodes: int, source: NoiseSource) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """A run's public choices. `expected`: what a broken cap's message says of false partitions."""
+    """A run's public choices. `expected`: what an exceeded cap's message states about false
+    partitions."""
 
     epsilon: Fraction
     law: Law
@@ -64,7 +65,7 @@ class Transcript:
 
 @dataclass
 class Truth:
-    """For the operator's eyes only: which partitions and rows had records behind them."""
+    """Visible only to the operator: which partitions and rows had records behind them."""
 
     real_splits: int = 0
     real_rows: int = 0

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
-from common.datasets.transactions import Ints
 
 Words = NDArray[np.uint64]
 Beat = Callable[[], None]
@@ -40,7 +40,7 @@ class Weighted:
 
 
 def deduplicated(sets: Itemsets, items: int) -> Weighted:
-    """Equal sets once. Told apart by two random 64-bit sums: wrong with a chance below 2^-80."""
+    """Equal sets once. Compared by two random 64-bit sums: wrong with a chance below 2^-80."""
     if not sets.count:
         return Weighted(sets, np.zeros(0, np.int64))
     codes = np.random.default_rng(0).integers(0, 1 << 64, (2, items), np.uint64, endpoint=False)
@@ -117,7 +117,7 @@ def _packed(held: NDArray[np.bool_]) -> Words:
 def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> list[Row]:
     """The top itemsets by (support falling, length, items); fewer where fewer have any support.
 
-    Best first: an itemset stands after its beginning in this order, hence it is in the queue before
+    Best first: an itemset comes after its prefixes in this order, hence it is in the queue before
     its turn. What lies below the supports of `count` itemsets already seen is in none of the top.
     """
     items = np.flatnonzero(supports.single > 0).tolist()

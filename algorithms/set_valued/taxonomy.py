@@ -1,9 +1,9 @@
 """The context-free taxonomy: a tree over the ordered universe that knows nothing of the data.
 
-Spec: set-valued, 3.1. Leaves are the items in their order; each level is cut into consecutive
-chunks of `fanout` nodes until one is left. A chunk of a single node is that node itself: no node
-has one child. So the ancestors of item p at level k sit at place p // fanout^k, and a node that is
-no leaf has its level as height: all chunks before the last one are full.
+Spec: set-valued, section 3.1. Leaves are the items in their order; each level is cut into
+consecutive chunks of `fanout` nodes until one is left. A chunk of a single node is that node
+itself: no node has one child. So the ancestors of item p at level k sit at place p // fanout^k, and
+a node that is no leaf has its level as height: all chunks before the last one are full.
 """
 
 from __future__ import annotations

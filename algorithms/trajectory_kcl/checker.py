@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
+from algorithms.datasets.trajectories import Codes, Ints
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.problems import TooManySequences
 from algorithms.trajectory_kcl.table import Flags, PairTable
-from common.datasets.trajectories import Codes, Ints
 
 EXAMPLES: Final = 100
 MOST_SUBSETS: Final = 2 * 10**9

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
+from algorithms.datasets.trajectories import Codes
 from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, State
-from algorithms.trajectory_kcl.scoring import Changes, Scores
-from common.datasets.trajectories import Codes
+from algorithms.trajectory_kcl.kernel import Changes, Scores
 
 _jit = numba.njit(cache=False)
 

@@ -1,4 +1,4 @@
-"""Comparison with the true data: for the operator's eyes, never published.
+"""Comparison with the true data: visible only to the operator, never published.
 
 Spec: trajectory-kcl, section 5. Which pairs were suppressed shows what was there.
 """

@@ -3,7 +3,7 @@
 Spec: trajectory-kcl, sections 3.1 and 3.7: a sequence of support K' or more, none of whose
 super-sequences has it. Sequences are sets here (see `table`), so this is exact mining of maximal
 frequent itemsets: heads grow by the rarest pair first, pairs that all records of a head share join
-it at once, and a head whose whole tail is frequent or inside a known maximal set is not split.
+it immediately, and a head whose whole tail is frequent or inside a known maximal set is not split.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from algorithms.datasets.trajectories import Codes
 from algorithms.trajectory_kcl.table import PairTable
-from common.datasets.trajectories import Codes
 
 Tail: TypeAlias = list[tuple[int, int]]
 """Pairs that may extend a head, each with the records (bits) that have head and pair."""

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.trajectories import Codes, Ints
 from algorithms.trajectory_kcl.frequent import Frequent
 from algorithms.trajectory_kcl.mining import WORD, Mined, Words
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import Flags, PairTable
-from common.datasets.trajectories import Codes, Ints
 
 SAFE: Final = 0
 MINIMAL: Final = 1
@@ -29,8 +29,7 @@ Kinds = NDArray[np.uint8]
 
 
 class State(NamedTuple):
-    """Counts that operations change (`counts`, `mark_counts`, `dead`, `support`), and what they
-    look up.
+    """Counts that operations change (`counts`, `mark_counts`, `dead`, `support`); lookup tables.
 
     Records: offsets (n + 1,), items (instances,), classes (n,); class_offsets, class_marks: the
     sensitive values of a class. dead (n, words): suppressed places, one bit each. Entries, by

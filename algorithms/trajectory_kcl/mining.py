@@ -1,10 +1,10 @@
 """Minimal violating sequences, level by level: Algorithm 5.1 with its pruning repaired (B1).
 
 Spec: trajectory-kcl, sections 3.1, 3.2 and 7. A sequence of i + 1 pairs is a candidate in a record
-if all its parts of i pairs are there and do not violate. The record's sequences of level i stand in
+if all its parts of i pairs are there and do not violate. The record's sequences of level i are in
 lexicographic order, so candidates are two of them with one prefix; a candidate's key is (number of
-its prefix, last pair). Blocks of records are counted apart, on several workers where there are
-some, and their tables of (key, class, count) merged.
+its prefix, last pair). Blocks of records are counted separately, on several workers where
+available, and their tables of (key, class, count) are merged.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.datasets.trajectories import Codes, Ints
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.problems import TooManySequences
 from algorithms.trajectory_kcl.table import Flags, PairTable
-from common.datasets.trajectories import Codes, Ints
 
 Words = NDArray[np.uint64]
 
@@ -109,7 +109,9 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
     blocks = _instances(table, model)
     emitted = violating = held = 0
     for length in range(1, longest + 1):
-        told = partial(_told, context, until * (length - 1) / longest, f"sequences of {length}")
+        report_progress = partial(
+            _told, context, until * (length - 1) / longest, f"sequences of {length}"
+        )
         join = None if length == 1 else _Join(levels[-1].keys, length, table.pairs)
         if join is not None:
             sizes = [join.size(block) for block in blocks]
@@ -121,7 +123,7 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
         parts: list[tuple[Ints, Ints]] = []
         for start in range(0, len(blocks), MERGED_BLOCKS):
             some = blocks[start : start + MERGED_BLOCKS]
-            parts = [_added([*parts, *context.map_blocks(count, told(some))])]
+            parts = [_added([*parts, *context.map_blocks(count, report_progress(some))])]
             _fit(len(parts[0][0]), ENTRY)
         level = _judged(*_by_class(parts, len(table.class_marks)), levels, table, model, most)
         if not level.keys.size:
@@ -132,7 +134,7 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
             raise TooManySequences(f"more than {MOST_VIOLATING} violate")
         _fit(held, ENTRY + _mask_bytes(table))
         number = partial(_number, join, level.keys)
-        found = tuple(context.map_blocks(number, told(blocks)))
+        found = tuple(context.map_blocks(number, report_progress(blocks)))
         levels.append(level)
         places.append(found)
         blocks = [each.of(~level.violating[each.sequences]) for each in found]

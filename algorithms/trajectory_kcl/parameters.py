@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from algorithms.datasets.trajectories import Ints
 from algorithms.parameters import asked_metrics
 from algorithms.trajectory_kcl.problems import BadC, BadGrid, BadK, BadL, KprimeRequired
-from common.datasets.trajectories import Ints
-from common.models.base import Exact, WireModel, require
+from tacit.wire import Exact, WireModel, require
 
 Method = Literal["local", "global"]
 Utility = Literal["instances", "mfs"]

@@ -1,6 +1,6 @@
 """What leaves a job: the table without record ids, its rows shuffled, and a plot of it.
 
-Spec: trajectory-kcl, section 2, "Output". The order of rows would link the table to other releases.
+Spec: trajectory-kcl, section 2 (output). The order of rows would link the table to other releases.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from algorithms.contract import Plot, ResultFile
+from algorithms.datasets.trajectories import ABSENT, Attribute, Ints
 from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.table import PairTable
-from common.datasets.trajectories import ABSENT, Attribute, Ints
-from common.randomness import NoiseSource
+from tacit.randomness import NoiseSource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

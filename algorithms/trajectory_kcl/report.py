@@ -10,20 +10,19 @@ from typing import Any, Final
 from algorithms.contract import Stance
 from algorithms.trajectory_kcl.checker import Verdict
 from algorithms.trajectory_kcl.parameters import Parameters
-from common.models.base import format_exact
-from common.models.report import (
-    AccountingStatement,
-    Charge,
-    Claim,
-    MechanismStatement,
-    PrivacyReport,
-    Subject,
-    VerifiedStatement,
+from tacit.report.builder import (
+    NOTHING_HOLDS,
+    OPERATORS_EVALUATION,
+    RECIPIENT,
+    Figures,
+    ReportBuilder,
 )
-from common.report.figures import amount
+from tacit.report.figures import amount
+from tacit.report.model import Charge, Claim, PrivacyReport, VerifiedStatement
+from tacit.wire import format_exact
 
 NAME: Final = "trajectory-kcl"
-VERSION: Final = "1"
+SYNTACTIC: Final[Figures] = {"model": "syntactic", "epsilon": None, "delta": None}
 
 NOT_PROTECTED: Final = (
     "More than L pairs: whoever knows more may find one record alone.",
@@ -95,41 +94,26 @@ def privacy_report(
         details["suppressed"] = suppressed or {}
     caveats: tuple[str, ...] = CAVEATS
     if params.evaluate is not False:
-        caveats += (
-            "An evaluation against the true data is attached for the operator's eyes only.",
-        )
-    return PrivacyReport(
-        subject=Subject(kind="job", id="", algorithm=NAME, version=VERSION),
-        stance=stance,
-        mechanism=MechanismStatement(
-            name="local and global suppression"
-            if params.method == "local"
-            else "global suppression",
-            parameters={
-                "K": params.K,
-                "C": format_exact(params.C),
-                "L": params.L,
-                "utility": params.utility,
-                "empty_paths": params.empty_paths,
-            },
-        ),
-        privacy_unit="record",
-        neighbouring=None,
+        caveats += (f"{OPERATORS_EVALUATION}.",)
+    builder = ReportBuilder(NAME, "tacit algorithms.trajectory_kcl", stance, "record", None)
+    return builder.report(
+        "local and global suppression" if params.method == "local" else "global suppression",
+        {
+            "K": params.K,
+            "C": format_exact(params.C),
+            "L": params.L,
+            "utility": params.utility,
+            "empty_paths": params.empty_paths,
+        },
         claimed=Claim(
-            model="syntactic",
-            epsilon=None,
-            delta=None,
+            **SYNTACTIC,
             theorem="Chen's thesis, chapter 5, Definition 5.1, Theorems 5.1, 5.3 and 5.4",
             text="(K,C)_L-privacy: identity linkage succeeds with probability at most 1/K, "
             "attribute linkage with at most C, for who knows at most L pairs",
         ),
-        verified=(_verified(params, stance, verdict),),
+        verified=(_verified(params, builder, verdict),),
         charged=Charge(ledger="dataset", privacy_unit="record", outside_budget=True),
-        accounting=AccountingStatement(
-            method="independent enumeration of all sequences of the published table",
-            library="tacit algorithms.trajectory_kcl",
-            version=VERSION,
-        ),
+        method="independent enumeration of all sequences of the published table",
         public_parameters=("every parameter of the job",),
         post_processing=("record ids are removed; rows are shuffled with secret randomness",),
         not_protected=NOT_PROTECTED,
@@ -166,35 +150,27 @@ def _claimed(params: Parameters) -> dict[str, Any]:
     }
 
 
-def _verified(params: Parameters, stance: Stance, verdict: Verdict | None) -> VerifiedStatement:
+def _verified(
+    params: Parameters, builder: ReportBuilder, verdict: Verdict | None
+) -> VerifiedStatement:
     if verdict is not None and not verdict.holds:
-        return VerifiedStatement(
-            scenario="recipient",
-            key="a",
-            description="whoever reads the result",
-            model="none",
-            privacy_unit="record",
-            epsilon="inf",
-            delta="1",
+        return builder.line(
+            "a",
+            RECIPIENT,
+            NOTHING_HOLDS,
             reason=f"violated ({verdict.violating} sequences): the published table does not "
             "satisfy the model that was asked for",
         )
     if verdict is not None:
         reason = "the independent check found no violating sequence in the published table"
-    elif stance == "sound":
-        reason = "every result is checked by enumeration before it is published"
-    else:
+    elif builder.paper:
         reason = "the literal algorithm may leave violating sequences; the result says how many"
-    return VerifiedStatement(
-        scenario="recipient",
-        key="a",
-        description="whoever reads the result and knows at most "
-        + ("all" if params.L == "all" else str(params.L))
-        + " pairs of a person",
-        model="syntactic",
-        privacy_unit="record",
-        epsilon=None,
-        delta=None,
+    else:
+        reason = "every result is checked by enumeration before it is published"
+    return builder.line(
+        "a",
+        f"{RECIPIENT} and knows at most {params.L} pairs of a person",
+        SYNTACTIC,
         conditions=ASSUMPTIONS,
         reason=reason,
     )

@@ -13,18 +13,18 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Context, Outcome, Stance
+from algorithms.datasets.trajectories import Trajectories
 from algorithms.trajectory_kcl.checker import Verdict, check
 from algorithms.trajectory_kcl.evaluation import evaluate, instance_loss
 from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import alive, build
-from algorithms.trajectory_kcl.literal import LiteralRun
 from algorithms.trajectory_kcl.mining import check_size, mine
+from algorithms.trajectory_kcl.paper import LiteralRun
 from algorithms.trajectory_kcl.parameters import Method, Model, Parameters, Utility
 from algorithms.trajectory_kcl.publication import plots, shuffled, trajectories_file
 from algorithms.trajectory_kcl.report import privacy_report, verification
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, code
-from common.datasets.trajectories import Trajectories
 
 MINED: Final = 0.35
 SUPPRESSED: Final = 0.8
@@ -33,7 +33,7 @@ CHECKED: Final = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Anonymised:
-    """A table after suppression, what was done, and what the check says of it."""
+    """A table after suppression, what was done, and the result of the check."""
 
     table: PairTable
     operations: tuple[Operation, ...]
@@ -159,7 +159,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
 
 
 def suppressed_counts(operations: tuple[Operation, ...], empty: int) -> dict[str, int]:
-    """Instances suppressed, in all and by kind of operation; operations; empty paths."""
+    """Instances suppressed, in total and by kind of operation; operations; empty paths."""
     instances: Counter[str] = Counter()
     for each in operations:
         instances[each.kind] += each.instances

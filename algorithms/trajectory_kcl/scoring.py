@@ -12,55 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.trajectories import Codes, Ints
 from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, SAFE, State
+from algorithms.trajectory_kcl.kernel import Changes, Kernel, Scores
 from algorithms.trajectory_kcl.mining import WORD
-from algorithms.trajectory_kcl.table import Flags
-from common.datasets.trajectories import Codes, Ints
 
 WORTH_COMPILING: Final = 300_000
 """Entries (record, sequence) from which on the compiled kernel is used."""
-
-
-class Scores(NamedTuple):
-    """Of asked local operations: minimal violating sequences gained, instances and maximal
-    frequent sequences lost, validity."""
-
-    gains: Ints
-    instances: Ints
-    frequent: Ints
-    valid: Flags
-
-
-class Changes(NamedTuple):
-    """Sequences that an operation touched, ascending: minimal violating ones that are gone, those
-    that lost records, maximal frequent ones that are lost."""
-
-    gone: Codes
-    shrunk: Codes
-    lost: Codes
-
-
-class Kernel(Protocol):
-    """Scores and operations on a state."""
-
-    state: State
-
-    def rows(self, minimal: int) -> Codes:
-        """The records that still have a minimal violating sequence."""
-        ...
-
-    def score(self, pairs: Codes, minimals: Codes) -> Scores:
-        """Local operations: each pair in the records of its minimal violating sequence."""
-        ...
-
-    def apply(self, pair: int, rows: Codes) -> Changes:
-        """Suppress a pair in these records, all of which have it."""
-        ...
 
 
 def best_kernel(state: State, beat: Callable[[], None] = lambda: None) -> Kernel:
@@ -130,7 +93,7 @@ class PlainKernel:
         )
 
     def _places(self, pair: int, rows: Codes) -> Ints:
-        """Where the pair stands in each record."""
+        """The place of the pair in each record."""
         state = self.state
         at = _ranges(state.offsets[rows], state.offsets[rows + 1])
         lengths = state.offsets[rows + 1] - state.offsets[rows]

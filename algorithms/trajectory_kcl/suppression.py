@@ -1,10 +1,10 @@
 """The greedy anonymiser: Algorithm 5.3, corrected (B2, B3, B4), and global suppression alone.
 
-Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations stand in a heap by score, gain over
+Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations are in a heap by score, gain over
 (loss + 1); ties: local before global, then the smaller pair, then the lexicographically smaller
 sequence. Scores grow stale; an operation that is taken from the heap is scored again against the
-current table, put back if it is worth less, and dropped if it is not valid any more, until the
-records of its sequence change.
+current table, put back if its score fell, and dropped if it is no longer valid, until the records
+of its sequence change.
 
 Why the result satisfies the model: every violating sequence of the current table contains a live
 minimal violating one. It holds at the start; a local operation is valid, so it makes no new one; a
@@ -23,8 +23,9 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, Incidence
+from algorithms.trajectory_kcl.kernel import Kernel
 from algorithms.trajectory_kcl.parameters import Method, Utility
-from algorithms.trajectory_kcl.scoring import Kernel, best_kernel
+from algorithms.trajectory_kcl.scoring import best_kernel
 
 Entry: TypeAlias = tuple[float, int, int, int, int]
 """(-score, 0 local or 1 global, pair, rank of the sequence, sequence); no sequence: -1."""
@@ -51,7 +52,7 @@ class Operation:
 
 @dataclass(eq=False)
 class Greedy:
-    """One run on an incidence, which it changes. `beat` is told how far it is, 0..1."""
+    """One run on an incidence, which it changes. `beat` receives the progress, 0..1."""
 
     incidence: Incidence
     utility: Utility

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
 from algorithms.trajectory_kcl.parameters import Grid
 from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
-from common.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
 
 Flags = NDArray[np.bool_]
 
@@ -75,7 +75,7 @@ class PairTable:
         return self.rows.astype(np.int64) * self.pairs + self.items
 
     def places(self, rows: Codes, item: int) -> Ints:
-        """Where in these records, all of which have it, a pair stands; counted from 0."""
+        """The place of a pair in these records, all of which have it; counted from 0."""
         wanted = rows.astype(np.int64) * self.pairs + item
         found: Ints = np.searchsorted(self._instances, wanted) - self.offsets[rows]
         return found

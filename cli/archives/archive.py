@@ -25,7 +25,7 @@ from typing import IO, BinaryIO, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.archives.envelope import CHUNK_BYTES, BackupRefused, Holder, Opener, Sealer
-from common.service.database import make_private_directory
+from common.runtime.directories import make_private_directory
 
 DATABASE: Final = "database"
 FILES: Final = "files"

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cli.archives.envelope import BackupRefused
-from common.service.database import open_database
+from common.store.postgresql import open_postgresql
 
 LEFT_OUT: Final = {"aggregator": "epoch_key"}
 """By service: the table whose rows stay behind."""
@@ -153,7 +153,7 @@ async def _execute(url: str, *statements: str) -> None:
 
 @asynccontextmanager
 async def _connection(url: str) -> AsyncIterator[AsyncConnection]:
-    engine = open_database(url, pool_size=1)
+    engine = open_postgresql(make_url(url), pool_size=1).engine
     try:
         try:
             connection = await engine.connect()

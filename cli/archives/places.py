@@ -17,8 +17,8 @@ from typing import Final
 
 from cli.archives.archive import DATABASE, FILES
 from cli.archives.envelope import BackupRefused
-from common.service.database import make_private_directory
-from common.service.settings import ServiceSettings
+from common.runtime.directories import make_private_directory
+from common.runtime.settings import ServiceSettings
 
 MARKER: Final = "restored"
 _PASSING: Final = ("incoming-", "draft-", "archive-")

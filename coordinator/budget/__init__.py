@@ -1,4 +1,5 @@
-"""The coordinator's ledger of privacy budgets: events, what follows from them, and what is allowed.
+"""The coordinator's ledger of privacy budgets: events, the state they lead to, and the limits.
 
-Spec: budget. `events` is the chain, `state` the fold over it, `ledger` the two against the store.
+Spec: budget. The chain of events is in `coordinator.models.budget_events`; `state` is the fold over
+it, `ledger` the two against the store.
 """

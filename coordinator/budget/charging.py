@@ -1,7 +1,7 @@
-"""What rounds do to the ledger: a debit when one is opened, and what stays of it when it is over.
+"""Charges of rounds in the ledger: a debit at the opening, and the final charge at the end.
 
-Everybody who may take part is debited at the opening. A release charges for good whom some
-aggregator's signed set names; an abort charges all that were debited, since pieces may have left,
+All curators that may participate are debited at the opening. A release charges permanently those in
+some aggregator's signed set; an abort charges all that were debited, since pieces may have left,
 unless enough aggregators sign that nothing was frozen (spec: budget, section 5). The curators' own
 ledgers are the authority; this is the coordinator's copy.
 """
@@ -12,28 +12,28 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common import sets
-from common.accounting.amounts import scaled
-from common.accounting.credit import abort_credit
-from common.accounting.unit_costs import unit_costs
-from common.models.base import format_instant
-from common.models.query import Query
-from common.models.round import AbortStatement, AcceptedSet, RoundDescriptor
-from common.service.clock import epoch_microseconds, from_epoch_microseconds
-from common.sets import Bits
-from common.signing import Signed
-from coordinator.budget.events import Draft, Kind, MemberSet
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from common.store.transactions import Transaction
 from coordinator.budget.ledger import SYSTEM
 from coordinator.budget.limits import Planned, Shortage, shortages
 from coordinator.budget.spending import Price, Spending
 from coordinator.budget.state import LedgerState
 from coordinator.errors import BudgetExceeded
+from coordinator.models.budget_events import Draft, Kind, MemberSet
 from coordinator.store import ledger as store
+from tacit import sets
+from tacit.accounting.amounts import scaled
+from tacit.accounting.credit import abort_credit
+from tacit.accounting.unit_costs import unit_costs
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement, AcceptedSet, RoundDescriptor
+from tacit.query.query import Query
+from tacit.sets import Bits
+from tacit.wire import format_instant
 
 NAMED = 10
-"""So many curators and rounds are named in a refusal."""
+"""At most this many curators and rounds are named in a refusal."""
 
 
 @lru_cache(maxsize=256)
@@ -59,7 +59,7 @@ def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Pl
 
 
 def members(state: LedgerState, descriptor: RoundDescriptor) -> Bits:
-    """Who may take part: the curators of U that the descriptor's roster knows, of its group."""
+    """The curators that may participate: those of U on the descriptor's roster, of its group."""
     active = state.roster.members()
     active[descriptor.roster_size :] = False
     invited = descriptor.invited()
@@ -91,7 +91,7 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
 
 
 def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) -> Draft:
-    """The event of a release: it charges whom any aggregator's set names."""
+    """The event of a release: it charges the curators in any aggregator's set."""
     union = np.zeros(sets.byte_length(size), np.uint8)
     for signed in accepted:
         union |= np.frombuffer(signed.statement.members, np.uint8)
@@ -105,7 +105,7 @@ def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) 
 def aborted(
     descriptor: RoundDescriptor, statements: Sequence[Signed[AbortStatement]], reason: str
 ) -> Draft:
-    """The event of an abort: it charges all that were debited; a credit only where it is sure."""
+    """The event of an abort: it charges all that were debited; a credit only where it is proved."""
     return Draft(
         Kind.ROUND_ABORTED,
         SYSTEM,
@@ -139,11 +139,11 @@ def _windows(item: Shortage, spending: Spending) -> list[dict[str, str]]:
     ]
 
 
-async def blocked(connection: AsyncConnection, found: Sequence[Shortage]) -> list[list[str]]:
+async def blocked(transaction: Transaction, found: Sequence[Shortage]) -> list[list[str]]:
     """For an operator: the first curators that each shortage concerns, by name."""
     result = []
     for item in found:
         numbers = [int(number) for number in np.flatnonzero(item.members)[:NAMED]]
-        names = await store.curator_names(connection, numbers)
+        names = await store.curator_names(transaction, numbers)
         result.append([names[number] for number in numbers if number in names])
     return result

@@ -1,13 +1,13 @@
 """Limits on what may be spent, for the whole deployment and for single curators.
 
-Spec: budget, sections 3 and 5. A limit is about one privacy unit and one collusion scenario, for
-ever or per period; what counts against it is basic composition. It is checked before a round is
-opened, in the transaction that opens it.
+Spec: budget, sections 3 and 5. A limit applies to one privacy unit and one collusion scenario, over
+the lifetime or per period; what counts against it is basic composition. It is checked before a
+round is opened, in the transaction that opens it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -15,21 +15,22 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from common.accounting.amounts import FEMTO, MICRO, shown_delta, shown_epsilon
-from common.accounting.scenarios import Scenario
-from common.models.base import Exact, WireModel, canonical_json, require
-from common.models.query import PrivacyUnit
-from common.sets import Bits
-from coordinator.budget.events import MemberSet
-from coordinator.budget.spending import Price, RoundCharge, Spending
+from coordinator.budget.spending import Price, RoundCharge, Spending, windows_of
 from coordinator.budget.totals import ByCurator
+from coordinator.models.budget_events import MemberSet
+from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.sweep import covering_within
+from tacit.query.words import PrivacyUnit
+from tacit.sets import Bits
+from tacit.wire import Exact, WireModel, canonical_json, require
 
 YEAR_S = 366 * 86_400
 
 
 class Limit(WireModel):
-    """At most so much epsilon and delta per curator. `period_s`: per period counted from 1970; none
-    is for ever. The unit record has no periods: its windows are times themselves."""
+    """The largest epsilon and delta per curator. `period_s`: per period counted from 1970; without
+    it, for the lifetime. The unit record has no periods: its windows are times themselves."""
 
     unit: PrivacyUnit = PrivacyUnit.CURATOR
     scenario: Literal["assumed", "all-aggregators"] = "assumed"
@@ -61,7 +62,7 @@ class Limit(WireModel):
 
 @dataclass(frozen=True)
 class Limits:
-    """Those of the deployment, and further ones of single curators by roster number."""
+    """The limits of the deployment, and further ones of single curators by roster number."""
 
     deployment: tuple[Limit, ...] = ()
     curators: MappingProxyType[int, tuple[Limit, ...]] = field(
@@ -92,21 +93,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Curators whose limit a round would pass, and the public figures of the refusal."""
+    """Curators whose limit a round would exceed, and the public figures of the refusal; None:
+    without a finite figure."""
 
     limit: Limit
     members: Bits
-    asked: tuple[int | None, int | None]
-    spent: tuple[int | None, int | None]
-    instant: int | None
-    rounds: tuple[str, ...]
+    asked: Amount | None
+    spent: Amount | None
+    instant: int | None = None
+    rounds: tuple[str, ...] = ()
 
     def figures(self) -> dict[str, Any]:
-        """What a refusal tells."""
+        """The figures in a refusal."""
         return {
             "limit": self.limit.model_dump(mode="json", exclude_none=True),
-            "asked": {"epsilon": shown_epsilon(self.asked[0]), "delta": shown_delta(self.asked[1])},
-            "spent": {"epsilon": shown_epsilon(self.spent[0]), "delta": shown_delta(self.spent[1])},
+            "asked": format_amount(self.asked),
+            "spent": format_amount(self.spent),
             "curators": int(self.members.sum()),
             "rounds": list(self.rounds[:10]),
             "rounds_in_all": len(self.rounds),
@@ -115,8 +117,8 @@ class Shortage:
 
 @dataclass(frozen=True)
 class Planned:
-    """A round that somebody wants to open: its price, members, window and present, the times in
-    microseconds since 1970."""
+    """A round to be opened: its price, members, window and current time, the times in microseconds
+    since 1970."""
 
     price: Price
     members: Bits
@@ -125,7 +127,7 @@ class Planned:
 
 
 def shortages(limits: Limits, spending: Spending, planned: Planned) -> list[Shortage]:
-    """Every limit that the round would pass; empty if it may be opened."""
+    """Every limit that the round would exceed; empty if it may be opened."""
     found = [
         shortage
         for limit in limits.deployment
@@ -149,9 +151,7 @@ def _over(limit: Limit, spending: Spending, planned: Planned, members: Bits) -> 
         shortage = _shortage(limit, planned.price, members, spent)
         if shortage is not None:
             blocking = _names(spending, charges, shortage.members)
-            return Shortage(
-                limit, shortage.members, shortage.asked, shortage.spent, instant, blocking
-            )
+            return replace(shortage, instant=instant, rounds=blocking)
     return None
 
 
@@ -167,11 +167,11 @@ def _together(
         start = planned.now // size * size
         return [(None, [item for item in charges if start <= item.made < start + size])]
     start, end = planned.window
+    # Only to save time: the sweep leaves out what covers no instant of the window.
     overlapping = [item for item in charges if item.start < end and start < item.end]
-    instants = sorted({start, *(item.start for item in overlapping if item.start > start)})
     return [
-        (instant, [item for item in overlapping if item.start <= instant < item.end])
-        for instant in instants
+        (instant, [overlapping[place] for place in places])
+        for instant, places in covering_within(*windows_of(overlapping), start, end)
     ]
 
 
@@ -196,14 +196,9 @@ def _shortage(limit: Limit, price: Price, members: Bits, by_curator: ByCurator) 
         over = members & by_curator.whose(too_much)[: members.size]
     if not over.any():
         return None
-    asked = (None, None) if cost is None else (cost.epsilon, cost.delta)
     found = by_curator.among(over)
-    unverified = bool(found.unverified.any())
-    most = (
-        None if unverified else int(found.epsilon.max()),
-        None if unverified else int(found.delta.max()),
-    )
-    return Shortage(limit, over, asked, most, None, ())
+    most = Amount(int(found.epsilon.max()), int(found.delta.max()))
+    return Shortage(limit, over, cost, None if found.unverified.any() else most)
 
 
 def _names(spending: Spending, charges: list[RoundCharge] | None, over: Bits) -> tuple[str, ...]:

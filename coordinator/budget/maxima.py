@@ -1,4 +1,4 @@
-"""The largest of many integers that come and go: O(log n) amortised for each."""
+"""The largest of many integers that are added and removed: O(log n) amortised for each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import heapq
 
 
 class Maxima:
-    """A multiset of integers that knows its largest.
+    """A multiset of integers with fast access to its largest.
 
-    A removed value stays in the heap until it comes to the top, and the heap is made anew when it
-    holds more dead values than living ones. Heap and counts share their integers, negated.
+    A removed value stays in the heap until it reaches the top, and the heap is rebuilt when it
+    holds more removed values than current ones. Heap and counts share their integers, negated.
     """
 
     def __init__(self) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from common.accounting.amounts import MICRO
-from common.accounting.scenarios import Scenario
-from common.models.query import PrivacyUnit
-from common.service.metrics import ServiceMetrics
+from common.runtime.metrics import ServiceMetrics
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
+from tacit.accounting.amounts import MICRO
+from tacit.accounting.scenarios import Scenario
+from tacit.query.words import PrivacyUnit
 
 
 def add_meters(metrics: ServiceMetrics, ledger: Ledger) -> None:

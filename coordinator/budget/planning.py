@@ -1,4 +1,4 @@
-"""Looking before spending: what a round would cost, whether it would be let in, what a year costs.
+"""Planning: what a round would cost, whether it would be admitted, what a year costs.
 
 Spec: budget, sections 3 and 5. Nothing here changes the ledger.
 """
@@ -12,24 +12,26 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from common.accounting.amounts import shown_delta, shown_epsilon
-from common.accounting.composition import FIXED_SCHEDULE
-from common.accounting.costs import Cost
-from common.accounting.forecast_schedule import Forecast, forecast_schedule
-from common.accounting.scenarios import Scenario
-from common.models.base import Exact, Instant, WireModel, format_instant, require
-from common.models.query import Identifier, PrivacyUnit, Query, Window
-from common.report.figures import delta_amount, epsilon_amount
-from common.service.clock import epoch_microseconds
+from common.runtime.clock import epoch_microseconds
 from coordinator.budget.limits import Planned, Shortage
 from coordinator.budget.spending import Price
 from coordinator.budget.state import LedgerState
+from tacit.accounting.amounts import format_amount
+from tacit.accounting.composition import FIXED_SCHEDULE
+from tacit.accounting.costs import Cost
+from tacit.accounting.forecast_schedule import Forecast, forecast_schedule
+from tacit.accounting.scenarios import Scenario
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.words import Identifier, PrivacyUnit
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.wire import Exact, Instant, WireModel, format_instant, require
 
 MOST_DAYS = 3660
 
 
 class Plan(WireModel):
-    """A round that somebody thinks of: a stored query or a new one, and its window."""
+    """A planned round: a stored query or a new one, and its window."""
 
     query_id: Identifier | None = None
     query: Query | None = None
@@ -42,7 +44,7 @@ class Plan(WireModel):
 
 
 class ForecastRequest(WireModel):
-    """A schedule that somebody thinks of. Period and first start default to the query's own."""
+    """A planned schedule. Period and first start default to those of the query."""
 
     query_id: Identifier | None = None
     query: Query | None = None
@@ -63,7 +65,7 @@ class ForecastRequest(WireModel):
 
 
 def planned(state: LedgerState, price: Price, window: Window, now: datetime) -> Planned:
-    """A round over everybody on the roster, opened now."""
+    """A round over all curators on the roster, opened now."""
     bounds = (epoch_microseconds(window.start), epoch_microseconds(window.end))
     return Planned(price, state.roster.members(), bounds, epoch_microseconds(now))
 
@@ -93,12 +95,10 @@ def preview(
 
 
 def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> dict[str, str]:
-    cost = price.cost(unit, scenario)
     return {
         "scenario": scenario.label,
         "key": scenario.value,
-        "epsilon": shown_epsilon(None if cost is None else cost.epsilon),
-        "delta": shown_delta(None if cost is None else cost.delta),
+        **format_amount(price.cost(unit, scenario)),
     }
 
 

@@ -1,9 +1,9 @@
-"""Who is in U, and the running sums and maxima from which the bounds follow at any moment.
+"""The curators in U, and the running sums and maxima from which the bounds follow at any moment.
 
 One row of columns per roster number, which takes memory once it is written. Every change of a
-curator takes its old figures out of the sums and puts the new ones in: O(log n), exact. Ratios are
+curator removes its old figures from the sums and adds the new ones: O(log n), exact. Ratios are
 kept as floor(ratio * 2^128): two different ratios of 63-bit integers differ by more than 2^-126,
-so the order is theirs, and the ratio comes back as the only one with so small a denominator.
+so the order is preserved, and the ratio is recovered as the only one with such a small denominator.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.bounds import Aggregates
-from common.growing import grown
-from coordinator.budget.figures import MICRO, NANO, Scaled, ScaledDisclosure
-from coordinator.budget.growing import Rows
+from common.arrays import grown
 from coordinator.budget.maxima import Maxima
+from coordinator.budget.roster_columns import Rows
+from coordinator.models.budget_figures import MICRO, NANO, Scaled, ScaledDisclosure
+from tacit.accounting.bounds import Aggregates
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
 
-_TOLD: Final = 1
+_DISCLOSED: Final = 1
 _NEGATIVE: Final = 2
-"""What stands before a disclosure: that there is one, and whether readings below 0 are in it."""
+"""The first column of a disclosure: whether there is one, and whether it has readings below 0."""
 _RATIO_BITS: Final = 128
 _LARGEST_DENOMINATOR: Final = 1 << 63
 
 
 class Status(IntEnum):
-    """Where a curator stands. UNKNOWN: no such number; the others but LEFT are in U."""
+    """The status of a curator. UNKNOWN: no such number. U is all but UNKNOWN and LEFT."""
 
     UNKNOWN = 0
     ACTIVE = 1
@@ -66,7 +66,7 @@ class Roster:
     # --- reading ---------------------------------------------------------------------------------
 
     def status(self, number: int) -> Status:
-        """Where a curator stands."""
+        """The status of a curator."""
         if not 0 <= number < self.size:
             return Status.UNKNOWN
         return Status(int(self._status[number]))
@@ -85,20 +85,20 @@ class Roster:
     def declarations(self) -> tuple[Ints, Ints]:
         """The numbers (n,) of U that declare, and what: (n, 3) epsilon, sensitivity, largest."""
         numbers = self._declared.written(0, self.size)
-        numbers = numbers[_inside(self._status[numbers])]
+        numbers = numbers[_in_u(self._status[numbers])]
         return numbers, self._declared.of(numbers)
 
     def disclosed(self, number: int) -> ScaledDisclosure | None:
         """What a curator discloses, if it does."""
-        told, largest, total, readings = (int(item) for item in self._disclosed[number])
-        return ScaledDisclosure(largest, total, readings, told == _NEGATIVE) if told else None
+        form, largest, total, readings = (int(item) for item in self._disclosed[number])
+        return ScaledDisclosure(largest, total, readings, form == _NEGATIVE) if form else None
 
     def refreshed(self, number: int) -> int:
         """How often a curator's data changed."""
         return int(self._refreshed[number][0])
 
     def counts(self) -> dict[Status, int]:
-        """How many curators stand where."""
+        """The number of curators by status."""
         return {status: self._counts[status] for status in Status if status is not Status.UNKNOWN}
 
     @property
@@ -108,7 +108,7 @@ class Roster:
 
     def members(self) -> Bits:
         """U, one boolean per roster number."""
-        return _inside(self._status[: self.size])
+        return _in_u(self._status[: self.size])
 
     def aggregates(self) -> Aggregates:
         """The sums and maxima over the curators of U that declare."""
@@ -134,26 +134,21 @@ class Roster:
         """A run of new numbers is in U, without figures yet."""
         self._grow(first + count)
         self._status[first : first + count] = Status.ACTIVE
-        self._counts[Status.ACTIVE] += count
-        self._open += count
+        self._count_bare(Status.ACTIVE, count)
 
     def move(self, first: int, count: int, status: Status) -> None:
-        """A run of known curators stands elsewhere from now on."""
-        run = slice(first, first + count)
+        """A run of known curators has this status from now on."""
         declared = self._declared.written(first, count)
-        bare = np.ones(count, np.bool_)
-        bare[declared - first] = False
         for number in declared.tolist():
             self._move_one(number, status)
-        found, amounts = np.unique(self._status[run][bare], return_counts=True)
-        inside = 0
-        for old, amount in zip(found, amounts, strict=True):
-            self._counts[Status(int(old))] -= int(amount)
-            inside += int(amount) * (Status(int(old)) in _IN)
-        moved = int(bare.sum())
-        self._counts[status] += moved
-        self._open += (moved if status in _IN else 0) - inside
-        self._status[run][bare] = status
+        # Those that declare nothing are in no sum but these counts, and are moved together.
+        bare = np.ones(count, np.bool_)
+        bare[declared - first] = False
+        statuses = self._status[first : first + count]
+        for old, amount in zip(*np.unique(statuses[bare], return_counts=True), strict=True):
+            self._count_bare(Status(int(old)), -int(amount))
+        self._count_bare(status, int(bare.sum()))
+        statuses[bare] = status
 
     def declare(
         self, numbers: Sequence[int], declared: Scaled | None, disclosed: ScaledDisclosure | None
@@ -167,7 +162,7 @@ class Roster:
                 self._declared[number] = (declared.epsilon, declared.sensitivity, declared.largest)
             if disclosed is not None:
                 self._disclosed[number] = (
-                    _NEGATIVE if disclosed.negative else _TOLD,
+                    _NEGATIVE if disclosed.negative else _DISCLOSED,
                     disclosed.largest_reading,
                     disclosed.total,
                     disclosed.readings,
@@ -178,6 +173,12 @@ class Roster:
     def refresh(self, first: int, count: int) -> None:
         """The data of a run changed."""
         self._refreshed.add(first, count, 1)
+
+    def _count_bare(self, status: Status, change: int) -> None:
+        """Count curators without a declaration in, or, below zero, out."""
+        self._counts[status] += change
+        if status in _IN:
+            self._open += change
 
     def _move_one(self, number: int, status: Status) -> None:
         old = self.status(number)
@@ -199,11 +200,11 @@ class Roster:
         change(self._epsilons, epsilon)
         self._epsilon_sum += sign * epsilon
         change(self._curator_ratios, _key(epsilon * largest, sensitivity))
-        told, most, total, readings = (int(item) for item in self._disclosed[number])
-        if not told:
+        form, most, total, readings = (int(item) for item in self._disclosed[number])
+        if not form:
             self._undisclosed += sign
             change(self._open_epsilons, epsilon)
-        elif told == _NEGATIVE:
+        elif form == _NEGATIVE:
             self._negative += sign
         else:
             change(self._ratios, _key(epsilon * most, total) if total else _key(epsilon, 1))
@@ -216,10 +217,10 @@ class Roster:
         self._status = grown(self._status, size)
 
 
-def _inside(statuses: NDArray[np.uint8]) -> Bits:
+def _in_u(statuses: NDArray[np.uint8]) -> Bits:
     """Which of these are in U."""
-    # one comparison instead of two: what is below the first of them wraps around
-    return (statuses - np.uint8(Status.ACTIVE)) <= Status.NON_COMPLIANT - Status.ACTIVE
+    found: Bits = (statuses != Status.UNKNOWN) & (statuses != Status.LEFT)
+    return found
 
 
 def _key(numerator: int, denominator: int) -> int:
@@ -227,6 +228,6 @@ def _key(numerator: int, denominator: int) -> int:
 
 
 def _ratio(key: int) -> Fraction:
-    """The ratio that `_key` stands for. Zero stands for the largest of none."""
+    """The ratio that `_key` represents. Zero represents the largest of none."""
     low = Fraction(key, 1 << _RATIO_BITS)
     return low.limit_denominator(_LARGEST_DENOMINATOR)

@@ -3,7 +3,7 @@
 Spec: budget, section 3. A round has a price per privacy unit and collusion scenario. For the unit
 curator all rounds of a curator add up: running totals, one column per scenario. For the unit record
 only rounds whose window covers an instant add up there: the worst instant is found by an interval
-sweep in which a set of curators that occurs in many rounds is looked at once. Basic composition,
+sweep in which a set of curators that occurs in many rounds is examined once. Basic composition,
 which also holds when later rounds depend on earlier results.
 """
 
@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from common import sets
-from common.accounting.amounts import Amount
-from common.accounting.composition import sums_at, worst_instant
-from common.accounting.scenarios import Scenario
-from common.models.base import canonical_json
-from common.models.query import PrivacyUnit
-from common.sets import Bits
-from coordinator.budget.events import MemberSet
 from coordinator.budget.totals import ByCurator, Spent, Totals
+from coordinator.models.budget_events import MemberSet
+from tacit import sets
+from tacit.accounting.amounts import Amount
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.sweep import Ints, covering, sums_at, worst_instant
+from tacit.query.words import PrivacyUnit
+from tacit.sets import Bits
+from tacit.wire import canonical_json
 
 UNITS: Final = tuple(PrivacyUnit)
 SCENARIOS: Final = tuple(Scenario)
@@ -68,7 +68,7 @@ class Price:
         return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
 
     def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
-        """As it stands in an event."""
+        """The form used in an event."""
         return {
             unit.value: {
                 scenario.value: None if cost is None else [cost.epsilon, cost.delta]
@@ -106,8 +106,8 @@ ZERO: Final = Figure(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class RoundCharge:
-    """A round of the ledger. Times in microseconds since 1970; `invited`: who was charged when it
-    was opened."""
+    """A round of the ledger. Times in microseconds since 1970; `invited`: the curators charged when
+    it was opened."""
 
     round: str
     query_id: str
@@ -123,7 +123,7 @@ class RoundCharge:
 
     @property
     def amounts(self) -> Spent:
-        """(units, scenarios): what it costs each of its members as things stand."""
+        """(units, scenarios): what it currently costs each of its members."""
         return self.price.credited if self.credited else self.price.full
 
 
@@ -162,7 +162,7 @@ class Spending:
     def settle(
         self, round_id: str, state: str, members: MemberSet | None, *, credited: bool
     ) -> None:
-        """A round is over: whom it charges for good (None: all that it charged so far)."""
+        """A round is over: whom it charges permanently (None: all that it charged so far)."""
         old = self.rounds[round_id]
         new = replace(old, members=members or old.members, state=state, credited=credited)
         self.rounds[round_id] = new
@@ -170,13 +170,14 @@ class Spending:
         self._add(new, 1)
 
     def grow(self, size: int) -> None:
-        """There are so many roster numbers now."""
+        """Grow to this many roster numbers."""
+        self._worst = {}
         self.size = max(self.size, size)
         self._totals.grow(self.size)
 
     def _add(self, charge: RoundCharge, sign: int) -> None:
-        """Note a change of the totals. Most rounds of a schedule have the same members: what is
-        pending for a set is one addition to the totals, when somebody wants to see them."""
+        """Record a change of the totals. Most rounds of a schedule have the same members: the
+        pending amounts of a set are added to the totals together, when the totals are read."""
         self._worst = {}
         amounts = charge.amounts.at(_CURATOR).times(np.int64(sign))
         known = self._pending.get(charge.members)
@@ -193,7 +194,7 @@ class Spending:
     # --- reading ---------------------------------------------------------------------------------
 
     def members_of(self, charge: RoundCharge) -> Bits:
-        """Who is charged, one boolean per roster number."""
+        """The charged curators, one boolean per roster number."""
         bits = self._members(charge.members)
         if bits.size == self.size:
             return bits
@@ -219,7 +220,7 @@ class Spending:
         return [charge for charge in self.rounds.values() if inside[charge.members]]
 
     def totals(self, scenario: Scenario) -> ByCurator:
-        """What each curator spent for ever, unit curator."""
+        """What each curator spent over its lifetime, unit curator."""
         self._settle_pending()
         return self._totals.column(SCENARIOS.index(scenario))
 
@@ -246,53 +247,57 @@ class Spending:
     def worst_record(self, scenario: Scenario) -> Figure:
         """The worst curator at its worst instant, unit record.
 
-        Instants are tried in falling order of what they cost somebody who is in all rounds there,
-        until that is no more than what was found.
+        Instants are tried in falling order of what they cost a curator that is in all rounds there,
+        until that cost is no more than the maximum found.
         """
         charges = list(self.rounds.values())
         if not charges:
             return ZERO
-        starts = np.array([charge.start for charge in charges])
-        ends = np.array([charge.end for charge in charges])
-        costs = [charge.amounts.at(*_place(PrivacyUnit.RECORD, scenario)) for charge in charges]
-        weights = np.array([_rank(cost) for cost in costs], np.int64)
-        deltas = np.array([int(cost.delta) for cost in costs], np.int64)
+        starts, ends = windows_of(charges)
+        costs = _record_costs(charges, scenario)
         instants = np.unique(starts)
-        ceilings = sums_at(starts, ends, weights, instants)
-        most_delta = sums_at(starts, ends, deltas, instants).max()
+        unverified = sums_at(starts, ends, costs.unverified, instants)
+        epsilons = sums_at(starts, ends, costs.epsilon, instants)
+        most_delta = sums_at(starts, ends, costs.delta, instants).max()
         figure, seen = ZERO, set()
-        for index in np.argsort(-ceilings, kind="stable"):
-            reached = _INFINITE if figure.epsilon is None else figure.epsilon
-            if max(ceilings[index] - reached, most_delta - figure.delta) <= 0:
+        for index in np.lexsort((-epsilons, -unverified)):
+            known = figure.epsilon
+            larger = known is not None and (unverified[index] > 0 or epsilons[index] > known)
+            if not larger and most_delta <= figure.delta:
                 break
             instant = int(instants[index])
-            inside = np.flatnonzero((starts <= instant) & (instant < ends))
-            covering = [charges[int(item)] for item in inside]
-            signature = _signature(covering)
+            inside = [charges[place] for place in covering(starts, ends, instant)]
+            signature = _signature(inside)
             if signature not in seen:
                 seen.add(signature)
-                found = worst_of(self.sums(covering, PrivacyUnit.RECORD, scenario))
+                found = worst_of(self.sums(inside, PrivacyUnit.RECORD, scenario))
                 figure = _worse(figure, replace(found, instant=instant))
         return figure
 
 
+def windows_of(charges: Sequence[RoundCharge]) -> tuple[Ints, Ints]:
+    """(k,) the starts and the ends of these rounds' windows, in microseconds since 1970."""
+    starts = np.array([charge.start for charge in charges], np.int64)
+    return starts, np.array([charge.end for charge in charges], np.int64)
+
+
+def _record_costs(charges: Sequence[RoundCharge], scenario: Scenario) -> Spent:
+    """(k,) what each of these rounds costs a record that it touches."""
+    place = _place(PrivacyUnit.RECORD, scenario)
+    amounts = [charge.amounts for charge in charges]
+    return Spent(
+        np.array([each.epsilon[place] for each in amounts], np.int64),
+        np.array([each.delta[place] for each in amounts], np.int64),
+        np.array([each.unverified[place] for each in amounts], np.int64),
+    )
+
+
 def worst_of_one(charges: Sequence[RoundCharge], scenario: Scenario) -> Figure:
     """One curator at its worst instant, unit record, over the rounds that charge it."""
-    costs = [charge.amounts.at(*_place(PrivacyUnit.RECORD, scenario)) for charge in charges]
-    starts = np.array([charge.start for charge in charges], np.int64)
-    ends = np.array([charge.end for charge in charges], np.int64)
-    epsilon = worst_instant(starts, ends, np.array([int(cost.epsilon) for cost in costs], np.int64))
-    delta = worst_instant(starts, ends, np.array([int(cost.delta) for cost in costs], np.int64))
-    unbounded = any(cost.unverified for cost in costs)
+    costs, windows = _record_costs(charges, scenario), windows_of(charges)
+    epsilon, delta = (worst_instant(*windows, column) for column in (costs.epsilon, costs.delta))
+    unbounded = bool(costs.unverified.any())
     return Figure(None if unbounded else epsilon.amount, delta.amount, instant=epsilon.instant)
-
-
-_INFINITE: Final = 1 << 44
-"""Above every finite epsilon, and half a million of them fit 64 bits."""
-
-
-def _rank(cost: Spent) -> int:
-    return _INFINITE if cost.unverified else int(cost.epsilon)
 
 
 def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:

@@ -1,8 +1,8 @@
 """The state of the ledger: a fold over its events, and which events may follow.
 
 Spec: budget, section 1. Folding is the only way in which the state changes, so a rebuild from the
-ledger equals it; `figures` is what the two are compared by. Disclosures, which are private, stand
-apart from the events: an event holds their digest, and the fold is handed the values.
+ledger equals it; `figures` is what the two are compared by. Disclosures, which are private, are
+stored apart from the events: an event holds their digest, and the fold is given the values.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from common.accounting.scenarios import Scenario
-from common.models.base import WireModel, canonical_json, format_exact
-from coordinator.budget.events import GENESIS, Event, Kind, MemberSet
-from coordinator.budget.figures import Declaration, Disclosure, Scaled, ScaledDisclosure
 from coordinator.budget.limits import Limit, Limits
 from coordinator.budget.roster import Roster, Status
 from coordinator.budget.spending import Price, Spending
 from coordinator.budget.totals import ByCurator
+from coordinator.models.budget_events import GENESIS, Event, Kind, MemberSet
+from coordinator.models.budget_figures import (
+    Declaration,
+    Disclosure,
+    Figures,
+    Scaled,
+    ScaledDisclosure,
+)
+from tacit.accounting.scenarios import Scenario
+from tacit.wire import WireModel, canonical_json, format_exact
 
 Disclosures = Callable[[str], Disclosure]
 """The disclosure of a digest."""
@@ -45,7 +51,7 @@ CURATOR_KINDS: Final = tuple(_MAY_COME_FROM)
 
 
 def undisclosed(_: str) -> Disclosure:
-    """For ledgers in which nobody discloses anything."""
+    """For ledgers without disclosures."""
     raise KeyError("no disclosure is kept")
 
 
@@ -58,17 +64,8 @@ def _read(model: type[Model], value: Any) -> Model:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What a rebuilt state is compared by."""
-
-    seq: int
-    head: bytes
-    digest: bytes
-
-
-@dataclass(frozen=True)
 class Snapshot:
-    """A state at one moment, while the state itself goes on changing."""
+    """A state at one moment, while the state itself keeps changing."""
 
     seq: int
     head: bytes
@@ -105,7 +102,7 @@ class LedgerState:
         return None
 
     def fold(self, event: Event) -> None:
-        """Take in the next event; ValueError for one that is not."""
+        """Fold the next event; ValueError for one that cannot follow."""
         if event.seq != self.seq + 1 or event.previous != self.head:
             raise ValueError("not the next event of the ledger")
         match event.kind:
@@ -175,5 +172,5 @@ class LedgerState:
         )
 
     def figures(self) -> Figures:
-        """The state in short: equal states have equal ones, and hardly others."""
+        """A summary of the state: equal states have equal ones, and others almost never."""
         return self.snapshot().figures()

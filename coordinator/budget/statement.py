@@ -1,7 +1,7 @@
-"""What the coordinator says of the budget: what the sources claim, and beside it what holds.
+"""The coordinator's budget statement: what the sources claim, together with the verified guarantee.
 
 Spec: budget, sections 2 and 3. Private figures (the bounds over disclosures) and names of curators
-are for operators only; everyone else is shown what holds for any admissible data.
+are for operators only; everyone else sees the guarantee that holds for any admissible data.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
-
-from common.accounting.amounts import FEMTO, MICRO, shown_delta, shown_epsilon
-from common.accounting.bounds import (
+from common.runtime.clock import from_epoch_microseconds
+from coordinator.budget.limits import Limit
+from coordinator.budget.spending import Figure, RoundCharge, Spending, windows_of, worst_of_one
+from coordinator.budget.state import LedgerState
+from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
+from tacit.accounting.bounds import (
     NOT_A_GUARANTEE,
     Bound,
     LocalFigures,
@@ -22,21 +24,13 @@ from common.accounting.bounds import (
     local_figures,
     source_bounds,
 )
-from common.accounting.composition import (
-    FIXED_SCHEDULE,
-    round_loss,
-    tight,
-    tight_at_worst_instant,
-)
-from common.accounting.scenarios import Scenario
-from common.accounting.unit_costs import unit_cost
-from common.models.base import format_exact, format_instant
-from common.models.query import PrivacyUnit, Query
-from common.report.figures import amount, delta_amount, epsilon_amount
-from common.service.clock import from_epoch_microseconds
-from coordinator.budget.limits import Limit
-from coordinator.budget.spending import Figure, RoundCharge, Spending, worst_of_one
-from coordinator.budget.state import LedgerState
+from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import unit_cost
+from tacit.query.query import Query
+from tacit.query.words import PrivacyUnit
+from tacit.report.figures import amount, delta_amount, epsilon_amount
+from tacit.wire import format_exact, format_instant
 
 TRUST_MODELS: Final = {
     Scenario.BLIND_AGGREGATORS: "OAOC",
@@ -57,7 +51,7 @@ _BASIC: Final = (
 
 
 def overview(state: LedgerState) -> dict[str, Any]:
-    """Where the ledger stands, and how many curators stand where."""
+    """The state of the ledger, and the number of curators by standing."""
     counts = state.roster.counts()
     return {
         "ledger": {"seq": state.seq, "head": state.head.hex()},
@@ -72,13 +66,13 @@ def overview(state: LedgerState) -> dict[str, Any]:
 
 
 def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> dict[str, Any]:
-    """The three bounds over U, and what holds for local noise.
+    """The three bounds over U, and the verified guarantee for local noise.
 
-    `query`: its figures stand for curators that declare none (mechanism local). `disclosures`:
+    `query`: its figures are used for curators that declare none (mechanism local). `disclosures`:
     whether the answer may use what curators disclose.
     """
     sums = state.roster.aggregates()
-    told = sums.curators - sums.undisclosed
+    disclosed = sums.curators - sums.undisclosed
     if not disclosures:
         sums = sums.without_disclosures()
     holds = local_figures(sums)
@@ -95,7 +89,7 @@ def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> di
         holds = _with_query(holds, query)
     found = source_bounds(sums)
     return {
-        "stance": "paper" if disclosures and told else "sound",
+        "stance": "paper" if disclosures and disclosed else "sound",
         "bounds": [_bound(item) for item in found.bounds],
         "theorem_5_2": None if found.theorem_5_2 is None else _theorem(found.theorem_5_2),
         "sentence": NOT_A_GUARANTEE,
@@ -143,7 +137,7 @@ def _exact(value: Fraction | None) -> str:
     return text if "/" not in text else amount(value)
 
 
-# --- what holds for what was released ------------------------------------------------------------
+# --- the verified guarantee of what was released -------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -192,11 +186,7 @@ def _rows(
 
 
 def _figure(figure: Figure) -> dict[str, str]:
-    unbounded = figure.epsilon is None
-    return {
-        "epsilon": shown_epsilon(figure.epsilon),
-        "delta": shown_delta(None if unbounded else figure.delta),
-    }
+    return format_amount(None if figure.epsilon is None else Amount(figure.epsilon, figure.delta))
 
 
 def _worst(figure: Figure, names: Names) -> dict[str, Any]:
@@ -210,7 +200,7 @@ def _worst(figure: Figure, names: Names) -> dict[str, Any]:
 def _tight(
     spending: Spending, unit: PrivacyUnit, scenario: Scenario, worst: Figure, at: Tight
 ) -> dict[str, str]:
-    """An upper bound for every curator: the numerical figure of all rounds, whoever took part."""
+    """An upper bound for every curator: the numerical figure of all rounds, whichever it was in."""
     charges = [
         charge
         for charge in spending.rounds.values()
@@ -223,9 +213,7 @@ def _tight(
     if unit is PrivacyUnit.CURATOR:
         found = tight(((loss, 1) for loss in losses), at.delta)
     else:
-        starts = np.array([charge.start for charge in charges], np.int64)
-        ends = np.array([charge.end for charge in charges], np.int64)
-        found = tight_at_worst_instant(starts, ends, losses, at.delta)
+        found = tight_at_worst_instant(*windows_of(charges), losses, at.delta)
     enough = worst.epsilon is not None and worst.delta <= at.delta * FEMTO
     basic = Fraction(worst.epsilon, MICRO) if worst.epsilon is not None and enough else None
     best = min((value for value in (found, basic) if value is not None), default=None)
@@ -236,8 +224,8 @@ def _tight(
 
 
 def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, Any]:
-    """Where a curator stands, what it declares, what it spent, and which limits hold for it: its
-    own, and those of the deployment."""
+    """A curator's standing, declarations and spending, and the limits that apply to it: its own,
+    and those of the deployment."""
     roster, spending = state.roster, state.spending
     declared = roster.declared(number)
     charges = spending.of_curator(number)
@@ -247,7 +235,7 @@ def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, 
         "declared": None
         if declared is None
         else {
-            "epsilon": shown_epsilon(declared.epsilon),
+            "epsilon": format_micro(declared.epsilon),
             "sensitivity": _nano(declared.sensitivity),
             "largest_contribution": _nano(declared.largest),
         },
@@ -259,13 +247,13 @@ def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, 
         "limits": [limit(item) for item in state.limits.curators.get(number, ())],
         "deployment_limits": [limit(item) for item in state.limits.deployment],
     }
-    told = roster.disclosed(number)
-    if disclosures and told is not None:
+    disclosed = roster.disclosed(number)
+    if disclosures and disclosed is not None:
         shown["disclosed"] = {
-            "largest_reading": _nano(told.largest_reading),
-            "total": _nano(told.total),
-            "readings": told.readings,
-            "negative_readings": told.negative,
+            "largest_reading": _nano(disclosed.largest_reading),
+            "total": _nano(disclosed.total),
+            "readings": disclosed.readings,
+            "negative_readings": disclosed.negative,
         }
     return shown
 

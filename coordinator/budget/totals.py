@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.growing import grown
-from common.sets import Bits
+from common.arrays import grown
+from tacit.sets import Bits
 
 Ints = NDArray[np.int64]
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 BLOCK: Final = 1 << 16
-"""Curators that are looked at together: what is made of them in between stays small."""
+"""Curators that are processed together: this keeps intermediate arrays small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ByCurator:
 
 
 class Totals:
-    """Running sums of curators by number, in some columns of which each is a sum of its own."""
+    """Running sums of curators by number, in several columns, each a separate sum."""
 
     def __init__(self, columns: int, size: int = 0) -> None:
         self.size = size
@@ -104,7 +104,7 @@ class Totals:
         self._table = Spent.zeros(columns, 1)
 
     def grow(self, size: int) -> None:
-        """There are so many curators now; new ones have spent nothing."""
+        """Grow to this many curators; new ones have spent nothing."""
         self.size = max(self.size, size)
         self._places = grown(self._places, self.size)
 
@@ -133,9 +133,9 @@ class Totals:
         self._places, self._table = places, Spent(*table)
 
     def _used(self, members: Bits, count: int) -> Bits:
-        """Which of the sums so far, and of these with the amounts added, somebody has."""
+        """Which of the sums so far, and of these with the amounts added, some curator has."""
         used = np.zeros(2 * count, np.bool_)
-        used[0] = True  # nothing, which those who come later have
+        used[0] = True  # zero, which later curators have
         for _, wanted in self._blocks(members, count):
             used[wanted] = True
         return used
@@ -167,7 +167,7 @@ def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:
 
 
 def _groups(flat: Ints) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each different column stands first, and which of these each column is.
+    """The first index of each different column, and which of these each column is.
 
     Columns are sorted by one word each, which takes a tenth of the time of comparing them; two
     columns that have a word in common and differ are found, and all are then compared.

@@ -1,15 +1,15 @@
 """What happens to curators and their data: the update paths (spec: budget, sections 1 and 4).
 
     joined         a curator that left is back, with its old ledger
-    left           it is waited for no longer
+    left           it is no longer awaited
     refreshed      its data changed, or what it declares or discloses
-    flagged        somebody suspects that its data is polluted; it stays in U
+    flagged        its data is suspected to be polluted; it stays in U
     cleansed       its data was corrected and it follows the protocol (thesis, case 1.1)
     non_compliant  it adds no noise (thesis, case 1.2): the sources' bounds are infinite
     reinstated     the suspicion was wrong
 
-A host may tell of its own curators that they are refreshed or left; all else is an operator's word.
-A refresh gives no budget back: the old data was released too.
+A host may report of its own curators that they are refreshed or left; only an operator may report
+the others. A refresh gives no budget back: the old data was released too.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.errors import places_of
-from common.models.base import WireModel, require
-from common.models.query import Identifier
-from common.service.auth import Principal
-from common.service.database import exclusive
-from common.service.tokens import Scope
-from common.sets import runs
-from coordinator.budget.events import Draft, Event, Kind
-from coordinator.budget.figures import Declaration, Disclosure, sealed
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.web.auth import Principal
+from common.web.tokens import Scope
 from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import DisclosureRefused, EventRefused, UnknownCurator, UpdateForbidden
+from coordinator.models.budget_events import Draft, Event, Kind
+from coordinator.models.budget_figures import Declaration, Disclosure, sealed
 from coordinator.store import ledger as store
 from coordinator.store import registry
 from coordinator.store.ledger import CuratorRow
+from tacit.errors import places_of
+from tacit.query.words import Identifier
+from tacit.sets import runs
+from tacit.wire import WireModel, require
 
 OWN = frozenset({Kind.REFRESHED, Kind.LEFT})
-"""What a curator or host may say of its own curators."""
+"""What a curator or host may report about its own curators."""
 MAX_NAMED = 100_000
 
 
@@ -45,7 +45,7 @@ class Update(WireModel):
     """One thing that happened to some curators, by id, or to all curators of a party.
 
     `declared` (with refreshed, cleansed): what they declare from now on. `disclosed`: what the
-    paper stance has one curator tell; it is kept apart and shown to operators only.
+    paper stance has one curator disclose; it is stored separately, visible only to operators.
     """
 
     kind: Literal[
@@ -72,7 +72,7 @@ class Update(WireModel):
 
 
 async def record(
-    connection: AsyncConnection,
+    transaction: Transaction,
     ledger: Ledger,
     update: Update,
     caller: Principal,
@@ -86,9 +86,9 @@ async def record(
     kind = Kind(update.kind)
     if update.disclosed is not None and not allow_paper:
         raise DisclosureRefused(pointer="/disclosed")
-    await exclusive(connection, LOCK)
-    state = await ledger.current(connection)
-    found = await _concerned(connection, update, caller, kind)
+    await exclusive(transaction, LOCK)
+    state = await ledger.current(transaction)
+    found = await _concerned(transaction, update, caller, kind)
     payload: dict[str, object] = {}
     if update.reason is not None:
         payload["reason"] = update.reason
@@ -96,7 +96,7 @@ async def record(
         payload["declared"] = update.declared.model_dump(mode="json", exclude_none=True)
     if update.disclosed is not None:
         digest, body = sealed(update.disclosed)
-        await store.add_disclosure(connection, digest, body)
+        await store.add_disclosure(transaction, digest, body)
         payload["disclosed"] = digest
     drafts = []
     for first, count in _runs([row.number for row in found]):
@@ -107,24 +107,24 @@ async def record(
                 extra={"standing": status.name.lower(), "first": first, "count": count},
             )
         drafts.append(Draft(kind, actor_of(caller), payload, first, count))
-    return await ledger.append(connection, drafts)
+    return await ledger.append(transaction, drafts)
 
 
 def actor_of(caller: Principal) -> str:
-    """Who stands in the ledger: the party of a curator's token, else the token itself."""
+    """The actor written in the ledger: the party of a curator's token, else the token itself."""
     return caller.subject if caller.subject is not None else f"token:{caller.token_id}"
 
 
 async def _concerned(
-    connection: AsyncConnection, update: Update, caller: Principal, kind: Kind
+    transaction: Transaction, update: Update, caller: Principal, kind: Kind
 ) -> Sequence[CuratorRow]:
     ids = update.curators
     if ids is None:
         assert update.party is not None
-        ids = await registry.curators_of(connection, update.party)
+        ids = await registry.curators_of(transaction, update.party)
         if not ids:
             raise UnknownCurator("there is no such party", pointer="/party")
-    found = await store.curators_named(connection, ids)
+    found = await store.curators_named(transaction, ids)
     missing = set(ids) - {row.id for row in found}
     if missing:
         raise UnknownCurator(pointer="/curators", extra=places_of(ids, missing))

@@ -1,12 +1,12 @@
-"""What the rows of a dataset's ledger add up to. Pure: rows in, amounts out."""
+"""The sums of a dataset's ledger. Pure: rows in, amounts out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from common.accounting.amounts import Amount
-from coordinator.datasets.events import DatasetEvent, EventKind
+from coordinator.models.dataset_events import DatasetEvent, EventKind
+from tacit.accounting.amounts import Amount
 
 NOTHING = Amount(0, 0)
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from common.datasets.compression import Limits, expanded
-from common.datasets.kinds import FILE, Format, format_of, kind_of
-from common.datasets.parts import joined
-from common.models.dataset import DatasetDeclaration
-from common.service.database import make_private_directory
-from coordinator.sealed_files import SealedWriter, open_sealed
-from coordinator.storage_key import StorageKey
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import FILE, Format, format_of, kind_of
+from algorithms.datasets.parts import joined
+from common.runtime.directories import make_private_directory
+from coordinator.sealed.files import SealedWriter, open_sealed
+from coordinator.sealed.key import StorageKey
+from tacit.compression import Limits, expanded
 
 _READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A content that is what it was declared to be. `digest` stays where it was made."""
+    """A content that matches its declaration. `digest` never leaves the process."""
 
     outline: dict[str, Any]
     parts: Mapping[str, int]
@@ -37,7 +37,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Vault:
-    """The directory of sealed contents; each dataset has one of its own in it."""
+    """The directory of sealed contents; each dataset has its own directory in it."""
 
     directory: Path
     key: StorageKey
@@ -63,7 +63,7 @@ class Vault:
         return joined({name: (size, self.plain(dataset_id, name)) for name, size in parts.items()})
 
     def check(self, dataset_id: str, declaration: DatasetDeclaration, sent: set[str]) -> Checked:
-        """Look at all of a content. Raises what its reader raises. Blocks: call it in a thread."""
+        """Validate all of a content. Raises what its reader raises. Blocks: call it in a thread."""
         kind, form = kind_of(declaration), format_of(declaration)
         sizes, digest = {}, hashlib.sha256()
         for part in [name for name in form.parts if name in sent]:

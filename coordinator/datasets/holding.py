@@ -1,7 +1,7 @@
-"""Datasets from their arrival to their deletion: received, looked at, kept with a ledger, opened.
+"""Datasets from their arrival to their deletion: received, validated, kept with a ledger, opened.
 
 A content is sealed while it arrives, read back and validated, and becomes a dataset in one
-transaction with its ledger; until then, and if anything is wrong, there is nothing of it.
+transaction with its ledger; before that, or if any step fails, no dataset exists.
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
-from common.datasets.compression import Limits
-from common.datasets.kinds import Kind, WrongKind, kind_of, read
-from common.datasets.reading import TooManyRows
-from common.datasets.universe import Universe
-from common.models.dataset import DatasetDeclaration, DatasetReference, DatasetRequest
-from common.service.clock import Clock, uuid7
-from common.service.database import exclusive, reading
+from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference, DatasetRequest
+from algorithms.datasets.kinds import Kind, WrongKind, kind_of, read
+from algorithms.datasets.reading import TooManyRows
+from algorithms.datasets.universe import Universe
+from common.runtime.clock import Clock, uuid7
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
 from coordinator.datasets import ledger
 from coordinator.datasets.content import Checked, Vault
 from coordinator.errors import DatasetInUse, DatasetRefused, LedgerConflict, UnknownDataset
+from coordinator.sealed.key import StorageKey
 from coordinator.settings import CoordinatorSettings
-from coordinator.storage_key import StorageKey
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow, LedgerRow
+from tacit.compression import Limits
 
 CONTENT: Final = "dataset content"
 LOCK: Final = "datasets"
 ABANDONED_S: Final = 3600.0
+"""A content that belongs to no dataset is removed when it was not written to for this long."""
 TAXONOMY: Final = "taxonomy"
 """The parameter that takes the groups of a list of items, not the items."""
-"""A content that belongs to no dataset and was not written to for so long is removed."""
 
 
 class Datasets:
@@ -41,14 +40,14 @@ class Datasets:
 
     def __init__(
         self,
-        engine: AsyncEngine,
+        database: Database,
         key: StorageKey,
         directory: Path,
         clock: Clock,
         settings: CoordinatorSettings,
     ) -> None:
         limits = Limits(settings.dataset_max_bytes, settings.dataset_max_ratio)
-        self.engine, self.clock, self.settings = engine, clock, settings
+        self.database, self.clock, self.settings = database, clock, settings
         self.vault = Vault(directory, key, limits)
         self._key = key
         self._one_at_a_time = asyncio.Semaphore(1)
@@ -57,39 +56,39 @@ class Datasets:
         """The id of a dataset to be; its content is sealed under it."""
         return str(uuid7(self.clock))
 
-    async def find(self, connection: AsyncConnection, dataset_id: str) -> DatasetRow:
+    async def find(self, transaction: Transaction, dataset_id: str) -> DatasetRow:
         """A dataset that is kept. Raises UnknownDataset."""
-        row = await store.find(connection, dataset_id)
+        row = await store.find(transaction, dataset_id)
         if row is None or row.deleted is not None:
             raise UnknownDataset(extra={"dataset": dataset_id})
         return row
 
-    async def ever(self, connection: AsyncConnection, dataset_id: str) -> DatasetRow:
+    async def ever(self, transaction: Transaction, dataset_id: str) -> DatasetRow:
         """A dataset that is or was kept. Raises UnknownDataset."""
-        row = await store.find(connection, dataset_id)
+        row = await store.find(transaction, dataset_id)
         if row is None:
             raise UnknownDataset(extra={"dataset": dataset_id})
         return row
 
     def open_content(self, row: DatasetRow) -> BinaryIO:
-        """The plain content, as `common.datasets.kinds.read` takes it. Blocks while it is read."""
+        """The plain content, as `algorithms.datasets.kinds.read` takes it; blocks while read."""
         return self.vault.open(row.id, row.parts)
 
-    async def declaration(self, connection: AsyncConnection, row: DatasetRow) -> DatasetDeclaration:
+    async def declaration(self, transaction: Transaction, row: DatasetRow) -> DatasetDeclaration:
         """A dataset's declaration with its universe, where that is another dataset."""
-        return await self.resolved(connection, row.declaration)
+        return await self.resolved(transaction, row.declaration)
 
     async def resolved(
-        self, connection: AsyncConnection, declaration: DatasetDeclaration
+        self, transaction: Transaction, declaration: DatasetDeclaration
     ) -> DatasetDeclaration:
         """The same declaration with the items themselves. Raises UnknownDataset, WrongKind."""
         if not isinstance(declaration.universe, DatasetReference):
             return declaration
-        items = await self._list(connection, declaration.universe, "/universe/dataset")
+        items = await self._list(transaction, declaration.universe, "/universe/dataset")
         return declaration.model_copy(update={"universe": items})
 
     async def lists(
-        self, connection: AsyncConnection, params: Mapping[str, Any]
+        self, transaction: Transaction, params: Mapping[str, Any]
     ) -> dict[str, tuple[str, ...]]:
         """The public lists that parameters (as JSON) name as datasets, by parameter: the items,
         or for a taxonomy the group of each.
@@ -101,19 +100,19 @@ class Datasets:
             if isinstance(value, dict) and set(value) == {"dataset"}:
                 named = DatasetReference.model_validate(value)
                 found[name] = await self._list(
-                    connection, named, f"/params/{name}/dataset", groups=name == TAXONOMY
+                    transaction, named, f"/params/{name}/dataset", groups=name == TAXONOMY
                 )
         return found
 
     async def _list(
         self,
-        connection: AsyncConnection,
+        transaction: Transaction,
         named: DatasetReference,
         pointer: str,
         *,
         groups: bool = False,
     ) -> tuple[str, ...]:
-        row = await self.find(connection, named.dataset)
+        row = await self.find(transaction, named.dataset)
         if row.kind != "universe":
             raise WrongKind("a dataset of kind universe is expected", pointer=pointer)
         found = await asyncio.to_thread(self._universe, row)
@@ -124,13 +123,13 @@ class Datasets:
         return found.groups
 
     async def check(self, dataset_id: str, request: DatasetRequest, sent: set[str]) -> Checked:
-        """Look at a content that arrived; one at a time, in a thread.
+        """Validate a received content; one at a time, in a thread.
 
         Raises what the readers raise, WrongKind, DatasetRefused.
         """
         self.check_request(request)
-        async with reading(self.engine) as connection:
-            declaration = await self.resolved(connection, request.declaration())
+        async with self.database.reading() as transaction:
+            declaration = await self.resolved(transaction, request.declaration())
         async with self._one_at_a_time:
             checked = await asyncio.to_thread(self.vault.check, dataset_id, declaration, sent)
         most = self.settings.dataset_max_rows
@@ -139,7 +138,7 @@ class Datasets:
         return checked
 
     def check_request(self, request: DatasetRequest) -> Kind:
-        """What can be said before any content arrives. Raises WrongKind, DatasetRefused."""
+        """The checks that need no content. Raises WrongKind, DatasetRefused."""
         kind = kind_of(request)
         if request.privacy_unit is not None and request.privacy_unit not in _units(kind):
             raise DatasetRefused(
@@ -153,7 +152,7 @@ class Datasets:
 
     async def add(
         self,
-        connection: AsyncConnection,
+        transaction: Transaction,
         dataset_id: str,
         request: DatasetRequest,
         checked: Checked,
@@ -162,12 +161,12 @@ class Datasets:
         transaction. Raises UnknownDataset for the revision, LedgerConflict."""
         kind, now = kind_of(request), self.clock.now()
         unit = request.privacy_unit or kind.default_privacy_unit
-        await exclusive(connection, LOCK)
-        continued = await self._continued(connection, request)
+        await exclusive(transaction, LOCK)
+        continued = await self._continued(transaction, request)
         ledger_id = None
         if kind.budgeted:
             assert unit is not None
-            ledger_id = (await self._ledger(connection, checked, unit, continued)).id
+            ledger_id = (await self._ledger(transaction, checked, unit, continued)).id
         row = DatasetRow(
             id=dataset_id,
             name=request.name,
@@ -181,10 +180,10 @@ class Datasets:
             outline=checked.outline,
             created=now,
         )
-        await store.add(connection, row)
+        await store.add(transaction, row)
         if ledger_id is not None:
             await ledger.declare(
-                connection, row.id, request.budget, request.purpose, request.revision_of, now
+                transaction, row.id, request.budget, request.purpose, request.revision_of, now
             )
         return row
 
@@ -194,21 +193,21 @@ class Datasets:
         Raises UnknownDataset, DatasetInUse.
         """
         now = self.clock.now()
-        async with self.engine.begin() as connection:
-            await exclusive(connection, LOCK)
-            row = await self.find(connection, dataset_id)
+        async with self.database.begin() as transaction:
+            await exclusive(transaction, LOCK)
+            row = await self.find(transaction, dataset_id)
             if row.ledger_id is not None:
-                jobs = await ledger.open_jobs(connection, dataset_id)
+                jobs = await ledger.open_jobs(transaction, dataset_id)
                 if jobs:
                     raise DatasetInUse(extra={"jobs": jobs[:10]})
-                await ledger.deleted(connection, dataset_id, now)
-            await store.mark_deleted(connection, dataset_id, now)
+                await ledger.deleted(transaction, dataset_id, now)
+            await store.mark_deleted(transaction, dataset_id, now)
         await asyncio.to_thread(self.vault.remove, dataset_id)
 
     async def tidy(self) -> None:
         """Remove contents that never became a dataset, or whose deletion was cut short."""
-        async with reading(self.engine) as connection:
-            live = await store.live_ids(connection)
+        async with self.database.reading() as transaction:
+            live = await store.live_ids(transaction)
         await asyncio.to_thread(self._remove_others, lambda name: name in live)
 
     def _remove_others(self, keeps: Callable[[str], bool]) -> None:
@@ -226,12 +225,12 @@ class Datasets:
         return found
 
     async def _continued(
-        self, connection: AsyncConnection, request: DatasetRequest
+        self, transaction: Transaction, request: DatasetRequest
     ) -> DatasetRow | None:
         """The dataset that this one revises; a deleted one may be named too."""
         if request.revision_of is None:
             return None
-        row = await store.find(connection, request.revision_of)
+        row = await store.find(transaction, request.revision_of)
         if row is None:
             raise UnknownDataset(pointer="/revision_of", extra={"dataset": request.revision_of})
         if row.ledger_id is None or row.kind != request.kind:
@@ -243,30 +242,22 @@ class Datasets:
 
     async def _ledger(
         self,
-        connection: AsyncConnection,
+        transaction: Transaction,
         checked: Checked,
         unit: str,
         continued: DatasetRow | None,
     ) -> LedgerRow:
-        hashed = self._key.keyed_hash(CONTENT, checked.digest)
-        known = await store.ledger_by_content(connection, hashed)
-        if known is not None and known.privacy_unit != unit and not checked.outline["rows"]:
-            # A content without rows is nobody's data: each unit counts its own.
-            hashed = self._key.keyed_hash(CONTENT, checked.digest + unit.encode())
-            known = await store.ledger_by_content(connection, hashed)
+        """The ledger that counts for a content: the one it has, else the one it continues, else a
+        new one. Raises LedgerConflict."""
+        hashed, known = await self._known_ledger(transaction, checked, unit)
+        found = known or await self._ledger_for(transaction, unit, continued)
         if known is None:
-            if continued is not None and continued.ledger_id is not None:
-                found = await store.ledger(connection, continued.ledger_id)
-            else:
-                found = await store.add_ledger(connection, self.new_id(), unit)
-            await store.add_content(connection, hashed, found.id)
-        else:
-            found = known
-            if continued is not None and continued.ledger_id != known.id:
-                raise LedgerConflict(
-                    "the same content has another ledger than the dataset it should revise",
-                    pointer="/revision_of",
-                )
+            await store.add_content(transaction, hashed, found.id)
+        elif continued is not None and continued.ledger_id != known.id:
+            raise LedgerConflict(
+                "the same content has another ledger than the dataset it should revise",
+                pointer="/revision_of",
+            )
         if found.privacy_unit != unit:
             raise LedgerConflict(
                 f"the same content was handed in before, and its ledger counts the unit "
@@ -276,6 +267,26 @@ class Datasets:
                 extra={"privacy_unit": found.privacy_unit},
             )
         return found
+
+    async def _known_ledger(
+        self, transaction: Transaction, checked: Checked, unit: str
+    ) -> tuple[bytes, LedgerRow | None]:
+        """The keyed hash of a content, and the ledger that it has already."""
+        hashed = self._key.keyed_hash(CONTENT, checked.digest)
+        known = await store.ledger_by_content(transaction, hashed)
+        if known is not None and known.privacy_unit != unit and not checked.outline["rows"]:
+            # A content without rows holds no one's data: each unit counts its own.
+            hashed = self._key.keyed_hash(CONTENT, checked.digest + unit.encode())
+            known = await store.ledger_by_content(transaction, hashed)
+        return hashed, known
+
+    async def _ledger_for(
+        self, transaction: Transaction, unit: str, continued: DatasetRow | None
+    ) -> LedgerRow:
+        """The ledger of a content that arrives for the first time."""
+        if continued is not None and continued.ledger_id is not None:
+            return await store.ledger(transaction, continued.ledger_id)
+        return await store.add_ledger(transaction, self.new_id(), unit)
 
 
 def _units(kind: Kind) -> tuple[str, ...]:

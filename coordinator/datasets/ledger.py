@@ -1,11 +1,11 @@
 """What jobs may take of a dataset's budget: an append-only ledger that belongs to the data.
 
-Spec: jobs, "A dataset's ledger". Every function runs inside the caller's transaction and holds the
-ledger's row until it ends, so that what is decided and what is written belong together: of two
-jobs at one instant against a budget for one, one is accepted. The rows are the truth; whoever
-asks folds them, and a chain that does not verify lets nothing more be taken.
+Spec: jobs, "A dataset's ledger". Every function runs inside the caller's transaction and locks the
+ledger's row until it ends, so that decision and write are atomic: of two concurrent jobs against a
+budget for one, one is accepted. The rows are authoritative; each reader folds them, and while the
+chain does not verify nothing more can be taken.
 
-Amounts: epsilon in 10^-6, delta in 10^-15; what is asked is rounded up, a budget is rounded down.
+Amounts: epsilon in 10^-6, delta in 10^-15; a request is rounded up, a budget is rounded down.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from common.accounting.amounts import FEMTO, MICRO, Amount, shown_delta, shown_epsilon
-from common.models.base import format_instant
-from common.models.dataset import DatasetBudget
-from coordinator.budget.events import Break
+from algorithms.datasets.declaration import DatasetBudget
+from common.store.transactions import Transaction
 from coordinator.datasets.accounts import Accounts, fold
-from coordinator.datasets.events import DatasetEvent, EventKind, first_break, following, genesis
 from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
+from coordinator.models.budget_events import Break
+from coordinator.models.dataset_events import (
+    DatasetEvent,
+    EventKind,
+    first_break,
+    following,
+    genesis,
+)
 from coordinator.store import datasets as store
 from coordinator.store.datasets import LedgerRow
+from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_femto, format_micro
+from tacit.wire import format_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ def budget_amount(budget: DatasetBudget) -> Amount:
 
 
 async def declare(
-    connection: AsyncConnection,
+    transaction: Transaction,
     dataset_id: str,
     budget: DatasetBudget | None,
     purpose: str,
@@ -56,24 +61,24 @@ async def declare(
     if budget is not None:
         amount = budget_amount(budget)
         payload |= {"epsilon": amount.epsilon, "delta": amount.delta}
-    ledger, _ = await _locked(connection, dataset_id)
-    await _append(connection, ledger, EventKind.DECLARED, dataset_id, None, payload, now)
+    ledger, _ = await _locked(transaction, dataset_id)
+    await _append(transaction, ledger, EventKind.DECLARED, dataset_id, None, payload, now)
 
 
 async def reserve(
-    connection: AsyncConnection,
+    transaction: Transaction,
     dataset_id: str,
     job_id: str,
     epsilon_micro: int,
     delta_e15: int,
     now: datetime,
 ) -> None:
-    """Hold what a job will charge. Raises BudgetMissing, BudgetExceeded with the figures,
+    """Reserve what a job will charge. Raises BudgetMissing, BudgetExceeded with the figures,
     and UnknownDataset for one that was deleted."""
     if epsilon_micro < 0 or delta_e15 < 0:
         raise ValueError("an amount is not negative")
-    ledger, accounts = await _locked(connection, dataset_id)
-    row = await store.find(connection, dataset_id)
+    ledger, accounts = await _locked(transaction, dataset_id)
+    row = await store.find(transaction, dataset_id)
     if row is None or row.deleted is not None:  # since the caller looked
         raise UnknownDataset(extra={"dataset": dataset_id})
     if job_id in accounts.jobs:
@@ -83,41 +88,39 @@ async def reserve(
         if accounts.budget is None:
             raise BudgetMissing(extra={"dataset": dataset_id})
         _check_limit(dataset_id, accounts.budget, accounts.held, asked)
-    await _append(connection, ledger, EventKind.RESERVED, dataset_id, job_id, _payload(asked), now)
+    await _append(transaction, ledger, EventKind.RESERVED, dataset_id, job_id, _payload(asked), now)
 
 
-async def charge(connection: AsyncConnection, dataset_id: str, job_id: str, now: datetime) -> bool:
+async def charge(transaction: Transaction, dataset_id: str, job_id: str, now: datetime) -> bool:
     """What a job reserved is spent; whether this was the first time. Every attempt may call it."""
-    ledger, accounts = await _locked(connection, dataset_id)
+    ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs[job_id]
     if account.charged:
         return False
     if account.closed:
         raise ValueError("what was given back cannot be charged")
     await _append(
-        connection, ledger, EventKind.CHARGED, dataset_id, job_id, _payload(account.reserved), now
+        transaction, ledger, EventKind.CHARGED, dataset_id, job_id, _payload(account.reserved), now
     )
     return True
 
 
-async def give_back(
-    connection: AsyncConnection, dataset_id: str, job_id: str, now: datetime
-) -> bool:
+async def give_back(transaction: Transaction, dataset_id: str, job_id: str, now: datetime) -> bool:
     """End a reservation whose noise was never drawn; whether there was one to end.
 
     Nothing comes back of what was charged.
     """
-    ledger, accounts = await _locked(connection, dataset_id)
+    ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs.get(job_id)
     if account is None or account.charged or account.closed:
         return False
     payload = {**_payload(account.reserved), "reserved": True}
-    await _append(connection, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
+    await _append(transaction, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
     return True
 
 
 async def credit(
-    connection: AsyncConnection,
+    transaction: Transaction,
     dataset_id: str,
     job_id: str,
     epsilon_micro: int,
@@ -128,7 +131,7 @@ async def credit(
 
     Raises ValueError for more than is left of its charge: the caller is wrong, not the data.
     """
-    ledger, accounts = await _locked(connection, dataset_id)
+    ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs[job_id]
     spent = account.spent
     if not account.charged or not (
@@ -136,26 +139,26 @@ async def credit(
     ):
         raise ValueError("no more is credited than was charged")
     payload = {**_payload(Amount(epsilon_micro, delta_e15)), "reserved": False}
-    await _append(connection, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
+    await _append(transaction, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
 
 
 async def release_outside_budget(
-    connection: AsyncConnection, dataset_id: str, job_id: str, reason: str, now: datetime
+    transaction: Transaction, dataset_id: str, job_id: str, reason: str, now: datetime
 ) -> None:
     """Mark that a job releases what no figure covers; once per job."""
-    ledger, accounts = await _locked(connection, dataset_id)
+    ledger, accounts = await _locked(transaction, dataset_id)
     if any(event.job_id == job_id for event in accounts.outside):
         return
     kind = EventKind.RELEASED_OUTSIDE_BUDGET
-    await _append(connection, ledger, kind, dataset_id, job_id, {"reason": reason}, now)
+    await _append(transaction, ledger, kind, dataset_id, job_id, {"reason": reason}, now)
 
 
-async def released_outside(connection: AsyncConnection, dataset_id: str) -> list[OutsideRelease]:
+async def released_outside(transaction: Transaction, dataset_id: str) -> list[OutsideRelease]:
     """The releases outside the budget, of this dataset and of those whose ledger it continues."""
-    ledger = await store.ledger_of(connection, dataset_id)
+    ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
         return []
-    accounts = fold(await store.events(connection, ledger.id))
+    accounts = fold(await store.events(transaction, ledger.id))
     return [
         OutsideRelease(
             str(event.job_id), event.dataset_id, str(event.payload["reason"]), event.time
@@ -164,9 +167,9 @@ async def released_outside(connection: AsyncConnection, dataset_id: str) -> list
     ]
 
 
-async def open_jobs(connection: AsyncConnection, dataset_id: str) -> list[str]:
+async def open_jobs(transaction: Transaction, dataset_id: str) -> list[str]:
     """Jobs that hold a reservation on this very dataset and have not drawn noise."""
-    _, accounts = await _locked(connection, dataset_id)
+    _, accounts = await _locked(transaction, dataset_id)
     return [
         job_id
         for job_id, account in accounts.jobs.items()
@@ -174,20 +177,20 @@ async def open_jobs(connection: AsyncConnection, dataset_id: str) -> list[str]:
     ]
 
 
-async def deleted(connection: AsyncConnection, dataset_id: str, now: datetime) -> None:
+async def deleted(transaction: Transaction, dataset_id: str, now: datetime) -> None:
     """The content is gone; the ledger stays."""
-    ledger, _ = await _locked(connection, dataset_id)
-    await _append(connection, ledger, EventKind.DELETED, dataset_id, None, {}, now)
+    ledger, _ = await _locked(transaction, dataset_id)
+    await _append(transaction, ledger, EventKind.DELETED, dataset_id, None, {}, now)
 
 
-async def statement(connection: AsyncConnection, dataset_id: str) -> dict[str, Any]:
+async def statement(transaction: Transaction, dataset_id: str) -> dict[str, Any]:
     """Budget, what is reserved, charged and left, and every event; amounts as decimal strings.
 
     A dataset of a kind without a budget has no ledger: `budget` is null and there are no events.
     """
-    ledger = await store.ledger_of(connection, dataset_id)
+    ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
-        nothing = _shown(Amount(0, 0))
+        nothing = format_amount(Amount(0, 0))
         return {
             "dataset": dataset_id,
             "ledger": None,
@@ -201,43 +204,43 @@ async def statement(connection: AsyncConnection, dataset_id: str) -> dict[str, A
             "verified": True,
             "events": [],
         }
-    events = await store.events(connection, ledger.id)
+    events = await store.events(transaction, ledger.id)
     accounts = fold(events)
     budget, held = accounts.budget, accounts.held
-    left = None if budget is None else _shown(_left(budget, held))
+    left = None if budget is None else format_amount(_left(budget, held))
     infinite = {"epsilon": "inf", "delta": "1"}
     return {
         "dataset": dataset_id,
         "ledger": ledger.id,
         "privacy_unit": ledger.privacy_unit,
-        "budget": None if budget is None else _shown(budget),
-        "reserved": _shown(accounts.reserved),
-        "charged": _shown(accounts.charged),
+        "budget": None if budget is None else format_amount(budget),
+        "reserved": format_amount(accounts.reserved),
+        "charged": format_amount(accounts.charged),
         "left": left,
-        "lifetime": infinite if accounts.outside else _shown(accounts.charged),
+        "lifetime": infinite if accounts.outside else format_amount(accounts.charged),
         "released_outside_budget": len(accounts.outside),
         "verified": _break(ledger, events) is None,
         "events": [_event(event) for event in events],
     }
 
 
-async def verify(connection: AsyncConnection, dataset_id: str) -> Break | None:
+async def verify(transaction: Transaction, dataset_id: str) -> Break | None:
     """The first bad row of a dataset's ledger; None if it is whole."""
-    ledger = await store.ledger_of(connection, dataset_id)
+    ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
         return None
-    return _break(ledger, await store.events(connection, ledger.id))
+    return _break(ledger, await store.events(transaction, ledger.id))
 
 
-async def _locked(connection: AsyncConnection, dataset_id: str) -> tuple[LedgerRow, Accounts]:
+async def _locked(transaction: Transaction, dataset_id: str) -> tuple[LedgerRow, Accounts]:
     """The ledger of a dataset, held until the transaction ends, and its accounts.
 
     Raises BudgetMissing where the kind has none, LedgerBroken.
     """
-    ledger = await store.ledger_of(connection, dataset_id, lock=True)
+    ledger = await store.ledger_of(transaction, dataset_id, lock=True)
     if ledger is None:
         raise BudgetMissing(extra={"dataset": dataset_id})
-    events = await store.events(connection, ledger.id)
+    events = await store.events(transaction, ledger.id)
     found = _break(ledger, events)
     if found is not None:
         raise LedgerBroken(
@@ -247,7 +250,7 @@ async def _locked(connection: AsyncConnection, dataset_id: str) -> tuple[LedgerR
 
 
 async def _append(
-    connection: AsyncConnection,
+    transaction: Transaction,
     ledger: LedgerRow,
     kind: EventKind,
     dataset_id: str,
@@ -256,7 +259,7 @@ async def _append(
     now: datetime,
 ) -> None:
     event = following(ledger.seq, ledger.head, kind, dataset_id, job_id, payload, now)
-    await store.append(connection, ledger.id, event)
+    await store.append(transaction, ledger.id, event)
 
 
 def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
@@ -281,10 +284,10 @@ def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -
             "(--epsilon): what was charged stays charged",
             extra={
                 "dataset": dataset_id,
-                "budget": _shown(budget),
-                "held": _shown(held),
-                "asked": _shown(asked),
-                "left": _shown(left),
+                "budget": format_amount(budget),
+                "held": format_amount(held),
+                "asked": format_amount(asked),
+                "left": format_amount(left),
             },
         )
 
@@ -294,16 +297,12 @@ def _left(budget: Amount, held: Amount) -> Amount:
 
 
 def _words(amount: Amount) -> str:
-    shown = _shown(amount)
+    shown = format_amount(amount)
     return f"epsilon {shown['epsilon']}" + (f", delta {shown['delta']}" if amount.delta else "")
 
 
 def _payload(amount: Amount) -> dict[str, Any]:
     return {"epsilon": amount.epsilon, "delta": amount.delta}
-
-
-def _shown(amount: Amount) -> dict[str, str]:
-    return {"epsilon": shown_epsilon(amount.epsilon), "delta": shown_delta(amount.delta)}
 
 
 def _event(event: DatasetEvent) -> dict[str, Any]:
@@ -316,6 +315,6 @@ def _event(event: DatasetEvent) -> dict[str, Any]:
         "hash": event.hash.hex(),
     }
     for name, value in event.payload.items():
-        write = {"epsilon": shown_epsilon, "delta": shown_delta}.get(name)
+        write = {"epsilon": format_micro, "delta": format_femto}.get(name)
         shown[name] = value if write is None else write(value)
     return shown

@@ -20,24 +20,24 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from common.datasets.compression import ContentTooLarge
-from common.datasets.kinds import format_of, written
-from common.errors import UnsupportedForm
-from common.models.dataset import ColumnName, DatasetRequest
-from common.service.bounded_body import read_within
-from common.service.problems import MalformedBody
-from common.service.wire import JSON, content_type, parse_json
+from algorithms.datasets.declaration import ColumnName, DatasetRequest
+from algorithms.datasets.kinds import format_of, written
+from common.web.body_limit import read_within
+from common.web.problems import MalformedBody
+from common.web.wire import JSON, content_type, parse_json
 from coordinator.datasets.content import Vault, expected_parts, single_part
 from coordinator.errors import DatasetRefused, UrlRefused, UrlUnreachable
-from coordinator.sealed_files import SealedWriter
+from coordinator.sealed.files import SealedWriter
 from coordinator.settings import CoordinatorSettings
+from tacit.compression import ContentTooLarge
+from tacit.errors import UnsupportedForm
 
 FORM: Final = "multipart/form-data"
 BATCH_BYTES: Final = 1 << 20
 FIELD_BYTES: Final = 4 << 20
 FORM_BYTES: Final = 1 << 30
-"""So much beyond the largest dataset the service reads before it cuts off; the limit itself is held
-here, and answered as `too_large`."""
+"""The service reads this much beyond the largest dataset before it cuts off; the limit itself is
+enforced here, and answered as `too_large`."""
 _STRUCTURED: Final = frozenset({"roles", "budget", "universe"})
 _PART_NAME = re.compile(r"[a-z]{1,20}")
 _FETCH_S: Final = 30.0
@@ -54,7 +54,7 @@ class InlineDataset(DatasetRequest):
 
 @dataclass(frozen=True)
 class Received:
-    """What was said of the dataset, and which parts of it are sealed now."""
+    """The dataset's stated properties, and which of its parts are sealed now."""
 
     request: DatasetRequest
     sent: frozenset[str]
@@ -67,8 +67,8 @@ async def receive(
     settings: CoordinatorSettings,
     transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
 ) -> Received:
-    """Read the body and seal its content under the id. Raises for whatever is not as it should be,
-    and then half a content may be left in the vault for the caller to remove."""
+    """Read the body and seal its content under the id. Raises for any invalid body, and then a
+    partial content may be left in the vault for the caller to remove."""
     form = content_type(request)
     if form == FORM:
         return await _receive_form(request, vault, dataset_id, settings)

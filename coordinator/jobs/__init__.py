@@ -1,10 +1,16 @@
-"""Jobs: asked for, queued, run on Dask's workers, and what they published.
+"""Jobs: submitted, queued, run on Dask's workers, and what they published.
 
-In the coordinator: `prices` what a job costs its dataset; `submission` checks and queues it;
-`dispatcher` gives every job its attempts; `cluster` the workers; `attempts` what an attempt may ask
-of the coordinator, under its lease; `results` what a job left; `statements` its privacy report.
-In a worker: `execution` one attempt; `link` its calls to the coordinator; `heart` its signs of
-life and its limits; `blocks` work handed on to other workers.
+routes, attempt_routes    the HTTP of jobs, for people and for workers
+parts                     the parts of one process, assembled
+schedules                 federated jobs that are repeated, one for each period
+submission                a job is checked, priced and queued
+dispatcher                gives every job its attempts
+federated                 jobs whose data stays at curators
+attempts                  what an attempt may request of the coordinator, under its lease
+results                   what a job published
+statements                what its privacy report states in addition
+workers                   what runs in a worker: one attempt, its heartbeat and its limits
+prices, problems          what a job costs its dataset; its errors as they are stored
 
 Spec: jobs, sections "Jobs" and "Result".
 """

@@ -1,24 +1,30 @@
-"""Routes for workers: what an attempt at a job asks for. Not for people; in no API document.
+"""Routes for workers: the requests of an attempt at a job. They are in no API document.
 
-They are authorised by the attempt's own ticket or session, which no other route accepts.
+They are authorised by the attempt's ticket or session, which no other route accepts.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Annotated, BinaryIO, Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from common.models.base import WireModel, encode_binary
-from common.models.job import Beat, Failure
-from common.service.wire import read_body
+from common.web.parts import part
+from common.web.wire import read_body
 from coordinator.errors import AttemptRefused
+from coordinator.jobs.attempts import Attempts
+from coordinator.jobs.parts import Jobs
 from coordinator.jobs.problems import JobFailed, plain_problem
-from coordinator.web import model_response, service_of
+from coordinator.models.job import Beat, Failure
+from coordinator.web import model_response
+from tacit.wire import WireModel, encode_binary
+
+AttemptsPart = Annotated[Attempts, Depends(part(Attempts))]
+JobsPart = Annotated[Jobs, Depends(part(Jobs))]
 
 PREFIX: Final = "/v1/job-attempts/"
 _CHUNK: Final = 1 << 20
@@ -38,38 +44,36 @@ def add_attempts(app: FastAPI) -> None:
 
 def _add_lease(app: FastAPI) -> None:
     @app.post(PREFIX + "{attempt_id}/claim", include_in_schema=False)
-    async def claim(request: Request, attempt_id: str) -> Response:
+    async def claim(request: Request, attempt_id: str, attempts: AttemptsPart) -> Response:
         ticket, body = _token(request), await read_body(request, Claim)
-        attempts = service_of(app).jobs.attempts
         return model_response(await attempts.claim(attempt_id, ticket, body.worker))
 
     @app.post(PREFIX + "{attempt_id}/block-key", include_in_schema=False)
-    async def block_key(request: Request, attempt_id: str) -> dict[str, str]:
-        attempts = service_of(app).jobs.attempts
+    async def block_key(
+        request: Request, attempt_id: str, attempts: AttemptsPart
+    ) -> dict[str, str]:
         return {"key": encode_binary(await attempts.block_key(attempt_id, _token(request)))}
 
     @app.post(PREFIX + "{attempt_id}/beat", include_in_schema=False)
-    async def beat(request: Request, attempt_id: str) -> Response:
+    async def beat(request: Request, attempt_id: str, attempts: AttemptsPart) -> Response:
         session, body = _token(request), await read_body(request, Beat)
-        return model_response(await service_of(app).jobs.attempts.beat(attempt_id, session, body))
+        return model_response(await attempts.beat(attempt_id, session, body))
 
     @app.get(PREFIX + "{attempt_id}/content", include_in_schema=False)
-    async def content(request: Request, attempt_id: str) -> Response:
-        jobs = service_of(app).jobs
-        row = await jobs.attempts.dataset(attempt_id, _token(request))
-        stream = await asyncio.to_thread(jobs.attempts.datasets.open_content, row)
+    async def content(request: Request, attempt_id: str, attempts: AttemptsPart) -> Response:
+        row = await attempts.dataset(attempt_id, _token(request))
+        stream = await asyncio.to_thread(attempts.datasets.open_content, row)
         return StreamingResponse(_chunks(stream), media_type="application/octet-stream")
 
     @app.post(PREFIX + "{attempt_id}/seed", include_in_schema=False)
-    async def seed(request: Request, attempt_id: str) -> Response:
-        attempts = service_of(app).jobs.attempts
+    async def seed(request: Request, attempt_id: str, attempts: AttemptsPart) -> Response:
         return model_response(await attempts.seed(attempt_id, _token(request)))
 
 
 def _add_ending(app: FastAPI) -> None:
     @app.post(PREFIX + "{attempt_id}/outcome", include_in_schema=False, status_code=204)
-    async def outcome(request: Request, attempt_id: str) -> None:
-        jobs, session = service_of(app).jobs, _token(request)
+    async def outcome(request: Request, attempt_id: str, jobs: JobsPart) -> None:
+        session = _token(request)
         await jobs.attempts.dataset(attempt_id, session)  # before a large body is read
         arrived = jobs.results.incoming()
         try:
@@ -90,8 +94,8 @@ def _add_ending(app: FastAPI) -> None:
         jobs.dispatcher.wake()
 
     @app.post(PREFIX + "{attempt_id}/failure", include_in_schema=False, status_code=204)
-    async def failure(request: Request, attempt_id: str) -> None:
-        jobs, session = service_of(app).jobs, _token(request)
+    async def failure(request: Request, attempt_id: str, jobs: JobsPart) -> None:
+        session = _token(request)
         await jobs.attempts.fail(attempt_id, session, await read_body(request, Failure))
         jobs.dispatcher.wake()
 

@@ -1,11 +1,11 @@
-"""What an attempt at a job may ask of the coordinator, under its lease.
+"""What an attempt at a job may request of the coordinator, under its lease.
 
-A ticket travels in the task graph and is good for one claim: Dask's silent second run of a task
-finds it used. The claim gives a session, and the session fetches the data, the secret seed and
-brings the outcome. Once a later attempt has begun, or the job has ended, it is refused.
+A ticket travels in the task graph and is valid for one claim: if Dask silently runs a task again,
+the ticket is used already. A claim returns a session, which fetches the data and the secret seed
+and submits the outcome. Once a later attempt has begun, or the job has ended, it is refused.
 
-The job is charged in the transaction that hands out its seed for the first time: before that no
-noise exists, and after it every attempt draws the same.
+The job is charged in the transaction that first returns its seed: before that no noise exists, and
+after it every attempt draws the same.
 """
 
 from __future__ import annotations
@@ -19,29 +19,26 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
-from common.accounting.amounts import Amount
-from common.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
-from common.models.report import PrivacyReport
-from common.service.clock import Clock
-from common.service.database import reading
+from common.runtime.clock import Clock
+from common.store.transactions import Database, Transaction
 from coordinator.datasets import ledger
 from coordinator.datasets.holding import Datasets
 from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed, UnitNotProtected
 from coordinator.jobs.prices import Price, stated
 from coordinator.jobs.statements import complete
-from coordinator.jobs.submission import seed_purpose
+from coordinator.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
+from coordinator.sealed.key import StorageKey, seed_purpose
 from coordinator.settings import CoordinatorSettings
-from coordinator.storage_key import StorageKey
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import AttemptRow, JobRow
+from tacit.accounting.amounts import Amount
+from tacit.report.model import PrivacyReport
 
 RUNNING: Final = (JobState.RUNNING,)
 UNFINISHED: Final = (JobState.QUEUED, JobState.RUNNING)
 RENEW_SHARE: Final = 8
-"""A lease is written again when this part of it is over, or when there is news."""
+"""A lease is renewed in the store after this share of it, or when there is something new."""
 
 
 def digest(token: str) -> str:
@@ -51,9 +48,9 @@ def digest(token: str) -> str:
 
 @dataclass(frozen=True)
 class Attempts:
-    """The attempts of all jobs; `changed` wakes who follows them."""
+    """The attempts of all jobs; `changed` notifies their followers."""
 
-    engine: AsyncEngine
+    database: Database
     datasets: Datasets
     key: StorageKey
     settings: CoordinatorSettings
@@ -63,26 +60,26 @@ class Attempts:
     # --- the lease -------------------------------------------------------------------------------
 
     async def claim(self, attempt_id: str, ticket: str, worker: str) -> Assignment:
-        """Take the lease. Raises LeaseUsed for the second who asks."""
+        """Take the lease. Raises LeaseUsed for a second claim."""
         session = secrets.token_urlsafe(32)
-        async with self.engine.begin() as connection:
-            attempt, job = await self._found(connection, attempt_id, lock=True)
+        async with self.database.begin() as transaction:
+            attempt, job = await self._found(transaction, attempt_id, lock=True)
             if not hmac.compare_digest(attempt.ticket_hash, digest(ticket)):
                 raise AttemptRefused
             if attempt.state == store.HELD:
                 raise LeaseUsed
-            dataset = await self._dataset(connection, job)
-            declaration = await self.datasets.declaration(connection, dataset)
-            lists = await self.datasets.lists(connection, json.loads(job.params))
+            dataset = await self._dataset(transaction, job)
+            declaration = await self.datasets.declaration(transaction, dataset)
+            lists = await self.datasets.lists(transaction, json.loads(job.params))
             await store.change_attempt(
-                connection,
+                transaction,
                 attempt_id,
                 state=store.HELD,
                 session_hash=digest(session),
                 holder=worker,
                 until=self._until(),
             )
-            await store.change(connection, job.id, RUNNING, stage="reading the data")
+            await store.change(transaction, job.id, RUNNING, stage="reading the data")
         self.changed()
         return Assignment(
             job=job.id,
@@ -99,9 +96,9 @@ class Attempts:
         )
 
     async def block_key(self, attempt_id: str, ticket: str) -> bytes:
-        """For a worker that does a block of a running attempt."""
-        async with reading(self.engine) as connection:
-            attempt, _ = await self._found(connection, attempt_id)
+        """The key for a worker that computes a block of a running attempt."""
+        async with self.database.reading() as transaction:
+            attempt, _ = await self._found(transaction, attempt_id)
         if attempt.state != store.HELD or not hmac.compare_digest(
             attempt.ticket_hash, digest(ticket)
         ):
@@ -109,31 +106,36 @@ class Attempts:
         return self._block_key(attempt_id)
 
     async def beat(self, attempt_id: str, session: str, beat: Beat) -> Orders:
-        """A sign of life: the lease goes on, and the worker hears whether to end."""
-        async with reading(self.engine) as connection:
-            attempt, job = await self._held(connection, attempt_id, session)
+        """A heartbeat: it renews the lease, and the answer is whether to stop."""
+        async with self.database.reading() as transaction:
+            attempt, job = await self._held(transaction, attempt_id, session)
         lease = timedelta(seconds=self.settings.job_lease_s)
         stale = attempt.until - self.clock.now() < lease * (1 - 1 / RENEW_SHARE)
         if stale or beat.stage != job.stage or beat.progress - job.progress >= 0.01:
-            async with self.engine.begin() as connection:
+            async with self.database.begin() as transaction:
+                # Read again: a delayed heartbeat must not write into a later attempt, nor undo
+                # what a later one reported.
+                _, job = await self._held(transaction, attempt_id, session, lock=True)
                 progress = max(beat.progress, job.progress)
-                await store.change(connection, job.id, RUNNING, progress=progress, stage=beat.stage)
-                await store.change_attempt(connection, attempt_id, until=self._until())
+                await store.change(
+                    transaction, job.id, RUNNING, progress=progress, stage=beat.stage
+                )
+                await store.change_attempt(transaction, attempt_id, until=self._until())
             self.changed()
         return Orders(cancel=job.cancelling is not None)
 
     async def dataset(self, attempt_id: str, session: str) -> DatasetRow:
         """The dataset that the attempt works on."""
-        async with reading(self.engine) as connection:
-            _, job = await self._held(connection, attempt_id, session)
-            return await self._dataset(connection, job)
+        async with self.database.reading() as transaction:
+            _, job = await self._held(transaction, attempt_id, session)
+            return await self._dataset(transaction, job)
 
     async def seed(self, attempt_id: str, session: str) -> SecretSeed:
-        """The secret seed; the first time the job is charged, in the same transaction."""
-        async with self.engine.begin() as connection:
-            _, job = await self._held(connection, attempt_id, session, lock=True)
+        """The secret seed. The first request charges the job, in the same transaction."""
+        async with self.database.begin() as transaction:
+            _, job = await self._held(transaction, attempt_id, session, lock=True)
             if not job.charged:
-                await self._charge(connection, job)
+                await self._charge(transaction, job)
         if job.chosen_seed is not None:
             return SecretSeed(chosen=job.chosen_seed)
         assert job.secret is not None
@@ -144,11 +146,11 @@ class Attempts:
     async def report_of(
         self, attempt_id: str, session: str, report: PrivacyReport
     ) -> tuple[JobRow, PrivacyReport, Amount]:
-        """The report of an outcome as it will be published, and what is to be credited."""
-        async with reading(self.engine) as connection:
-            _, job = await self._held(connection, attempt_id, session)
-            dataset = await self._dataset(connection, job)
-            outside = await ledger.released_outside(connection, dataset.id)
+        """The report of an outcome as it will be published, and the amount to credit."""
+        async with self.database.reading() as transaction:
+            _, job = await self._held(transaction, attempt_id, session)
+            dataset = await self._dataset(transaction, job)
+            outside = await ledger.released_outside(transaction, dataset.id)
         price = Price.model_validate_json(job.price)
         rest = _rest(price, report, dataset)
         kept = Amount(price.epsilon - rest.epsilon, price.delta - rest.delta)
@@ -165,81 +167,81 @@ class Attempts:
         return job, finished, rest
 
     async def succeed(self, attempt_id: str, session: str, rest: Amount) -> None:
-        """The outcome is stored: the job has succeeded, its seed is destroyed."""
+        """The outcome is stored: the job has succeeded, and its seed is destroyed."""
         now = self.clock.now()
-        async with self.engine.begin() as connection:
-            _, job = await self._held(connection, attempt_id, session, lock=True)
+        async with self.database.begin() as transaction:
+            _, job = await self._held(transaction, attempt_id, session, lock=True)
             if not job.charged and Price.model_validate_json(job.price).kind == "outside":
-                await self._charge(connection, job)  # it drew no noise, and releases all the same
+                await self._charge(transaction, job)  # it drew no noise, but releases a result
             credited = None
             if rest != Amount(0, 0) and job.charged and job.dataset_id is not None:
                 await ledger.credit(
-                    connection, job.dataset_id, job.id, rest.epsilon, rest.delta, now
+                    transaction, job.dataset_id, job.id, rest.epsilon, rest.delta, now
                 )
                 credited = json.dumps({"epsilon": rest.epsilon, "delta": rest.delta})
             await self._finish(
-                connection, job, JobState.SUCCEEDED, credited=credited, progress=1.0, stage="done"
+                transaction, job, JobState.SUCCEEDED, credited=credited, progress=1.0, stage="done"
             )
         self.changed()
 
     async def fail(self, attempt_id: str, session: str, failure: Failure) -> None:
         """The attempt ended without an outcome, and so does the job."""
-        async with self.engine.begin() as connection:
-            _, job = await self._held(connection, attempt_id, session, lock=True)
+        async with self.database.begin() as transaction:
+            _, job = await self._held(transaction, attempt_id, session, lock=True)
             if job.cancelling is not None:
-                await self._finish(connection, job, JobState.CANCELLED, stage="cancelled")
-            elif failure.cancelled:  # the worker gave up by itself: another attempt may do it
-                await store.end_attempts(connection, job.id)
+                await self._finish(transaction, job, JobState.CANCELLED, stage="cancelled")
+            elif failure.cancelled:  # the worker gave up: another attempt may succeed
+                await store.end_attempts(transaction, job.id)
             else:
                 error = json.dumps(failure.problem or {})
-                await self._finish(connection, job, JobState.FAILED, error=error, stage="failed")
+                await self._finish(transaction, job, JobState.FAILED, error=error, stage="failed")
         self.changed()
 
     async def end(self, job_id: str, state: JobState, problem: dict[str, Any] | None) -> bool:
-        """End an unfinished job whatever its attempt does; whether it was unfinished."""
-        async with self.engine.begin() as connection:
-            job = await store.find(connection, job_id, lock=True)
+        """End an unfinished job regardless of its attempt; return whether it was unfinished."""
+        async with self.database.begin() as transaction:
+            job = await store.find(transaction, job_id, lock=True)
             if job is None or job.state not in UNFINISHED:
                 return False
             error = None if problem is None else json.dumps(problem)
-            await self._finish(connection, job, state, error=error, stage=state.value)
+            await self._finish(transaction, job, state, error=error, stage=state.value)
         self.changed()
         return True
 
     async def _finish(
-        self, connection: AsyncConnection, job: JobRow, state: JobState, **values: Any
+        self, transaction: Transaction, job: JobRow, state: JobState, **values: Any
     ) -> None:
         now = self.clock.now()
         price = Price.model_validate_json(job.price)
         if price.kind == "budget" and not job.charged and job.dataset_id is not None:
-            await ledger.give_back(connection, job.dataset_id, job.id, now)
-        await store.end_attempts(connection, job.id)
+            await ledger.give_back(transaction, job.dataset_id, job.id, now)
+        await store.end_attempts(transaction, job.id)
         await store.change(
-            connection, job.id, UNFINISHED, state=state, finished=now, secret=None, **values
+            transaction, job.id, UNFINISHED, state=state, finished=now, secret=None, **values
         )
 
     # --- parts -----------------------------------------------------------------------------------
 
-    async def _charge(self, connection: AsyncConnection, job: JobRow) -> None:
+    async def _charge(self, transaction: Transaction, job: JobRow) -> None:
         price, now = Price.model_validate_json(job.price), self.clock.now()
         assert job.dataset_id is not None
         if price.kind == "budget":
-            await ledger.charge(connection, job.dataset_id, job.id, now)
+            await ledger.charge(transaction, job.dataset_id, job.id, now)
         elif price.kind == "outside":
             reason = price.reason or ""
-            await ledger.release_outside_budget(connection, job.dataset_id, job.id, reason, now)
-        await store.change(connection, job.id, RUNNING, charged=True)
+            await ledger.release_outside_budget(transaction, job.dataset_id, job.id, reason, now)
+        await store.change(transaction, job.id, RUNNING, charged=True)
 
     async def _found(
-        self, connection: AsyncConnection, attempt_id: str, *, lock: bool = False
+        self, transaction: Transaction, attempt_id: str, *, lock: bool = False
     ) -> tuple[AttemptRow, JobRow]:
-        """An attempt that goes on. With `lock` its job is held, always before the attempt."""
-        attempt = await store.attempt(connection, attempt_id)
+        """An attempt in progress. `lock` locks its job, always before the attempt."""
+        attempt = await store.attempt(transaction, attempt_id)
         if attempt is None:
             raise AttemptRefused
-        job = await store.find(connection, attempt.job_id, lock=lock)
+        job = await store.find(transaction, attempt.job_id, lock=lock)
         if lock:
-            attempt = await store.attempt(connection, attempt_id)
+            attempt = await store.attempt(transaction, attempt_id)
         assert attempt is not None
         assert job is not None
         if attempt.state == store.OVER or job.state is not JobState.RUNNING:
@@ -247,17 +249,17 @@ class Attempts:
         return attempt, job
 
     async def _held(
-        self, connection: AsyncConnection, attempt_id: str, session: str, *, lock: bool = False
+        self, transaction: Transaction, attempt_id: str, session: str, *, lock: bool = False
     ) -> tuple[AttemptRow, JobRow]:
-        attempt, job = await self._found(connection, attempt_id, lock=lock)
+        attempt, job = await self._found(transaction, attempt_id, lock=lock)
         known = attempt.session_hash or ""
         if attempt.state != store.HELD or not hmac.compare_digest(known, digest(session)):
             raise AttemptRefused
         return attempt, job
 
-    async def _dataset(self, connection: AsyncConnection, job: JobRow) -> DatasetRow:
+    async def _dataset(self, transaction: Transaction, job: JobRow) -> DatasetRow:
         assert job.dataset_id is not None
-        return await self.datasets.find(connection, job.dataset_id)
+        return await self.datasets.find(transaction, job.dataset_id)
 
     def _until(self) -> datetime:
         return self.clock.now() + timedelta(seconds=self.settings.job_lease_s)
@@ -267,7 +269,7 @@ class Attempts:
 
 
 def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> Amount:
-    """What an algorithm that ended early by its own published rule did not spend."""
+    """The amount not spent by an algorithm that ended early, by its own published rule."""
     said = report.charged
     if price.kind != "budget" or said is None or said.reserved is None:
         return Amount(0, 0)

@@ -1,8 +1,10 @@
-"""Gives every queued job an attempt, and every job whose attempt was lost the next one.
+"""Starts an attempt at every queued job, and another one where an attempt was lost.
 
-Runs in the background of one coordinator process; several may share a database: an attempt is begun
-by one conditional change of the job's row. An attempt whose lease has run out is lost, whoever
-began it. Jobs run in workers; nothing here blocks the event loop.
+Runs in the background of one coordinator process; several may share a database: an attempt begins
+with one conditional update of the job's row. An attempt of this process is lost when Dask reports
+that its task has ended: a late heartbeat is no proof that its worker is dead. Any other attempt
+(of another replica, or from before a restart) is lost when its lease has run out. Jobs run in
+workers; nothing here blocks the event loop.
 """
 
 from __future__ import annotations
@@ -15,18 +17,16 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from common.models.job import JobState
-from common.service.clock import uuid7
-from common.service.database import reading
-from common.service.logs import describe, get_logger
-from coordinator.background import Pauses, finish
+from common.runtime.background import Repeating, finish
+from common.runtime.clock import uuid7
+from common.runtime.logs import get_logger
+from common.store.transactions import Transaction
 from coordinator.errors import UnknownDataset
 from coordinator.jobs.attempts import Attempts, digest
-from coordinator.jobs.cluster import Cluster, ClusterAway
-from coordinator.jobs.link import Ticket
 from coordinator.jobs.problems import WorkerLost, plain_problem
+from coordinator.jobs.workers.cluster import Cluster, ClusterAway
+from coordinator.jobs.workers.link import Ticket
+from coordinator.models.job import JobState
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
 from coordinator.store.jobs import AttemptRow, JobRow
@@ -38,8 +38,9 @@ CANCEL_S: Final = 1.5
 AWAY_S: Final = 2.0
 
 
-class Dispatcher:
-    """One process's hand on the queue."""
+class Dispatcher(Repeating):
+    """The coordinator's loop over jobs on datasets: it begins attempts and replaces lost ones.
+    Every process has one, with its own workers."""
 
     def __init__(
         self,
@@ -48,57 +49,41 @@ class Dispatcher:
         settings: CoordinatorSettings,
         changed: Callable[[], None],
     ) -> None:
+        super().__init__("dispatch", log, LOOK_S, retry_s=AWAY_S)
         self._attempts, self._cluster, self._settings = attempts, cluster, settings
-        self._engine, self._clock = attempts.engine, attempts.clock
+        self._database, self._clock = attempts.database, attempts.clock
         self._changed = changed
         self._replica = f"replica {uuid4().hex}"
         self._under_way: set[str] = set()
-        self._pauses = Pauses()
-        self._task: asyncio.Task[None] | None = None
         self._killing: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Task[int] | None = None
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.create_task(self._run(), name="jobs")
-
     async def stop(self) -> None:
-        """Stop; what our own workers were at begins again with the next start."""
-        self._pauses.end()
-        tasks = [task for task in (self._task, *self._killing) if task is not None]
-        await finish(tasks)
+        """Stop; attempts in our own workers are started again after the next start."""
+        await super().stop()
+        await finish(self._killing)
         under_way = sorted(self._under_way) if self._cluster.local else []
         await self._cluster.close()
         if under_way:
-            async with self._engine.begin() as connection:
+            async with self._database.begin() as transaction:
                 for attempt_id in under_way:
-                    await store.change_attempt(connection, attempt_id, until=self._clock.now())
+                    await store.change_attempt(transaction, attempt_id, until=self._clock.now())
 
-    def wake(self) -> None:
-        """Look at once: a job was queued or is to end."""
-        self._pauses.wake()
+    async def look(self) -> None:
+        """Check what runs and begin what is queued; without Dask, pause for AWAY_S in total."""
+        try:
+            await self._dispatch()
+        except ClusterAway:
+            await self._pauses.pause(AWAY_S - LOOK_S)
 
-    async def _run(self) -> None:
-        while not self._pauses.ending:
-            self._pauses.begin()
-            pause = LOOK_S
-            try:
-                await self._look()
-            except ClusterAway:
-                pause = AWAY_S
-            except Exception as error:
-                log.error("dispatch_failed", **describe(error))
-                pause = AWAY_S
-            await self._pauses.pause(pause)
+    # --- one pass --------------------------------------------------------------------------------
 
-    # --- one look --------------------------------------------------------------------------------
-
-    async def _look(self) -> None:
-        async with reading(self._engine) as connection:
-            running = await store.running(connection)
-            live = {row.job_id: row for row in await store.live_attempts(connection)}
-            waiting = await store.queued(connection, 1)
-        await self._keep_offers(list(live.values()))
+    async def _dispatch(self) -> None:
+        async with self._database.reading() as transaction:
+            running = await store.running(transaction)
+            live = {row.job_id: row for row in await store.live_attempts(transaction)}
+            waiting = await store.queued(transaction, 1)
+        await self._renew(list(live.values()))
         lost = [job for job in running if await self._is_lost(job, live.get(job.id))]
         if lost or waiting:
             slots = await self._slots()
@@ -107,25 +92,22 @@ class Dispatcher:
                     await self._again(job)
                 await self._fill(slots - len(self._under_way))
 
-    async def _keep_offers(self, live: list[AttemptRow]) -> None:
-        """An attempt of ours that waits for a worker is not lost."""
+    async def _renew(self, live: list[AttemptRow]) -> None:
+        """Renew the leases of our attempts, whether they run or wait for a worker."""
         soon = self._clock.now() + self._lease / 2
-        kept = [
-            row.id
-            for row in live
-            if row.state == store.OFFERED and row.id in self._under_way and row.until < soon
-        ]
+        kept = [row.id for row in live if row.id in self._under_way and row.until < soon]
         if kept:
-            async with self._engine.begin() as connection:
+            async with self._database.begin() as transaction:
                 for attempt_id in kept:
-                    await store.change_attempt(connection, attempt_id, until=self._until())
+                    if attempt_id in self._under_way:  # it may have ended before this write
+                        await store.change_attempt(transaction, attempt_id, until=self._until())
 
     async def _is_lost(self, job: JobRow, attempt: AttemptRow | None) -> bool:
-        """Whether a running job needs another attempt. One that is to end, and whose worker does
-        not, is ended here."""
+        """Whether a running job needs another attempt. Ends a job that is being cancelled and whose
+        worker does not stop."""
         now = self._clock.now()
         if job.cancelling is None:
-            return attempt is None or attempt.until <= now
+            return not self._lives(attempt)
         late = now - job.cancelling >= timedelta(seconds=CANCEL_S)
         if attempt is None or attempt.state == store.OFFERED or late:
             await self._attempts.end(job.id, JobState.CANCELLED, None)
@@ -133,8 +115,18 @@ class Dispatcher:
                 self._kill(attempt.holder)
         return False
 
+    def _lives(self, attempt: AttemptRow | None) -> bool:
+        """Whether an attempt may still have an outcome."""
+        if attempt is None:
+            return False
+        return attempt.id in self._under_way or attempt.until > self._clock.now()
+
     async def _again(self, job: JobRow) -> None:
-        """The attempt is lost: the next one, or the end."""
+        """The attempt is lost: begin the next one, or end the job."""
+        async with self._database.reading() as transaction:
+            live = {row.job_id: row for row in await store.live_attempts(transaction)}
+        if self._lives(live.get(job.id)):  # its heartbeat arrived meanwhile
+            return
         if job.attempts >= self._settings.job_attempts:
             await self._attempts.end(job.id, JobState.FAILED, plain_problem(WorkerLost()))
         else:
@@ -142,8 +134,8 @@ class Dispatcher:
             await self._begin(job)
 
     async def _slots(self) -> int | None:
-        """How many attempts the workers take; None while they are being started, which may last:
-        what runs is followed meanwhile."""
+        """How many attempts the workers can run; None while they start, which may take long and
+        must not delay checks of running attempts."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._cluster.slots())
         await asyncio.wait([self._starting], timeout=LOOK_S)
@@ -156,9 +148,9 @@ class Dispatcher:
         """Begin queued jobs, the oldest first, while workers are free."""
         if free <= 0:
             return
-        async with reading(self._engine) as connection:
-            names = await store.queued(connection, free)
-            jobs = [await store.find(connection, name) for name in names]
+        async with self._database.reading() as transaction:
+            names = await store.queued(transaction, free)
+            jobs = [await store.find(transaction, name) for name in names]
         for job in jobs:
             if job is not None:
                 await self._begin(job)
@@ -176,10 +168,10 @@ class Dispatcher:
             holder=self._replica,
             until=self._until(),
         )
-        async with self._engine.begin() as connection:
-            gone = await self._gone(connection, job)
+        async with self._database.begin() as transaction:
+            gone = await self._gone(transaction, job)
             begun = gone is None and await store.begin(
-                connection, row, job.started or now, job.attempts
+                transaction, row, job.started or now, job.attempts
             )
         if gone is not None:
             await self._attempts.end(job.id, JobState.FAILED, gone)
@@ -196,18 +188,18 @@ class Dispatcher:
             self._under_way.discard(row.id)
             raise
 
-    async def _gone(self, connection: AsyncConnection, job: JobRow) -> dict[str, Any] | None:
-        """What is wrong if the data was deleted meanwhile."""
+    async def _gone(self, transaction: Transaction, job: JobRow) -> dict[str, Any] | None:
+        """The problem, if the data was deleted since."""
         if job.dataset_id is None:
             return None
         try:
-            await self._attempts.datasets.find(connection, job.dataset_id)
+            await self._attempts.datasets.find(transaction, job.dataset_id)
         except UnknownDataset as error:
             return plain_problem(error)
         return None
 
     def _ended(self, attempt_id: str) -> None:
-        """Nothing of an attempt runs any more: if it left nothing, it is lost now."""
+        """An attempt has stopped running: without an outcome it is lost now."""
         self._under_way.discard(attempt_id)
         if not self._pauses.ending:
             task = asyncio.create_task(self._lose(attempt_id))
@@ -215,8 +207,8 @@ class Dispatcher:
             task.add_done_callback(self._killing.discard)
 
     async def _lose(self, attempt_id: str) -> None:
-        async with self._engine.begin() as connection:
-            await store.change_attempt(connection, attempt_id, until=self._clock.now())
+        async with self._database.begin() as transaction:
+            await store.change_attempt(transaction, attempt_id, until=self._clock.now())
         self.wake()
 
     def _kill(self, address: str) -> None:

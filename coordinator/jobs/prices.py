@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal
 
-from common.accounting.amounts import Amount, scaled
-from common.accounting.costs import Cost
-from common.models.base import WireModel
-from common.models.report import PrivacyReport, VerifiedStatement
 from coordinator.errors import UnitNotProtected
 from coordinator.store.jobs import JobRow
+from tacit.accounting.amounts import Amount, scaled
+from tacit.accounting.costs import Cost
+from tacit.report.model import PrivacyReport, VerifiedStatement
+from tacit.wire import WireModel
 
 PAPER = "stance paper: no figure of it is charged"
 SEEDED = "the seed is known, so the output can be repeated and nothing is private"
@@ -23,8 +23,8 @@ UNVERIFIED = "the algorithm has no verified figure"
 
 
 class Price(WireModel):
-    """`budget`: (epsilon in 10^-6, delta in 10^-15) of the dataset's unit; `outside`: a release
-    that no figure covers, and why; `free`: nothing is released."""
+    """`budget`: (epsilon in 10^-6, delta in 10^-15) of the dataset's unit; `outside`: why no figure
+    covers the release; `free`: nothing is released."""
 
     kind: Literal["budget", "outside", "free"]
     epsilon: int = 0
@@ -39,7 +39,7 @@ class Price(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The line of a report that a ledger is charged by, as scaled integers."""
+    """The line of a report by which a ledger is charged, as scaled integers."""
 
     line: VerifiedStatement
     amount: Amount
@@ -63,8 +63,8 @@ def price_of(report: PrivacyReport, unit: str | None, *, seeded: bool) -> Price:
 def stated(report: PrivacyReport, unit: str | None) -> Stated:
     """The line for this unit under the report's relation, else under add/remove.
 
-    A pure and an approximate line may stand side by side and both hold: the one that the algorithm
-    charges by is taken. Raises UnitNotProtected where no line has finite figures.
+    A report may have a pure and an approximate line that both hold: the one by which the algorithm
+    charges is used. Raises UnitNotProtected if no line has finite figures.
     """
     lines = []
     for line in report.verified:
@@ -105,7 +105,7 @@ def _amount(line: VerifiedStatement) -> Amount | None:
 
 
 def spent(row: JobRow) -> Amount | None:
-    """What the ledger keeps of a job; None where it keeps no figure."""
+    """What the ledger charges for a job; None if it holds no figure."""
     price = Price.model_validate_json(row.price)
     if price.kind != "budget" or not row.charged:
         return None

@@ -1,18 +1,10 @@
-"""An error of a job as a problem document (RFC 9457), made where no web framework is loaded."""
+"""An error of a job as a problem document (RFC 9457), made without a web framework."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from common.errors import (
-    Conflict,
-    DomainError,
-    FieldError,
-    Invalid,
-    NotFound,
-    TooLarge,
-    Unavailable,
-)
+from tacit.errors import Conflict, DomainError, FieldError, Invalid, NotFound, TooLarge, Unavailable
 
 _PREFIX: Final = "urn:tacit:problem:"
 _STATUS: Final = (
@@ -25,7 +17,7 @@ _STATUS: Final = (
 
 
 class JobFailed(Conflict):
-    """The algorithm ended in an error that it did not foresee."""
+    """The algorithm raised an unexpected error."""
 
     name = "job_failed"
     title = "The job failed"
@@ -39,8 +31,8 @@ class WorkerLost(Unavailable):
 
 
 def plain_problem(error: Exception) -> dict[str, Any]:
-    """The document of an error. One of another kind than ours is named by type only: its message
-    might hold data."""
+    """The document of an error. An error that is not a DomainError is named by its type only: its
+    message might contain data."""
     if not isinstance(error, DomainError):
         error = JobFailed(f"an unforeseen error ({type(error).__name__})")
     found: tuple[FieldError, ...] = error.errors if isinstance(error, Invalid) else ()

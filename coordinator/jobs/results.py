@@ -1,10 +1,12 @@
-"""What a job left, on the coordinator's disk: `<data_dir>/jobs/<id>/`, in the layout of the spec.
+"""The results of a job on the coordinator's disk: `<data_dir>/jobs/<id>/`.
+
+Spec: jobs, "Result". The layout:
 
     result.json  report.json  report.txt  files/NAME  plots/NAME.svg  plots/NAME.png
-    private/evaluation.sealed           for the operator's eyes, sealed with the storage key
+    private/evaluation.sealed           visible only to the operator, sealed with the storage key
 
-Published parts hold nothing secret and lie in the clear. A directory becomes that of a job by one
-rename; it is looked at only once the job has succeeded.
+Published parts contain nothing secret and are stored in the clear. One rename makes a directory
+that of a job; it is read only after the job has succeeded.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from common.models.job import RESULT_FORMAT
-from common.models.report import PrivacyReport
-from common.report.words import plain_words
-from common.service.database import make_private_directory
+from common.runtime.directories import make_private_directory
 from coordinator.errors import UnknownPart
-from coordinator.jobs.packing import Packed, text, unpack
-from coordinator.storage_key import StorageKey
+from coordinator.jobs.workers.packing import Packed, text, unpack
+from coordinator.models.job import RESULT_FORMAT
+from coordinator.sealed.key import StorageKey
 from coordinator.store.jobs import JobRow
+from tacit.report.model import PrivacyReport
+from tacit.report.words import plain_words
 
 _SEALED: Final = "private/evaluation.sealed"
 _PUBLISHED: Final = ("result.json", "report.json", "report.txt")
@@ -41,12 +43,12 @@ class Results:
     key: StorageKey
 
     def incoming(self) -> Path:
-        """A file to write an arriving outcome to; who asks removes it."""
+        """A file for an arriving outcome; the caller removes it."""
         make_private_directory(self.directory)
         return self.directory / f"incoming-{uuid4().hex}"
 
     def opened(self, arrived: Path) -> Packed:
-        """What an arrived outcome says. Raises ValueError for one that is none."""
+        """The content of an outcome that arrived. Raises ValueError if it is malformed."""
         try:
             with zipfile.ZipFile(arrived) as archive:
                 return unpack(archive)
@@ -54,7 +56,7 @@ class Results:
             raise ValueError("the outcome cannot be read") from error
 
     def keep(self, job: JobRow, arrived: Path, packed: Packed, report: PrivacyReport) -> None:
-        """Write everything and put it in its place, in place of what an earlier try left there."""
+        """Write all parts and move them into place, replacing those of an earlier try."""
         draft = self.directory / f"draft-{uuid4().hex}"
         for name in ("files", "plots", "private"):
             make_private_directory(draft / name)
@@ -92,7 +94,7 @@ class Results:
         return found
 
     def evaluation(self, job_id: str) -> bytes:
-        """The comparison with the true data. Raises UnknownPart where none was asked for."""
+        """The comparison with the true data. Raises UnknownPart if none was requested."""
         try:
             sealed = (self.directory / job_id / _SEALED).read_bytes()
         except FileNotFoundError:
@@ -100,7 +102,7 @@ class Results:
         return self.key.open(_purpose(job_id), sealed)
 
     def archive(self, job_id: str) -> Path:
-        """A zip of all published parts, the same bytes each time; who asks removes it."""
+        """A zip of all published parts, always the same bytes; the caller removes it."""
         target = self.directory / f"archive-{uuid4().hex}"
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in self._names(job_id):
@@ -158,7 +160,7 @@ def _purpose(job_id: str) -> str:
 
 
 def _to_disk(directory: Path) -> None:
-    """An outcome is acknowledged once it is on the disk."""
+    """Flush all files of a directory: an outcome is acknowledged only when it is on the disk."""
     for path in directory.rglob("*"):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
 """A job's privacy report: the algorithm's own, with what only the coordinator knows.
 
-Spec: jobs, "Privacy report": whom it is about, what the ledger is charged, what was released
-outside the budget before, and what a chosen seed does to it all.
+Spec: jobs, "Privacy report": its subject, the charge to the ledger, earlier releases outside the
+budget, and the effect of a chosen seed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from common.accounting.amounts import Amount, shown_delta, shown_epsilon
-from common.models.report import Charge, PrivacyReport, VerifiedStatement
 from coordinator.jobs.prices import Price
+from tacit.accounting.amounts import Amount, format_amount, format_micro
+from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
 TRUST: Final = (
     "The coordinator and its workers are trusted with the raw data: they hold it while the job "
@@ -34,8 +34,8 @@ def complete(
     earlier: Iterable[str] = (),
     seeded: bool = False,
 ) -> PrivacyReport:
-    """The report with subject, charge and caveats. `charged`: what the ledger keeps in the end;
-    `earlier`: jobs whose releases lie outside the dataset's budget."""
+    """The report with subject, charge and caveats. `charged`: the final charge to the ledger;
+    `earlier`: jobs whose releases are outside the dataset's budget."""
     caveats = [*report.caveats]
     for other in earlier:
         caveats.append(
@@ -68,9 +68,8 @@ def _charge(price: Price, unit: str | None, charged: Amount) -> Charge:
         {
             "ledger": "dataset",
             "privacy_unit": unit,
-            "epsilon": shown_epsilon(charged.epsilon),
-            "delta": shown_delta(charged.delta),
-            "reserved": shown_epsilon(price.epsilon),
+            **format_amount(charged),
+            "reserved": format_micro(price.epsilon),
         }
     )
 

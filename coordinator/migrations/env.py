@@ -1,4 +1,4 @@
-from common.service.migration import run_migrations
+from common.store.migration import run_migrations
 from coordinator.store.tables import metadata
 
 run_migrations(metadata)

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.dataset import DatasetDeclaration
-from coordinator.datasets.events import DatasetEvent, EventKind, genesis
+from algorithms.datasets.declaration import DatasetDeclaration
+from common.store.transactions import Transaction
+from coordinator.models.dataset_events import DatasetEvent, EventKind, genesis
 from coordinator.store.tables import (
     dataset_contents,
     dataset_events,
@@ -60,7 +60,7 @@ class LedgerRow:
 # --- datasets ------------------------------------------------------------------------------------
 
 
-async def add(connection: AsyncConnection, row: DatasetRow) -> None:
+async def add(transaction: Transaction, row: DatasetRow) -> None:
     """Keep a new dataset."""
     values = {name: getattr(row, name) for name in DatasetRow.__dataclass_fields__}
     values |= {
@@ -69,18 +69,18 @@ async def add(connection: AsyncConnection, row: DatasetRow) -> None:
         "parts": json.dumps(dict(row.parts)),
         "outline": json.dumps(row.outline),
     }
-    await connection.execute(insert(datasets).values(**values))
+    await transaction.execute(insert(datasets).values(**values))
 
 
-async def find(connection: AsyncConnection, dataset_id: str) -> DatasetRow | None:
+async def find(transaction: Transaction, dataset_id: str) -> DatasetRow | None:
     """A dataset by its id, deleted or not."""
-    found = await connection.execute(select(datasets).where(datasets.c.id == dataset_id))
+    found = await transaction.execute(select(datasets).where(datasets.c.id == dataset_id))
     row = found.first()
     return None if row is None else _dataset(row)
 
 
 async def page(
-    connection: AsyncConnection, after: str | None, limit: int, kind: str | None = None
+    transaction: Transaction, after: str | None, limit: int, kind: str | None = None
 ) -> list[DatasetRow]:
     """Datasets that are kept, oldest first."""
     chosen = select(datasets).where(datasets.c.deleted.is_(None)).order_by(datasets.c.id)
@@ -88,22 +88,22 @@ async def page(
         chosen = chosen.where(datasets.c.kind == kind)
     if after is not None:
         chosen = chosen.where(datasets.c.id > after)
-    return [_dataset(row) for row in await connection.execute(chosen.limit(limit))]
+    return [_dataset(row) for row in await transaction.execute(chosen.limit(limit))]
 
 
-async def live_ids(connection: AsyncConnection) -> set[str]:
+async def live_ids(transaction: Transaction) -> set[str]:
     """All datasets that are kept."""
-    rows = await connection.execute(select(datasets.c.id).where(datasets.c.deleted.is_(None)))
+    rows = await transaction.execute(select(datasets.c.id).where(datasets.c.deleted.is_(None)))
     return {row.id for row in rows}
 
 
-async def mark_deleted(connection: AsyncConnection, dataset_id: str, now: datetime) -> None:
-    """Forget all of a dataset but that it was there, and its ledger."""
-    row = await find(connection, dataset_id)
+async def mark_deleted(transaction: Transaction, dataset_id: str, now: datetime) -> None:
+    """Mark a dataset as deleted and clear its description; its row and its ledger stay."""
+    row = await find(transaction, dataset_id)
     if row is None:
         return
     declared = DatasetDeclaration(kind=row.declaration.kind, format=row.declaration.format)
-    await connection.execute(
+    await transaction.execute(
         update(datasets)
         .where(datasets.c.id == dataset_id)
         .values(
@@ -128,9 +128,9 @@ def _dataset(row: Row[Any]) -> DatasetRow:
 # --- ledgers -------------------------------------------------------------------------------------
 
 
-async def ledger_by_content(connection: AsyncConnection, keyed_hash: bytes) -> LedgerRow | None:
+async def ledger_by_content(transaction: Transaction, keyed_hash: bytes) -> LedgerRow | None:
     """The ledger that a content once had."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(dataset_ledgers)
         .join(dataset_contents, dataset_contents.c.ledger_id == dataset_ledgers.c.id)
         .where(dataset_contents.c.keyed_hash == keyed_hash.hex())
@@ -139,16 +139,16 @@ async def ledger_by_content(connection: AsyncConnection, keyed_hash: bytes) -> L
     return None if row is None else LedgerRow(**row._mapping)
 
 
-async def ledger(connection: AsyncConnection, ledger_id: str) -> LedgerRow:
+async def ledger(transaction: Transaction, ledger_id: str) -> LedgerRow:
     """A ledger that is known to be there."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(dataset_ledgers).where(dataset_ledgers.c.id == ledger_id)
     )
     return LedgerRow(**found.one()._mapping)
 
 
 async def ledger_of(
-    connection: AsyncConnection, dataset_id: str, *, lock: bool = False
+    transaction: Transaction, dataset_id: str, *, lock: bool = False
 ) -> LedgerRow | None:
     """A dataset's ledger, also of a deleted one; `lock` holds its row until the transaction ends
     (a transaction of SQLite that writes holds the whole store anyway)."""
@@ -159,27 +159,27 @@ async def ledger_of(
     )
     if lock:
         chosen = chosen.with_for_update(of=dataset_ledgers)
-    row = (await connection.execute(chosen)).first()
+    row = (await transaction.execute(chosen)).first()
     return None if row is None else LedgerRow(**row._mapping)
 
 
-async def add_ledger(connection: AsyncConnection, ledger_id: str, privacy_unit: str) -> LedgerRow:
+async def add_ledger(transaction: Transaction, ledger_id: str, privacy_unit: str) -> LedgerRow:
     """A new ledger without events."""
     row = LedgerRow(ledger_id, privacy_unit, 0, genesis(ledger_id))
-    await connection.execute(insert(dataset_ledgers).values(**asdict(row)))
+    await transaction.execute(insert(dataset_ledgers).values(**asdict(row)))
     return row
 
 
-async def add_content(connection: AsyncConnection, keyed_hash: bytes, ledger_id: str) -> None:
+async def add_content(transaction: Transaction, keyed_hash: bytes, ledger_id: str) -> None:
     """Remember, also after its deletion, which ledger a content has."""
-    await connection.execute(
+    await transaction.execute(
         insert(dataset_contents).values(keyed_hash=keyed_hash.hex(), ledger_id=ledger_id)
     )
 
 
-async def events(connection: AsyncConnection, ledger_id: str) -> list[DatasetEvent]:
+async def events(transaction: Transaction, ledger_id: str) -> list[DatasetEvent]:
     """A whole ledger, oldest first."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(dataset_events)
         .where(dataset_events.c.ledger_id == ledger_id)
         .order_by(dataset_events.c.seq)
@@ -199,9 +199,9 @@ async def events(connection: AsyncConnection, ledger_id: str) -> list[DatasetEve
     ]
 
 
-async def append(connection: AsyncConnection, ledger_id: str, event: DatasetEvent) -> None:
+async def append(transaction: Transaction, ledger_id: str, event: DatasetEvent) -> None:
     """Write an event and the new head; the database refuses a number that is taken."""
-    await connection.execute(
+    await transaction.execute(
         insert(dataset_events).values(
             ledger_id=ledger_id,
             seq=event.seq,
@@ -214,7 +214,7 @@ async def append(connection: AsyncConnection, ledger_id: str, event: DatasetEven
             hash=event.hash,
         )
     )
-    await connection.execute(
+    await transaction.execute(
         update(dataset_ledgers)
         .where(dataset_ledgers.c.id == ledger_id)
         .values(seq=event.seq, head=event.hash)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from coordinator.store.tables import curators, groups, parties
 
 _CHUNK = 10_000
@@ -33,31 +33,31 @@ def _group(row: Row[Any]) -> GroupRow:
     return GroupRow(**row._mapping)
 
 
-async def add(connection: AsyncConnection, row: GroupRow) -> None:
+async def add(transaction: Transaction, row: GroupRow) -> None:
     """Keep a new group."""
     values = {name: getattr(row, name) for name in GroupRow.__dataclass_fields__}
-    await connection.execute(insert(groups).values(**values))
+    await transaction.execute(insert(groups).values(**values))
 
 
-async def find(connection: AsyncConnection, name: str) -> GroupRow | None:
+async def find(transaction: Transaction, name: str) -> GroupRow | None:
     """A group by its name."""
-    row = (await connection.execute(select(groups).where(groups.c.name == name))).first()
+    row = (await transaction.execute(select(groups).where(groups.c.name == name))).first()
     return None if row is None else _group(row)
 
 
-async def page(connection: AsyncConnection, after: str | None, limit: int) -> list[GroupRow]:
+async def page(transaction: Transaction, after: str | None, limit: int) -> list[GroupRow]:
     """Groups by name."""
     chosen = select(groups).order_by(groups.c.name).limit(limit)
     if after is not None:
         chosen = chosen.where(groups.c.name > after)
-    return [_group(row) for row in await connection.execute(chosen)]
+    return [_group(row) for row in await transaction.execute(chosen)]
 
 
-async def numbers(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+async def numbers(transaction: Transaction, ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
     """(roster number, whether its party is here) of those curators that ever enrolled."""
     found: dict[str, tuple[int, bool]] = {}
     for start in range(0, len(ids), _CHUNK):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(curators.c.id, curators.c.number, parties.c.left)
             .join(parties, parties.c.id == curators.c.party)
             .where(curators.c.id.in_(ids[start : start + _CHUNK]))
@@ -66,11 +66,11 @@ async def numbers(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, 
     return found
 
 
-async def names(connection: AsyncConnection, numbers: Sequence[int]) -> list[dict[str, Any]]:
+async def names(transaction: Transaction, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Curators by their numbers, rising."""
     found: list[dict[str, Any]] = []
     for start in range(0, len(numbers), _CHUNK):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(curators.c.number, curators.c.id)
             .where(curators.c.number.in_(numbers[start : start + _CHUNK]))
             .order_by(curators.c.number)
@@ -80,10 +80,10 @@ async def names(connection: AsyncConnection, numbers: Sequence[int]) -> list[dic
 
 
 async def staying(
-    connection: AsyncConnection, members: NDArray[np.bool_], since: datetime
+    transaction: Transaction, members: NDArray[np.bool_], since: datetime
 ) -> NDArray[np.bool_]:
     """These members, one boolean per roster number, without those that had left at `since`."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(parties.c.first, parties.c.curators).where(
             parties.c.first < members.size, parties.c.left <= since
         )

@@ -1,4 +1,4 @@
-"""Schedules of federated jobs, and the job of each period: one, whoever submits it."""
+"""Schedules of federated jobs, and the job of each period: one, regardless of the submitter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.job import FINISHED
+from common.store.transactions import Transaction
+from coordinator.models.job import FINISHED
 from coordinator.store.tables import job_schedule_runs, job_schedules, jobs
 
 
@@ -30,37 +30,37 @@ class JobScheduleRow:
 _ROW = tuple(job_schedules.c[name] for name in JobScheduleRow.__dataclass_fields__)
 
 
-async def add(connection: AsyncConnection, row: JobScheduleRow) -> None:
+async def add(transaction: Transaction, row: JobScheduleRow) -> None:
     """Store a new schedule."""
     values = {name: getattr(row, name) for name in JobScheduleRow.__dataclass_fields__}
-    await connection.execute(insert(job_schedules).values(values))
+    await transaction.execute(insert(job_schedules).values(values))
 
 
-async def find(connection: AsyncConnection, schedule_id: str) -> JobScheduleRow | None:
+async def find(transaction: Transaction, schedule_id: str) -> JobScheduleRow | None:
     """One schedule."""
     query = select(*_ROW).where(job_schedules.c.id == schedule_id)
-    row = (await connection.execute(query)).first()
+    row = (await transaction.execute(query)).first()
     return None if row is None else _row(row)
 
 
-async def page(connection: AsyncConnection, before: str | None, limit: int) -> list[JobScheduleRow]:
+async def page(transaction: Transaction, before: str | None, limit: int) -> list[JobScheduleRow]:
     """Schedules, the newest first, older than `before`."""
     query = select(*_ROW).order_by(job_schedules.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(job_schedules.c.id < before)
-    return [_row(row) for row in await connection.execute(query)]
+    return [_row(row) for row in await transaction.execute(query)]
 
 
-async def going(connection: AsyncConnection) -> list[JobScheduleRow]:
-    """Those that nobody has stopped."""
+async def going(transaction: Transaction) -> list[JobScheduleRow]:
+    """The schedules that were not stopped."""
     query = select(*_ROW).where(job_schedules.c.stopped.is_(None)).order_by(job_schedules.c.id)
-    return [_row(row) for row in await connection.execute(query)]
+    return [_row(row) for row in await transaction.execute(query)]
 
 
-async def advance(connection: AsyncConnection, schedule_id: str, period: int) -> bool:
-    """Go on after a period, if that is the next one and nobody has stopped the schedule; whether
-    it was. The caller writes nothing else if not."""
-    done = await connection.execute(
+async def advance(transaction: Transaction, schedule_id: str, period: int) -> bool:
+    """Advance past a period, if it is the next one and the schedule was not stopped; whether it
+    did. The caller writes nothing else if not."""
+    done = await transaction.execute(
         update(job_schedules)
         .where(
             job_schedules.c.id == schedule_id,
@@ -72,38 +72,38 @@ async def advance(connection: AsyncConnection, schedule_id: str, period: int) ->
     return bool(done.rowcount)
 
 
-async def skip(connection: AsyncConnection, schedule_id: str, period: int) -> None:
-    """Leave out the periods before this one that were not asked for."""
-    await connection.execute(
+async def skip(transaction: Transaction, schedule_id: str, period: int) -> None:
+    """Skip the periods before this one that were not requested."""
+    await transaction.execute(
         update(job_schedules)
         .where(job_schedules.c.id == schedule_id, job_schedules.c.next_period < period)
         .values(next_period=period)
     )
 
 
-async def note(connection: AsyncConnection, schedule_id: str, problem: str | None) -> None:
+async def note(transaction: Transaction, schedule_id: str, problem: str | None) -> None:
     """Why the next period waits."""
-    await connection.execute(
+    await transaction.execute(
         update(job_schedules).where(job_schedules.c.id == schedule_id).values(problem=problem)
     )
 
 
-async def stop(connection: AsyncConnection, schedule_id: str, now: datetime) -> None:
-    """Ask for no more periods; a schedule that has stopped stays as it is."""
-    await connection.execute(
+async def stop(transaction: Transaction, schedule_id: str, now: datetime) -> None:
+    """Stop a schedule; one that has stopped stays as it is."""
+    await transaction.execute(
         update(job_schedules)
         .where(job_schedules.c.id == schedule_id, job_schedules.c.stopped.is_(None))
         .values(stopped=now, problem=None)
     )
 
 
-async def add_run(connection: AsyncConnection, schedule_id: str, period: int, job_id: str) -> None:
+async def add_run(transaction: Transaction, schedule_id: str, period: int, job_id: str) -> None:
     """The job of a period. Raises IntegrityError where it has one."""
     values = {"schedule_id": schedule_id, "period": period, "job_id": job_id}
-    await connection.execute(insert(job_schedule_runs).values(values))
+    await transaction.execute(insert(job_schedule_runs).values(values))
 
 
-async def count_runs(connection: AsyncConnection, schedule_id: str) -> tuple[int, int]:
+async def count_runs(transaction: Transaction, schedule_id: str) -> tuple[int, int]:
     """How many jobs a schedule has submitted, and how many of them have not finished."""
     unfinished = jobs.c.state.not_in([state.value for state in FINISHED])
     query = (
@@ -111,7 +111,7 @@ async def count_runs(connection: AsyncConnection, schedule_id: str) -> tuple[int
         .select_from(job_schedule_runs.join(jobs, jobs.c.id == job_schedule_runs.c.job_id))
         .where(job_schedule_runs.c.schedule_id == schedule_id)
     )
-    total, active = (await connection.execute(query)).one()
+    total, active = (await transaction.execute(query)).one()
     return int(total), int(active)
 
 

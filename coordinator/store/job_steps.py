@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.job import JobState
+from common.store.transactions import Transaction
+from coordinator.models.job import JobState
 from coordinator.store.tables import job_steps, jobs
 
 
@@ -29,26 +29,26 @@ class StepRow:
 _ROW = tuple(job_steps.c[name] for name in StepRow.__dataclass_fields__)
 
 
-async def add(connection: AsyncConnection, row: StepRow) -> None:
+async def add(transaction: Transaction, row: StepRow) -> None:
     """Store a step. Raises IntegrityError where the job has this one already."""
     values = {name: getattr(row, name) for name in StepRow.__dataclass_fields__}
-    await connection.execute(insert(job_steps).values(values))
+    await transaction.execute(insert(job_steps).values(values))
 
 
-async def of_job(connection: AsyncConnection, job_id: str) -> list[StepRow]:
+async def of_job(transaction: Transaction, job_id: str) -> list[StepRow]:
     """All steps of a job, in order."""
     query = select(*_ROW).where(job_steps.c.job_id == job_id).order_by(job_steps.c.number)
-    return [_row(row) for row in await connection.execute(query)]
+    return [_row(row) for row in await transaction.execute(query)]
 
 
-async def find(connection: AsyncConnection, job_id: str, number: int) -> StepRow | None:
+async def find(transaction: Transaction, job_id: str, number: int) -> StepRow | None:
     """One step."""
     query = select(*_ROW).where(job_steps.c.job_id == job_id, job_steps.c.number == number)
-    row = (await connection.execute(query)).first()
+    row = (await transaction.execute(query)).first()
     return None if row is None else _row(row)
 
 
-async def pulse(connection: AsyncConnection) -> Sequence[str]:
+async def pulse(transaction: Transaction) -> Sequence[str]:
     """The running jobs that collect reports: differs after one began or ended, in whatever
     process."""
     query = (
@@ -61,7 +61,7 @@ async def pulse(connection: AsyncConnection) -> Sequence[str]:
         )
         .order_by(job_steps.c.job_id)
     )
-    return (await connection.execute(query)).scalars().all()
+    return (await transaction.execute(query)).scalars().all()
 
 
 def _row(row: Any) -> StepRow:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import and_, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.job import JobState
+from common.store.transactions import Transaction
+from coordinator.models.job import JobState
 from coordinator.store.tables import job_attempts, job_schedule_runs, jobs
 
 OFFERED: Final = "offered"
@@ -22,8 +22,9 @@ _UNFINISHED: Final = (JobState.QUEUED.value, JobState.RUNNING.value)
 @dataclass(frozen=True)
 class JobRow:
     """A job. `params`, `preview`, `price`, `error`, `credited`, `federation` are JSON texts;
-    `secret` is its sealed seed, gone when it has finished; `cancelling`: since when somebody wants
-    it to end; `attempts`: how many were begun."""
+    `secret` is its sealed seed, deleted when it has finished; `cancelling`: since when its end is
+    requested; `attempts`: how many were begun, hence the number of the last one, which `progress`
+    and `stage` are about. The defaults are those of a job just submitted."""
 
     id: str
     algorithm: str
@@ -36,23 +37,23 @@ class JobRow:
     preview: str
     price: str
     state: JobState
-    progress: float
     stage: str
     created: datetime
-    started: datetime | None
-    finished: datetime | None
-    error: str | None
-    secret: bytes | None
-    charged: bool
-    credited: str | None
-    cancelling: datetime | None
-    attempts: int
+    started: datetime | None = None
+    finished: datetime | None = None
+    progress: float = 0.0
+    error: str | None = None
+    secret: bytes | None = None
+    charged: bool = False
+    credited: str | None = None
+    cancelling: datetime | None = None
+    attempts: int = 0
 
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """A try at a job, by one worker. The lease holds until `until`; `offered`: nobody has taken it
-    yet and `holder` is the replica that offers it."""
+    """An attempt at a job, by one worker. The lease is valid until `until`; `offered`: no worker
+    has taken it yet and `holder` is the replica that offers it."""
 
     id: str
     job_id: str
@@ -84,21 +85,21 @@ def _job(row: Any) -> JobRow:
     return JobRow(**values)
 
 
-async def add(connection: AsyncConnection, row: JobRow) -> None:
+async def add(transaction: Transaction, row: JobRow) -> None:
     """Store a new job."""
     values = {name: getattr(row, name) for name in JobRow.__dataclass_fields__}
-    await connection.execute(insert(jobs).values({**values, "state": row.state.value}))
+    await transaction.execute(insert(jobs).values({**values, "state": row.state.value}))
 
 
-async def find(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> JobRow | None:
-    """A job; with `lock` nobody else changes it before this transaction ends."""
+async def find(transaction: Transaction, job_id: str, *, lock: bool = False) -> JobRow | None:
+    """A job; with `lock` no other transaction changes it before this one ends."""
     query = select(*_ROW).where(jobs.c.id == job_id)
-    row = (await connection.execute(query.with_for_update() if lock else query)).first()
+    row = (await transaction.execute(query.with_for_update() if lock else query)).first()
     return None if row is None else _job(row)
 
 
 async def page(
-    connection: AsyncConnection, which: Filter, before: str | None, limit: int
+    transaction: Transaction, which: Filter, before: str | None, limit: int
 ) -> list[JobRow]:
     """Jobs, the newest first, older than the job `before`."""
     query = select(*_ROW)
@@ -115,55 +116,54 @@ async def page(
         )
     if before is not None:
         query = query.where(jobs.c.id < before)
-    found = await connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))
+    found = await transaction.execute(query.order_by(jobs.c.id.desc()).limit(limit))
     return [_job(row) for row in found]
 
 
 async def change(
-    connection: AsyncConnection, job_id: str, expected: tuple[JobState, ...], **values: Any
+    transaction: Transaction, job_id: str, expected: tuple[JobState, ...], **values: Any
 ) -> bool:
     """Change a job that is in one of the expected states; whether it was."""
     if isinstance(values.get("state"), JobState):
         values["state"] = values["state"].value
     states = [state.value for state in expected]
-    done = await connection.execute(
+    done = await transaction.execute(
         update(jobs).where(and_(jobs.c.id == job_id, jobs.c.state.in_(states))).values(**values)
     )
     return bool(done.rowcount)
 
 
-async def queued(connection: AsyncConnection, limit: int) -> list[str]:
+async def queued(transaction: Transaction, limit: int) -> list[str]:
     """The jobs that wait, the oldest first."""
     query = select(jobs.c.id).where(jobs.c.state == JobState.QUEUED.value)
-    return list((await connection.execute(query.order_by(jobs.c.id).limit(limit))).scalars())
+    return list((await transaction.execute(query.order_by(jobs.c.id).limit(limit))).scalars())
 
 
-async def running(connection: AsyncConnection) -> list[JobRow]:
+async def running(transaction: Transaction) -> list[JobRow]:
     """The jobs that run on workers."""
-    return await _running(connection, federated=False)
+    return await _running(transaction, federated=False)
 
 
-async def federated(connection: AsyncConnection) -> list[JobRow]:
+async def federated(transaction: Transaction) -> list[JobRow]:
     """The jobs that curators work at."""
-    return await _running(connection, federated=True)
+    return await _running(transaction, federated=True)
 
 
-async def _running(connection: AsyncConnection, *, federated: bool) -> list[JobRow]:
+async def _running(transaction: Transaction, *, federated: bool) -> list[JobRow]:
     which = jobs.c.federation.is_not(None) if federated else jobs.c.federation.is_(None)
     query = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value, which)
-    return [_job(row) for row in await connection.execute(query.order_by(jobs.c.id))]
+    return [_job(row) for row in await transaction.execute(query.order_by(jobs.c.id))]
 
 
 # --- attempts ------------------------------------------------------------------------------------
 
 
 async def begin(
-    connection: AsyncConnection, row: AttemptRow, started: datetime, attempts_before: int
+    transaction: Transaction, row: AttemptRow, started: datetime, attempts_before: int
 ) -> bool:
-    """Begin an attempt of an unfinished job, whose earlier ones are over; whether nobody else did.
-
-    The caller writes nothing else if not."""
-    done = await connection.execute(
+    """Begin an attempt of an unfinished job, whose earlier ones are over; False if another caller
+    began one first, or the job has finished. On False the caller writes nothing else."""
+    done = await transaction.execute(
         update(jobs)
         .where(
             jobs.c.id == row.job_id,
@@ -180,28 +180,28 @@ async def begin(
     )
     if not done.rowcount:
         return False
-    await end_attempts(connection, row.job_id)
+    await end_attempts(transaction, row.job_id)
     values = {name: getattr(row, name) for name in AttemptRow.__dataclass_fields__}
-    await connection.execute(insert(job_attempts).values(values))
+    await transaction.execute(insert(job_attempts).values(values))
     return True
 
 
-async def attempt(connection: AsyncConnection, attempt_id: str) -> AttemptRow | None:
+async def attempt(transaction: Transaction, attempt_id: str) -> AttemptRow | None:
     """One attempt."""
     query = select(*_ATTEMPT).where(job_attempts.c.id == attempt_id)
-    row = (await connection.execute(query)).first()
+    row = (await transaction.execute(query)).first()
     return None if row is None else AttemptRow(**row._mapping)
 
 
-async def live_attempts(connection: AsyncConnection) -> list[AttemptRow]:
+async def live_attempts(transaction: Transaction) -> list[AttemptRow]:
     """All attempts that are not over."""
     query = select(*_ATTEMPT).where(job_attempts.c.state.in_(_LIVE)).order_by(job_attempts.c.id)
-    return [AttemptRow(**row._mapping) for row in await connection.execute(query)]
+    return [AttemptRow(**row._mapping) for row in await transaction.execute(query)]
 
 
-async def change_attempt(connection: AsyncConnection, attempt_id: str, **values: Any) -> bool:
+async def change_attempt(transaction: Transaction, attempt_id: str, **values: Any) -> bool:
     """Change an attempt that is not over; whether it is not."""
-    done = await connection.execute(
+    done = await transaction.execute(
         update(job_attempts)
         .where(job_attempts.c.id == attempt_id, job_attempts.c.state.in_(_LIVE))
         .values(**values)
@@ -209,16 +209,16 @@ async def change_attempt(connection: AsyncConnection, attempt_id: str, **values:
     return bool(done.rowcount)
 
 
-async def end_attempts(connection: AsyncConnection, job_id: str) -> None:
-    """Whatever was tried so far is over: what it sends is refused."""
-    await connection.execute(
+async def end_attempts(transaction: Transaction, job_id: str) -> None:
+    """End all attempts so far: what they still send is refused."""
+    await transaction.execute(
         update(job_attempts)
         .where(job_attempts.c.job_id == job_id, job_attempts.c.state.in_(_LIVE))
         .values(state=OVER)
     )
 
 
-async def count_states(connection: AsyncConnection) -> dict[str, int]:
+async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many jobs there are in each state."""
-    found = await connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+    found = await transaction.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
     return {row[0]: int(row[1]) for row in found}

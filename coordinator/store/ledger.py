@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Row, delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from coordinator.budget.events import GENESIS, Event, Kind
-from coordinator.budget.state import Figures
+from common.store.transactions import Transaction
+from coordinator.models.budget_events import GENESIS, Event, Kind
+from coordinator.models.budget_figures import Figures
 from coordinator.store.tables import (
     acknowledgements,
     curators,
@@ -40,7 +40,7 @@ def _event(row: Row[Any]) -> Event:
     )
 
 
-async def add(connection: AsyncConnection, events: Sequence[Event]) -> None:
+async def add(transaction: Transaction, events: Sequence[Event]) -> None:
     """Write events; the database refuses a number that is taken."""
     rows = [
         {
@@ -56,12 +56,12 @@ async def add(connection: AsyncConnection, events: Sequence[Event]) -> None:
         }
         for event in events
     ]
-    await connection.execute(insert(ledger_events), rows)
+    await transaction.execute(insert(ledger_events), rows)
 
 
-async def head(connection: AsyncConnection) -> tuple[int, bytes]:
+async def head(transaction: Transaction) -> tuple[int, bytes]:
     """(number, hash) of the newest event."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(ledger_events.c.seq, ledger_events.c.hash)
         .order_by(ledger_events.c.seq.desc())
         .limit(1)
@@ -70,9 +70,9 @@ async def head(connection: AsyncConnection) -> tuple[int, bytes]:
     return (0, GENESIS) if row is None else (row.seq, row.hash)
 
 
-async def after(connection: AsyncConnection, seq: int, limit: int = CHUNK) -> list[Event]:
+async def after(transaction: Transaction, seq: int, limit: int = CHUNK) -> list[Event]:
     """The events that follow a number, oldest first."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(ledger_events)
         .where(ledger_events.c.seq > seq)
         .order_by(ledger_events.c.seq)
@@ -81,16 +81,16 @@ async def after(connection: AsyncConnection, seq: int, limit: int = CHUNK) -> li
     return [_event(row) for row in found]
 
 
-async def chunks(connection: AsyncConnection, seq: int = 0) -> AsyncIterator[list[Event]]:
+async def chunks(transaction: Transaction, seq: int = 0) -> AsyncIterator[list[Event]]:
     """All events that follow a number, in chunks."""
-    while events := await after(connection, seq):
+    while events := await after(transaction, seq):
         yield events
         seq = events[-1].seq
 
 
-async def about(connection: AsyncConnection, number: int, seq: int, limit: int) -> list[Event]:
+async def about(transaction: Transaction, number: int, seq: int, limit: int) -> list[Event]:
     """The events after `seq` whose run holds a curator."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(ledger_events)
         .where(
             ledger_events.c.seq > seq,
@@ -103,18 +103,20 @@ async def about(connection: AsyncConnection, number: int, seq: int, limit: int) 
     return [_event(row) for row in found]
 
 
-async def hash_of(connection: AsyncConnection, seq: int) -> bytes | None:
+async def hash_of(transaction: Transaction, seq: int) -> bytes | None:
     """The hash of an event; that of no event at all for 0."""
     if seq == 0:
         return GENESIS
-    found = await connection.execute(select(ledger_events.c.hash).where(ledger_events.c.seq == seq))
+    found = await transaction.execute(
+        select(ledger_events.c.hash).where(ledger_events.c.seq == seq)
+    )
     value: bytes | None = found.scalar_one_or_none()
     return value
 
 
-async def newest_descriptors(connection: AsyncConnection, limit: int) -> list[str]:
+async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
     """The newest rounds' signed descriptors, which carry heads of the ledger."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(rounds.c.descriptor).order_by(rounds.c.id.desc()).limit(limit)
     )
     return [row.descriptor for row in found]
@@ -123,19 +125,19 @@ async def newest_descriptors(connection: AsyncConnection, limit: int) -> list[st
 # --- checkpoint ----------------------------------------------------------------------------------
 
 
-async def checkpoint(connection: AsyncConnection) -> Figures | None:
-    """What the state was when it was last written down."""
-    row = (await connection.execute(select(ledger_checkpoints))).first()
+async def checkpoint(transaction: Transaction) -> Figures | None:
+    """The newest checkpoint of the state."""
+    row = (await transaction.execute(select(ledger_checkpoints))).first()
     return None if row is None else Figures(row.seq, row.head, row.digest)
 
 
-async def put_checkpoint(connection: AsyncConnection, figures: Figures) -> None:
-    """Write the state down; never an older one over a newer."""
-    known = await checkpoint(connection)
+async def put_checkpoint(transaction: Transaction, figures: Figures) -> None:
+    """Store a checkpoint; never an older one over a newer."""
+    known = await checkpoint(transaction)
     if known is not None and known.seq >= figures.seq:
         return
-    await connection.execute(delete(ledger_checkpoints))
-    await connection.execute(
+    await transaction.execute(delete(ledger_checkpoints))
+    await transaction.execute(
         insert(ledger_checkpoints).values(
             id=1, seq=figures.seq, head=figures.head, digest=figures.digest
         )
@@ -145,16 +147,16 @@ async def put_checkpoint(connection: AsyncConnection, figures: Figures) -> None:
 # --- disclosures ---------------------------------------------------------------------------------
 
 
-async def add_disclosure(connection: AsyncConnection, digest: str, body: str) -> None:
+async def add_disclosure(transaction: Transaction, digest: str, body: str) -> None:
     """Keep a disclosure, apart from the events."""
-    await connection.execute(insert(disclosures).values(digest=digest, body=body))
+    await transaction.execute(insert(disclosures).values(digest=digest, body=body))
 
 
-async def load_disclosures(connection: AsyncConnection, digests: Iterable[str]) -> dict[str, str]:
+async def load_disclosures(transaction: Transaction, digests: Iterable[str]) -> dict[str, str]:
     """Those that are kept, by digest."""
     wanted, found = list(digests), {}
     for start in range(0, len(wanted), CHUNK):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(disclosures).where(disclosures.c.digest.in_(wanted[start : start + CHUNK]))
         )
         found.update({row.digest: row.body for row in rows})
@@ -173,11 +175,11 @@ class CuratorRow:
     party: str
 
 
-async def curators_named(connection: AsyncConnection, ids: Sequence[str]) -> list[CuratorRow]:
+async def curators_named(transaction: Transaction, ids: Sequence[str]) -> list[CuratorRow]:
     """Those of these ids that are enrolled, by number."""
     found: list[CuratorRow] = []
     for start in range(0, len(ids), CHUNK):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(curators.c.number, curators.c.id, curators.c.party).where(
                 curators.c.id.in_(ids[start : start + CHUNK])
             )
@@ -186,17 +188,17 @@ async def curators_named(connection: AsyncConnection, ids: Sequence[str]) -> lis
     return sorted(found, key=lambda item: item.number)
 
 
-async def curator_names(connection: AsyncConnection, numbers: Sequence[int]) -> dict[int, str]:
+async def curator_names(transaction: Transaction, numbers: Sequence[int]) -> dict[int, str]:
     """The ids of some roster numbers."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(curators.c.number, curators.c.id).where(curators.c.number.in_(list(numbers)))
     )
     return {row.number: row.id for row in rows}
 
 
-async def runs_of_parties(connection: AsyncConnection) -> list[tuple[str, int, int, bool]]:
+async def runs_of_parties(transaction: Transaction) -> list[tuple[str, int, int, bool]]:
     """(id, first number, curators, whether it left) of every party, by number."""
-    rows = await connection.execute(select(parties).order_by(parties.c.first))
+    rows = await transaction.execute(select(parties).order_by(parties.c.first))
     return [(row.id, row.first, row.curators, row.left is not None) for row in rows]
 
 
@@ -204,21 +206,21 @@ async def runs_of_parties(connection: AsyncConnection) -> list[tuple[str, int, i
 
 
 async def put_acknowledgement(
-    connection: AsyncConnection, round_id: str, party: str, members: bytes, made: datetime
+    transaction: Transaction, round_id: str, party: str, members: bytes, made: datetime
 ) -> None:
-    """Whom of its curators a party says it debited for a round, in place of what it said before."""
+    """Store which of its curators a party debited for a round; replaces its earlier report."""
     same = (acknowledgements.c.round_id == round_id) & (acknowledgements.c.party == party)
-    await connection.execute(delete(acknowledgements).where(same))
-    await connection.execute(
+    await transaction.execute(delete(acknowledgements).where(same))
+    await transaction.execute(
         insert(acknowledgements).values(round_id=round_id, party=party, members=members, made=made)
     )
 
 
 async def list_acknowledgements(
-    connection: AsyncConnection, round_id: str
+    transaction: Transaction, round_id: str
 ) -> list[tuple[str, int, int, bytes]]:
     """(party, first number, curators, bitmap over its curators) for a round."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(
             acknowledgements.c.party,
             parties.c.first,

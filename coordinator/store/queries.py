@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import and_, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.query import Query
+from common.store.transactions import Transaction
 from coordinator.store.tables import queries
+from tacit.query.query import Query
 
 
 @lru_cache(maxsize=256)
@@ -37,8 +37,8 @@ class QueryRow:
         return _parsed(self.body)
 
 
-async def add(connection: AsyncConnection, row: QueryRow, *, scheduled: bool) -> None:
-    await connection.execute(
+async def add(transaction: Transaction, row: QueryRow, *, scheduled: bool) -> None:
+    await transaction.execute(
         insert(queries).values(
             id=row.id,
             hash=row.hash,
@@ -54,31 +54,31 @@ def _row(row: Any) -> QueryRow:
     return QueryRow(row.id, row.hash, row.body, row.preview, row.created, row.stopped)
 
 
-async def find(connection: AsyncConnection, query_id: str) -> QueryRow | None:
-    row = (await connection.execute(select(queries).where(queries.c.id == query_id))).first()
+async def find(transaction: Transaction, query_id: str) -> QueryRow | None:
+    row = (await transaction.execute(select(queries).where(queries.c.id == query_id))).first()
     return None if row is None else _row(row)
 
 
-async def find_by_hash(connection: AsyncConnection, digest: bytes) -> QueryRow | None:
-    row = (await connection.execute(select(queries).where(queries.c.hash == digest))).first()
+async def find_by_hash(transaction: Transaction, digest: bytes) -> QueryRow | None:
+    row = (await transaction.execute(select(queries).where(queries.c.hash == digest))).first()
     return None if row is None else _row(row)
 
 
-async def page(connection: AsyncConnection, after: str | None, limit: int) -> list[QueryRow]:
+async def page(transaction: Transaction, after: str | None, limit: int) -> list[QueryRow]:
     chosen = select(queries).order_by(queries.c.id).limit(limit)
     if after is not None:
         chosen = chosen.where(queries.c.id > after)
-    return [_row(row) for row in await connection.execute(chosen)]
+    return [_row(row) for row in await transaction.execute(chosen)]
 
 
-async def scheduled(connection: AsyncConnection) -> list[QueryRow]:
-    """Those whose schedule goes on."""
+async def scheduled(transaction: Transaction) -> list[QueryRow]:
+    """The queries whose schedule is active."""
     going = and_(queries.c.scheduled.is_(True), queries.c.stopped.is_(None))
     chosen = select(queries).where(going).order_by(queries.c.id)
-    return [_row(row) for row in await connection.execute(chosen)]
+    return [_row(row) for row in await transaction.execute(chosen)]
 
 
-async def stop(connection: AsyncConnection, query_id: str, now: datetime) -> None:
+async def stop(transaction: Transaction, query_id: str, now: datetime) -> None:
     """End a schedule; one that has ended stays as it is."""
     going = and_(queries.c.id == query_id, queries.c.stopped.is_(None))
-    await connection.execute(update(queries).where(going).values(stopped=now))
+    await transaction.execute(update(queries).where(going).values(stopped=now))

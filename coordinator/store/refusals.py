@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.round import Refusal, RefusalGround
+from common.store.transactions import Transaction
 from coordinator.store.tables import parties, refusals
+from tacit.protocol.round import Refusal, RefusalGround
 
 
 @dataclass(frozen=True)
@@ -23,20 +23,20 @@ class RefusalRow:
 
 
 async def add(
-    connection: AsyncConnection, round_id: str, party: str, refusal: Refusal, made: datetime
+    transaction: Transaction, round_id: str, party: str, refusal: Refusal, made: datetime
 ) -> None:
     """Keep a party's refusal; it has none of this round yet."""
     counts = {ground.value: refusal.grounds.get(ground, 0) for ground in RefusalGround}
-    await connection.execute(
+    await transaction.execute(
         insert(refusals).values(
             round_id=round_id, party=party, members=refusal.members, made=made, **counts
         )
     )
 
 
-async def find(connection: AsyncConnection, round_id: str, party: str) -> Refusal | None:
-    """What a party said before."""
-    found = await connection.execute(
+async def find(transaction: Transaction, round_id: str, party: str) -> Refusal | None:
+    """A party's stored refusal."""
+    found = await transaction.execute(
         select(refusals).where(refusals.c.round_id == round_id, refusals.c.party == party)
     )
     row = found.first()
@@ -47,9 +47,9 @@ async def find(connection: AsyncConnection, round_id: str, party: str) -> Refusa
     return Refusal(members=row.members, grounds=grounds)
 
 
-async def after(connection: AsyncConnection, round_id: str, last: int) -> list[RefusalRow]:
+async def after(transaction: Transaction, round_id: str, last: int) -> list[RefusalRow]:
     """A round's refusals above a row id, in the order in which they were committed."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(refusals.c.id, parties.c.first, parties.c.curators, refusals.c.members)
         .join(parties, parties.c.id == refusals.c.party)
         .where(refusals.c.round_id == round_id, refusals.c.id > last)
@@ -58,8 +58,8 @@ async def after(connection: AsyncConnection, round_id: str, last: int) -> list[R
     return [RefusalRow(row.id, row.first, row.curators, row.members) for row in rows]
 
 
-async def counts(connection: AsyncConnection, round_id: str) -> dict[RefusalGround, int]:
+async def counts(transaction: Transaction, round_id: str) -> dict[RefusalGround, int]:
     """How many curators refuse a round on each ground that there is."""
     sums = [func.sum(refusals.c[ground.value]) for ground in RefusalGround]
-    row = (await connection.execute(select(*sums).where(refusals.c.round_id == round_id))).one()
+    row = (await transaction.execute(select(*sums).where(refusals.c.round_id == round_id))).one()
     return {ground: int(count) for ground, count in zip(RefusalGround, row, strict=True) if count}

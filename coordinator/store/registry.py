@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import func, insert, select, update
 
-from common.models.enrolment import RUN_ALIGNMENT, PartyKind
-from coordinator.store.tables import aggregators, curators, grants, parties, roster, secrets
+from common.store.transactions import Transaction
+from coordinator.store.tables import aggregators, curators, parties, roster, secrets
+from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
 
 BLOCK: Final = 10_000
-"""So many curators are written or read at once: a host's million need not be twice in memory."""
+"""Curators written or read together: a host's million need not be in memory twice."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,23 @@ class PartyRow:
     left: datetime | None
 
 
-@dataclass(frozen=True)
-class GrantRow:
-    party: str
-    kind: PartyKind
-    max_curators: int
-    expires: datetime
-    used: datetime | None
-
-
 # --- secrets -------------------------------------------------------------------------------------
 
 
-async def secret(connection: AsyncConnection, name: str) -> bytes | None:
-    found = await connection.execute(select(secrets.c.value).where(secrets.c.name == name))
+async def secret(transaction: Transaction, name: str) -> bytes | None:
+    found = await transaction.execute(select(secrets.c.value).where(secrets.c.name == name))
     value: bytes | None = found.scalar_one_or_none()
     return value
 
 
-async def add_secret(connection: AsyncConnection, name: str, value: bytes) -> None:
-    await connection.execute(insert(secrets).values(name=name, value=value))
+async def add_secret(transaction: Transaction, name: str, value: bytes) -> None:
+    await transaction.execute(insert(secrets).values(name=name, value=value))
 
 
 # --- aggregators ---------------------------------------------------------------------------------
 
 
-async def put_aggregator(connection: AsyncConnection, row: AggregatorRow, now: datetime) -> None:
+async def put_aggregator(transaction: Transaction, row: AggregatorRow, now: datetime) -> None:
     """Add an aggregator, or renew the address and token of a known one."""
     values = {
         "url": row.url,
@@ -73,15 +64,15 @@ async def put_aggregator(connection: AsyncConnection, row: AggregatorRow, now: d
         "token": row.token,
         "removed": None,
     }
-    done = await connection.execute(
+    done = await transaction.execute(
         update(aggregators).where(aggregators.c.id == row.id).values(**values)
     )
     if done.rowcount == 0:
-        await connection.execute(insert(aggregators).values(id=row.id, added=now, **values))
+        await transaction.execute(insert(aggregators).values(id=row.id, added=now, **values))
 
 
-async def remove_aggregator(connection: AsyncConnection, aggregator: str, now: datetime) -> bool:
-    done = await connection.execute(
+async def remove_aggregator(transaction: Transaction, aggregator: str, now: datetime) -> bool:
+    done = await transaction.execute(
         update(aggregators)
         .where(aggregators.c.id == aggregator, aggregators.c.removed.is_(None))
         .values(removed=now)
@@ -89,71 +80,29 @@ async def remove_aggregator(connection: AsyncConnection, aggregator: str, now: d
     return done.rowcount == 1
 
 
-async def aggregators_like(connection: AsyncConnection, row: AggregatorRow) -> list[AggregatorRow]:
+async def aggregators_like(transaction: Transaction, row: AggregatorRow) -> list[AggregatorRow]:
     """Paired aggregators of the same id or the same identity."""
-    found = await list_aggregators(connection)
+    found = await list_aggregators(transaction)
     return [item for item in found if item.id == row.id or item.identity_key == row.identity_key]
 
 
 async def list_aggregators(
-    connection: AsyncConnection, *, also_removed: bool = False
+    transaction: Transaction, *, also_removed: bool = False
 ) -> tuple[AggregatorRow, ...]:
     query = select(aggregators).order_by(aggregators.c.id)
     if not also_removed:
         query = query.where(aggregators.c.removed.is_(None))
     return tuple(
         AggregatorRow(row.id, row.url, row.operator, row.identity_key, row.token)
-        for row in await connection.execute(query)
+        for row in await transaction.execute(query)
     )
 
 
 # --- enrolment -----------------------------------------------------------------------------------
 
 
-async def add_grant(
-    connection: AsyncConnection,
-    secret_hash: str,
-    party: str,
-    kind: PartyKind,
-    max_curators: int,
-    expires: datetime,
-) -> None:
-    await connection.execute(
-        insert(grants).values(
-            secret_hash=secret_hash,
-            party=party,
-            kind=kind.value,
-            max_curators=max_curators,
-            expires=expires,
-        )
-    )
-
-
-async def grant(connection: AsyncConnection, secret_hash: str) -> GrantRow | None:
-    found = await connection.execute(select(grants).where(grants.c.secret_hash == secret_hash))
-    row = found.first()
-    if row is None:
-        return None
-    return GrantRow(row.party, PartyKind(row.kind), row.max_curators, row.expires, row.used)
-
-
-async def use_grant(connection: AsyncConnection, secret_hash: str, now: datetime) -> bool:
-    """Mark a grant as used; whether it was still unused."""
-    done = await connection.execute(
-        update(grants)
-        .where(grants.c.secret_hash == secret_hash, grants.c.used.is_(None))
-        .values(used=now)
-    )
-    return done.rowcount == 1
-
-
-async def forget_grants(connection: AsyncConnection, before: datetime) -> None:
-    """Drop grants that expired before an instant."""
-    await connection.execute(delete(grants).where(grants.c.expires < before))
-
-
-async def party(connection: AsyncConnection, party_id: str) -> PartyRow | None:
-    found = await connection.execute(select(parties).where(parties.c.id == party_id))
+async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
+    found = await transaction.execute(select(parties).where(parties.c.id == party_id))
     row = found.first()
     return None if row is None else _party(row)
 
@@ -170,21 +119,21 @@ def _party(row: Any) -> PartyRow:
     )
 
 
-async def curators_of(connection: AsyncConnection, party_id: str) -> tuple[str, ...]:
+async def curators_of(transaction: Transaction, party_id: str) -> tuple[str, ...]:
     """The curators of a party, by number."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.number)
     )
     return tuple(row.id for row in found)
 
 
-async def are_curators_of(connection: AsyncConnection, party: PartyRow, ids: Sequence[str]) -> bool:
+async def are_curators_of(transaction: Transaction, party: PartyRow, ids: Sequence[str]) -> bool:
     """Whether these are the curators of a party, in the order of their numbers."""
     if len(ids) != party.curators:
         return False
     for start in range(0, len(ids), BLOCK):
         block, first = ids[start : start + BLOCK], party.first + start
-        found = await connection.execute(
+        found = await transaction.execute(
             select(curators.c.id)
             .where(curators.c.number.between(first, first + len(block) - 1))
             .order_by(curators.c.number)
@@ -194,18 +143,18 @@ async def are_curators_of(connection: AsyncConnection, party: PartyRow, ids: Seq
     return True
 
 
-async def enrolled_ids(connection: AsyncConnection, ids: Sequence[str]) -> set[str]:
-    """Which of these curator ids have a number, whoever speaks for them."""
+async def enrolled_ids(transaction: Transaction, ids: Sequence[str]) -> set[str]:
+    """Which of these curator ids have a number, under any party."""
     found: set[str] = set()
     for start in range(0, len(ids), BLOCK):
         chunk = ids[start : start + BLOCK]
-        rows = await connection.execute(select(curators.c.id).where(curators.c.id.in_(chunk)))
+        rows = await transaction.execute(select(curators.c.id).where(curators.c.id.in_(chunk)))
         found.update(row.id for row in rows)
     return found
 
 
 async def add_party(
-    connection: AsyncConnection,
+    transaction: Transaction,
     party: str,
     kind: PartyKind,
     identity_key: bytes,
@@ -217,13 +166,13 @@ async def add_party(
     Numbers are never reused; a host's run starts at a multiple of 64. Raises IntegrityError for a
     curator that has a number already, or is listed twice.
     """
-    row = (await connection.execute(select(roster).with_for_update())).one()
+    row = (await transaction.execute(select(roster).with_for_update())).one()
     first: int = row.next_number
     if kind is PartyKind.HOST:
         first = -(-first // RUN_ALIGNMENT) * RUN_ALIGNMENT
     version: int = row.version + 1
-    await connection.execute(update(roster).values(version=version, next_number=first + len(ids)))
-    await connection.execute(
+    await transaction.execute(update(roster).values(version=version, next_number=first + len(ids)))
+    await transaction.execute(
         insert(parties).values(
             id=party,
             kind=kind.value,
@@ -236,19 +185,19 @@ async def add_party(
     for start in range(0, len(ids), BLOCK):
         numbered = enumerate(ids[start : start + BLOCK], first + start)
         rows = [{"number": number, "id": curator, "party": party} for number, curator in numbered]
-        await connection.execute(insert(curators), rows)
+        await transaction.execute(insert(curators), rows)
     return first, version
 
 
-async def roster_state(connection: AsyncConnection) -> tuple[int, int]:
+async def roster_state(transaction: Transaction) -> tuple[int, int]:
     """(version, next number): every number below the latter may be in use."""
-    row = (await connection.execute(select(roster))).one()
+    row = (await transaction.execute(select(roster))).one()
     return row.version, row.next_number
 
 
-async def active_curators(connection: AsyncConnection, roster_size: int, since: datetime) -> int:
+async def active_curators(transaction: Transaction, roster_size: int, since: datetime) -> int:
     """How many curators with a number below `roster_size` had not left at `since`."""
-    total = await connection.execute(
+    total = await transaction.execute(
         select(func.coalesce(func.sum(parties.c.curators), 0)).where(
             parties.c.first < roster_size,
             parties.c.left.is_(None) | (parties.c.left > since),
@@ -257,35 +206,33 @@ async def active_curators(connection: AsyncConnection, roster_size: int, since: 
     return int(total.scalar_one())
 
 
-async def list_parties(
-    connection: AsyncConnection, after: str | None, limit: int
-) -> list[PartyRow]:
+async def list_parties(transaction: Transaction, after: str | None, limit: int) -> list[PartyRow]:
     query = select(parties).order_by(parties.c.id).limit(limit)
     if after is not None:
         query = query.where(parties.c.id > after)
-    return [_party(row) for row in await connection.execute(query)]
+    return [_party(row) for row in await transaction.execute(query)]
 
 
 async def list_curators(
-    connection: AsyncConnection, after: int | None, limit: int
+    transaction: Transaction, after: int | None, limit: int
 ) -> list[dict[str, Any]]:
     query = select(curators).order_by(curators.c.number).limit(limit)
     if after is not None:
         query = query.where(curators.c.number > after)
-    rows = await connection.execute(query)
+    rows = await transaction.execute(query)
     return [{"number": row.number, "id": row.id, "party": row.party} for row in rows]
 
 
-async def leave(connection: AsyncConnection, party: str, now: datetime) -> bool:
-    done = await connection.execute(
+async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
+    done = await transaction.execute(
         update(parties).where(parties.c.id == party, parties.c.left.is_(None)).values(left=now)
     )
     return done.rowcount == 1
 
 
-async def come_back(connection: AsyncConnection, party: str) -> bool:
+async def come_back(transaction: Transaction, party: str) -> bool:
     """A party that left is in again; whether it had left."""
-    done = await connection.execute(
+    done = await transaction.execute(
         update(parties).where(parties.c.id == party, parties.c.left.is_not(None)).values(left=None)
     )
     return done.rowcount == 1

@@ -1,4 +1,4 @@
-"""Noisy reports that curators sent for federated jobs: each is kept as it came, once."""
+"""Noisy reports that curators sent for federated jobs: each is stored as received, once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, func, insert, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from coordinator.store.tables import job_reports
 
 Key = tuple[str, str, int]
@@ -39,20 +39,20 @@ _COLUMNS = (
 )
 
 
-async def known(connection: AsyncConnection, job_id: str, keys: Sequence[Key]) -> dict[Key, str]:
+async def known(transaction: Transaction, job_id: str, keys: Sequence[Key]) -> dict[Key, str]:
     """The stored bodies of some keys."""
     place = tuple_(job_reports.c.curator, job_reports.c.record, job_reports.c.round)
     found: dict[Key, str] = {}
     for start in range(0, len(keys), _LOOKED_UP):
         some = list(keys[start : start + _LOOKED_UP])
         query = select(*_COLUMNS).where(job_reports.c.job_id == job_id, place.in_(some))
-        for row in await connection.execute(query):
+        for row in await transaction.execute(query):
             found[row.curator, row.record, row.round] = row.body
     return found
 
 
 async def add(
-    connection: AsyncConnection, job_id: str, rows: Sequence[ReportRow], now: datetime
+    transaction: Transaction, job_id: str, rows: Sequence[ReportRow], now: datetime
 ) -> None:
     """Store new reports."""
     if rows:
@@ -67,23 +67,23 @@ async def add(
             }
             for row in rows
         ]
-        await connection.execute(insert(job_reports), values)
+        await transaction.execute(insert(job_reports), values)
 
 
-async def curators(connection: AsyncConnection, job_id: str) -> set[str]:
-    """Who reported."""
+async def curators(transaction: Transaction, job_id: str) -> set[str]:
+    """The curators that reported."""
     query = select(job_reports.c.curator).where(job_reports.c.job_id == job_id).distinct()
-    return set((await connection.execute(query)).scalars())
+    return set((await transaction.execute(query)).scalars())
 
 
-async def count(connection: AsyncConnection, job_id: str) -> int:
+async def count(transaction: Transaction, job_id: str) -> int:
     """How many curators did."""
     query = select(func.count(func.distinct(job_reports.c.curator)))
-    found = await connection.execute(query.where(job_reports.c.job_id == job_id))
+    found = await transaction.execute(query.where(job_reports.c.job_id == job_id))
     return int(found.scalar_one())
 
 
-async def all_of(connection: AsyncConnection, job_id: str) -> list[ReportRow]:
+async def all_of(transaction: Transaction, job_id: str) -> list[ReportRow]:
     """Every report of a job, by curator, record and round."""
     query = (
         select(*_COLUMNS)
@@ -92,10 +92,10 @@ async def all_of(connection: AsyncConnection, job_id: str) -> list[ReportRow]:
     )
     return [
         ReportRow(row.curator, row.record, row.round, row.body)
-        for row in await connection.execute(query)
+        for row in await transaction.execute(query)
     ]
 
 
-async def forget(connection: AsyncConnection, job_id: str) -> None:
+async def forget(transaction: Transaction, job_id: str) -> None:
     """Drop the reports of a job that was cancelled or has failed."""
-    await connection.execute(delete(job_reports).where(job_reports.c.job_id == job_id))
+    await transaction.execute(delete(job_reports).where(job_reports.c.job_id == job_id))

@@ -1,4 +1,4 @@
-"""Rounds, and who conducts them. A change names the state it expects: it happens once."""
+"""Rounds, and their leases. A change names the state it expects: it happens once."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.round import RoundState
+from common.store.transactions import Transaction
 from coordinator.store.tables import rounds
+from tacit.protocol.round import RoundState
 
 ACTIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
 
 
 @dataclass(frozen=True)
 class RoundHead:
-    """What a list shows of a round. `summary` is the JSON of what its descriptor says, `due` when
-    it freezes at the latest, `ending` why somebody wants it aborted."""
+    """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
+    it freezes at the latest, `ending` the reason of a requested abort."""
 
     id: str
     query_id: str
@@ -40,7 +40,7 @@ class RoundHead:
 
 @dataclass(frozen=True)
 class RoundRow(RoundHead):
-    """With what its transitions need: JSON of the models of `common.models.round`."""
+    """With what its transitions need: JSON of the models of `tacit.protocol.round`."""
 
     descriptor: str
     accepted: str | None
@@ -62,7 +62,7 @@ def _values(row: Any) -> dict[str, Any]:
 
 
 async def add(
-    connection: AsyncConnection,
+    transaction: Transaction,
     round_id: str,
     query_id: str,
     opened: datetime,
@@ -71,7 +71,7 @@ async def add(
     summary: str,
     slot: int | None,
 ) -> None:
-    await connection.execute(
+    await transaction.execute(
         insert(rounds).values(
             id=round_id,
             query_id=query_id,
@@ -88,19 +88,19 @@ async def add(
     )
 
 
-async def head(connection: AsyncConnection, round_id: str) -> RoundHead | None:
-    row = (await connection.execute(_HEAD_OF, {"round_id": round_id})).first()
+async def head(transaction: Transaction, round_id: str) -> RoundHead | None:
+    row = (await transaction.execute(_HEAD_OF, {"round_id": round_id})).first()
     return None if row is None else RoundHead(**_values(row))
 
 
-async def find(connection: AsyncConnection, round_id: str) -> RoundRow | None:
-    row = (await connection.execute(_ROW_OF, {"round_id": round_id})).first()
+async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
+    row = (await transaction.execute(_ROW_OF, {"round_id": round_id})).first()
     return None if row is None else RoundRow(**_values(row))
 
 
-async def document(connection: AsyncConnection, round_id: str, name: str) -> str | None:
+async def document(transaction: Transaction, round_id: str, name: str) -> str | None:
     """One stored JSON text: `descriptor`, `result`, `report` or `transcript`."""
-    found = await connection.execute(select(rounds.c[name]).where(rounds.c.id == round_id))
+    found = await transaction.execute(select(rounds.c[name]).where(rounds.c.id == round_id))
     text: str | None = found.scalar_one_or_none()
     return text
 
@@ -113,7 +113,7 @@ class Filter:
     query_id: str | None = None
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
-        """Nobody is shown an open round that too few aggregators know."""
+        """Hide open rounds that too few aggregators know."""
         if self.state is not None:
             chosen = chosen.where(rounds.c.state == self.state.value)
         if self.state is RoundState.OPEN:
@@ -129,58 +129,61 @@ def _page(chosen: Select[Any], after: str | None, limit: int) -> Select[Any]:
 
 
 async def heads(
-    connection: AsyncConnection, which: Filter, after: str | None, limit: int
+    transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[RoundHead]:
-    found = await connection.execute(_page(which.apply(select(*_HEAD)), after, limit))
+    found = await transaction.execute(_page(which.apply(select(*_HEAD)), after, limit))
     return [RoundHead(**_values(row)) for row in found]
 
 
 async def descriptors(
-    connection: AsyncConnection, which: Filter, after: str | None, limit: int
+    transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor as stored)."""
     chosen = which.apply(select(rounds.c.id, rounds.c.descriptor))
     return [
-        (row.id, row.descriptor) for row in await connection.execute(_page(chosen, after, limit))
+        (row.id, row.descriptor) for row in await transaction.execute(_page(chosen, after, limit))
     ]
 
 
-async def newest(connection: AsyncConnection, which: Filter) -> str | None:
+async def newest(transaction: Transaction, which: Filter) -> str | None:
     """The last id of a whole list, whatever the page."""
-    found = await connection.execute(which.apply(select(func.max(rounds.c.id))))
+    found = await transaction.execute(which.apply(select(func.max(rounds.c.id))))
     newest_id: str | None = found.scalar_one_or_none()
     return newest_id
 
 
-async def newest_slot(connection: AsyncConnection, query_id: str) -> int | None:
-    found = await connection.execute(
+async def newest_slot(transaction: Transaction, query_id: str) -> int | None:
+    found = await transaction.execute(
         select(func.max(rounds.c.slot)).where(rounds.c.query_id == query_id)
     )
     slot: int | None = found.scalar_one_or_none()
     return slot
 
 
-async def count_active(connection: AsyncConnection, query_id: str) -> int:
-    found = await connection.execute(
+async def count_active(transaction: Transaction, query_id: str) -> int:
+    found = await transaction.execute(
         select(func.count()).where(rounds.c.query_id == query_id, rounds.c.state.in_(ACTIVE))
     )
     return int(found.scalar_one())
 
 
-async def pulse(connection: AsyncConnection) -> tuple[Any, ...]:
+async def pulse(transaction: Transaction) -> tuple[Any, ...]:
     """Differs after any round was opened, changed or finished, in whatever process."""
     alive = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
     last = select(func.max(rounds.c.id))
-    return (*(await connection.execute(alive)).one(), (await connection.execute(last)).scalar_one())
+    return (
+        *(await transaction.execute(alive)).one(),
+        (await transaction.execute(last)).scalar_one(),
+    )
 
 
 async def change(
-    connection: AsyncConnection, round_id: str, expected: RoundState, **values: Any
+    transaction: Transaction, round_id: str, expected: RoundState, **values: Any
 ) -> bool:
     """Change a round that is in the expected state; whether it was."""
     if isinstance(values.get("state"), RoundState):
         values["state"] = values["state"].value
-    done = await connection.execute(
+    done = await transaction.execute(
         update(rounds)
         .where(rounds.c.id == round_id, rounds.c.state == expected.value)
         .values(version=rounds.c.version + 1, **values)
@@ -188,9 +191,9 @@ async def change(
     return done.rowcount == 1
 
 
-async def wish_end(connection: AsyncConnection, round_id: str, reason: str) -> bool:
-    """Have an unfinished round aborted by whoever conducts it; whether it was unfinished."""
-    done = await connection.execute(
+async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool:
+    """Request the abort of an unfinished round, for its conductor; whether it was unfinished."""
+    done = await transaction.execute(
         update(rounds)
         .where(rounds.c.id == round_id, rounds.c.state.in_(ACTIVE))
         .values(version=rounds.c.version + 1, ending=func.coalesce(rounds.c.ending, reason))
@@ -201,9 +204,9 @@ async def wish_end(connection: AsyncConnection, round_id: str, reason: str) -> b
 # --- leases --------------------------------------------------------------------------------------
 
 
-async def held(connection: AsyncConnection, holder: str, now: datetime) -> set[str]:
+async def held(transaction: Transaction, holder: str, now: datetime) -> set[str]:
     """The unfinished rounds whose lease this holder has."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(rounds.c.id).where(
             rounds.c.state.in_(ACTIVE),
             rounds.c.lease_holder == holder,
@@ -214,9 +217,9 @@ async def held(connection: AsyncConnection, holder: str, now: datetime) -> set[s
 
 
 async def claimable(
-    connection: AsyncConnection, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
+    transaction: Transaction, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
 ) -> list[str]:
-    """Unfinished rounds that nobody holds, and own ones whose lease is half over."""
+    """Unfinished rounds without a lease, and own ones whose lease is half over."""
     chosen = select(rounds.c.id).where(
         rounds.c.state.in_(ACTIVE),
         or_(
@@ -227,16 +230,16 @@ async def claimable(
     )
     if lock:
         chosen = chosen.with_for_update(skip_locked=True)
-    return [row.id for row in await connection.execute(chosen.order_by(rounds.c.id))]
+    return [row.id for row in await transaction.execute(chosen.order_by(rounds.c.id))]
 
 
 async def claim(
-    connection: AsyncConnection, holder: str, now: datetime, lease: timedelta
+    transaction: Transaction, holder: str, now: datetime, lease: timedelta
 ) -> Sequence[str]:
     """Take or renew the leases that can be had."""
-    ids = await claimable(connection, holder, now, lease, lock=True)
+    ids = await claimable(transaction, holder, now, lease, lock=True)
     for start in range(0, len(ids), 1000):
-        await connection.execute(
+        await transaction.execute(
             update(rounds)
             .where(rounds.c.id.in_(ids[start : start + 1000]))
             .values(lease_holder=holder, lease_until=now + lease)
@@ -244,9 +247,9 @@ async def claim(
     return ids
 
 
-async def give_back(connection: AsyncConnection, holder: str) -> None:
+async def give_back(transaction: Transaction, holder: str) -> None:
     """End all leases of a holder."""
-    await connection.execute(
+    await transaction.execute(
         update(rounds)
         .where(rounds.c.lease_holder == holder)
         .values(lease_holder=None, lease_until=None)
@@ -264,23 +267,23 @@ class Release:
     participants: int
 
 
-async def count_states(connection: AsyncConnection) -> dict[str, int]:
+async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many rounds there are in each state."""
-    found = await connection.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
+    found = await transaction.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
     return {row[0]: int(row[1]) for row in found}
 
 
-async def count_overdue(connection: AsyncConnection, now: datetime) -> int:
+async def count_overdue(transaction: Transaction, now: datetime) -> int:
     """How many open rounds are past their deadline."""
     late = select(func.count()).where(
         rounds.c.state == RoundState.OPEN.value, rounds.c.deadline < now
     )
-    return int((await connection.execute(late)).scalar_one())
+    return int((await transaction.execute(late)).scalar_one())
 
 
-async def last_release(connection: AsyncConnection) -> Release | None:
+async def last_release(transaction: Transaction) -> Release | None:
     """The release that came last; None before the first."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(rounds.c.finished, rounds.c.participants)
         .where(rounds.c.state == RoundState.RELEASED.value)
         .order_by(rounds.c.finished.desc())

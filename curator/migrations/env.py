@@ -1,4 +1,4 @@
-from common.service.migration import run_migrations
+from common.store.migration import run_migrations
 from curator.store.tables import metadata
 
 run_migrations(metadata)

@@ -1,4 +1,4 @@
-"""aiomqtt with two things that it has no public way to say (2.5): acknowledge later, and read no
+"""aiomqtt with two functions that its public interface (2.5) lacks: acknowledge later, and read no
 more than fits.
 
 Mosquitto 2.0.11 sends what waits in a queue without regard to the receive maximum, as many for each
@@ -25,7 +25,7 @@ class BrokerClient(aiomqtt.Client):
         self._bounded, self._paused = True, False
 
     def acknowledge(self, message: aiomqtt.Message) -> None:
-        """Tell the broker to forget a message."""
+        """Acknowledge a message: the broker forgets it."""
         self._client.ack(message.mid, message.qos)
 
     def waiting(self, most: int) -> list[aiomqtt.Message]:
@@ -54,7 +54,7 @@ class BrokerClient(aiomqtt.Client):
         self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._readable)
 
     def _readable(self) -> None:
-        """Read until there is nothing, or no room."""
+        """Read until there is nothing, or no capacity."""
         try:
             while True:
                 self._client.loop_read()

@@ -1,13 +1,13 @@
-"""The connection to the broker: a persistent session, acknowledged by hand, made again when lost.
+"""The connection to the broker: a persistent session, explicit acknowledgements, reconnection.
 
 The order of steps is what keeps every reading:
 
     receive -> store (commit) -> publish dead letters -> acknowledge
 
 The broker keeps what was not acknowledged and sends it again to the same session, so a curator that
-dies at any arrow loses nothing; what was stored already is then a duplicate. The broker sends no
+stops at any arrow loses nothing; what was stored already is then a duplicate. The broker sends no
 more than `receive_maximum` messages beyond those that are acknowledged; one that sends more is not
-read until there is room.
+read until there is capacity.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.service.client import backoff
-from common.service.logs import describe, get_logger
-from common.service.metrics import ServiceMetrics
-from common.service.tls import trust
+from common.runtime.logs import describe, get_logger
+from common.runtime.metrics import ServiceMetrics
+from common.runtime.tls import trust
 from curator.mqtt.client import BrokerClient
 from curator.mqtt.intake import MessageIntake
 from curator.mqtt.messages import Letter, Message
 from curator.settings import CuratorSettings
+from tacit.pauses import backoff
 
 STOP_S: Final = 10.0
 MOST_DOUBLINGS: Final = 16
@@ -40,7 +40,7 @@ LETTERS_AT_ONCE: Final = 10
 REFUSED: Final = 0x80
 """Reason codes from here on are refusals (MQTT 5, section 2.4)."""
 NO_RETAINED: Final = 2
-"""Retained messages are not sent at subscription: they would be dated anew at every connection."""
+"""Retained messages are not sent at subscription: each connection would give them a new time."""
 _logger = get_logger("tacit.curator.mqtt")
 
 
@@ -177,7 +177,7 @@ class Connection:
             client.acknowledge(message)
 
     async def _send(self, client: BrokerClient, letter: Letter) -> None:
-        """A letter that the broker does not take holds up no reading: it is counted."""
+        """A letter that the broker refuses delays no reading: it is counted."""
         properties = _properties(PacketTypes.PUBLISH)
         properties.ContentType = "application/json"
         if letter.correlation is not None:

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from common.errors import DomainError, Invalid
-from common.service.auth import Principal
-from common.service.clock import Clock, epoch_microseconds
-from common.service.logs import describe, get_logger
-from common.service.metrics import ServiceMetrics
-from common.service.tokens import Scope
+from common.runtime.clock import Clock, epoch_microseconds
+from common.runtime.logs import describe, get_logger
+from common.runtime.metrics import ServiceMetrics
+from common.web.auth import Principal
+from common.web.tokens import Scope
 from curator.errors import UnknownCurator
-from curator.gathering import out_of_reach, together
+from curator.intake.batching import out_of_reach, together
+from curator.intake.intake import Answer, Intake, Status
 from curator.mqtt.mapping import Route
 from curator.mqtt.messages import Letter, Message, letter_of, raw_items
-from curator.readings import Answer, Intake, Status
+from tacit.errors import DomainError, Invalid
 
 DEVICE: Final = frozenset({Scope.DEVICE})
 REFUSED: Final = frozenset({Status.REJECTED, Status.CONFLICT})
@@ -35,14 +35,14 @@ class Unprocessable(Invalid):
 
 @dataclass(frozen=True)
 class _Sent:
-    """The items of one message, from a caller who speaks for one curator."""
+    """The items of one message, from a caller that acts for one curator."""
 
     raws: list[Any]
     caller: Principal
 
 
 class MessageIntake:
-    """Takes lots of messages. `devices` says whose each device is, where names do not."""
+    """Takes lots of messages. `devices` maps devices to curators where names do not."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which topics bring readings, and what their payloads mean: data in TOML or JSON, no code.
+"""Maps topics to readings, and defines their payloads: data in TOML or JSON, no code.
 
     format = "tacit.mqtt-mapping/1"
     name = "my-meters"
@@ -12,9 +12,9 @@
     unit = "kWh"
     kind = "total_increasing"
 
-The first rule whose topic matches decides. A message has no time of its own where `time` is
-"received", and gets another one when the broker delivers it again; an amount would then be booked
-twice, so such a rule may bring counters and states only.
+The first rule whose topic matches decides. Where `time` is "received", a message has no own time,
+and gets another one when the broker delivers it again; an amount would then be booked twice, so
+such a rule may be for counters and states only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import to_json
 
-from common.errors import Invalid
-from common.models.base import WireModel, require
-from common.models.query import Identifier
-from common.registers import Kind
-from common.service.problems import invalid_from
-from curator.declared import Declared
+from common.web.problems import invalid_from
 from curator.errors import BadMapping
+from curator.files.units import Declared
+from tacit.errors import Invalid
+from tacit.query.words import Identifier
+from tacit.registers import Kind
+from tacit.wire import WireModel, require
 
 RECEIVED: Final = "received"
 READY: Final = ("tacit", "home-assistant", "tasmota")

@@ -1,8 +1,8 @@
-"""One MQTT message as the readings that it brings, and the letter that says why some were refused.
+"""One MQTT message as its readings, and the dead letter that states why some were refused.
 
-A device speaks for itself alone: the topic names it, and a payload that names another is refused.
-A dead letter names the rule that was broken and its place; it repeats no payload, as the broker
-keeps it for whoever may read that topic.
+A device sends for itself only: the topic names it, and a payload that names another is refused.
+A dead letter names the rule that was broken and its place; it repeats no payload, as anyone who may
+read that topic can read it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from common.errors import DomainError
-from common.models.base import format_instant
-from common.service.problems import TYPE_PREFIX
-from common.service.wire import JSON, NDJSON
+from common.web.problems import TYPE_PREFIX
+from common.web.wire import JSON, NDJSON
 from curator.errors import BadItem
-from curator.items import items_of, load_json
-from curator.localtime import LocalTimes
+from curator.files.localtime import LocalTimes
+from curator.intake.intake import Answer, Status
+from curator.intake.reading import items_of, load_json
 from curator.mqtt.mapping import RECEIVED, ReadingRule, TopicRule
-from curator.readings import Answer, Status
+from tacit.errors import DomainError
+from tacit.wire import format_instant
 
 LETTER: Final = "tacit.dead-letter/1"
 LISTED: Final = 100
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Message:
-    """A message as it came. `received` in microseconds since 1970."""
+    """A message as received. `received` in microseconds since 1970."""
 
     topic: str
     payload: bytes
@@ -58,7 +58,7 @@ def raw_items(
 ) -> list[Any]:
     """The raw items of a message, as `Intake` takes them; none where it holds no reading of ours.
 
-    An item that is refused before it is parsed stands there as a `BadItem`. Raises NotReadings,
+    An item that is refused before it is parsed is returned as a `BadItem`. Raises NotReadings,
     TooManyItems or BadItem for a message without any item.
     """
     if rule.payload == "readings":

@@ -2,9 +2,9 @@
 
 A debit has its charges in both privacy units. Totals of the unit `curator` (those of `record`
 depend on windows, and are summed from the debits) are kept per chunk of curators, packed as runs
-(`curator.runs`), one row for ever and one for each budget period in use. A row that covers the
-present is updated with every debit, so none that is read can be stale; a missing period is summed
-from the debits.
+(`curator.ledger.run_lengths`), one row for the lifetime and one for each budget period in use. A
+row that covers the current time is updated with every debit, so none that is read can be stale; a
+missing period is summed from the debits.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Row, bindparam, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.query import PrivacyUnit, Window
-from curator import runs
-from curator.ledger import (
+from common.store.transactions import Transaction
+from curator.ledger import run_lengths
+from curator.ledger.ledger import (
     LIFETIME,
     Bits,
     Charge,
@@ -30,11 +29,14 @@ from curator.ledger import (
     Debit,
     Totals,
     for_account,
+    members_over,
     period_of,
     presence_bits,
     sum_debits,
 )
 from curator.store.tables import accounts, debits, refusals
+from tacit.query.fields import Window
+from tacit.query.words import PrivacyUnit
 
 CHUNK: Final = 16_384
 
@@ -59,9 +61,9 @@ class NewDebit:
     clamped: bytes
 
 
-async def add_debit(connection: AsyncConnection, row: NewDebit) -> None:
+async def add_debit(transaction: Transaction, row: NewDebit) -> None:
     """Write a debit; the pair (contribution, segment, part) exists once."""
-    await connection.execute(
+    await transaction.execute(
         insert(debits).values(
             contribution=row.contribution,
             party=row.party,
@@ -85,9 +87,9 @@ async def add_debit(connection: AsyncConnection, row: NewDebit) -> None:
     )
 
 
-async def debited_segments(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, set[int]]:
+async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
     """Segments of each contribution that are in the ledger already."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(debits.c.contribution, debits.c.segment).where(debits.c.contribution.in_(ids))
     )
     found: dict[int, set[int]] = {contribution: set() for contribution in ids}
@@ -97,11 +99,11 @@ async def debited_segments(connection: AsyncConnection, ids: Sequence[int]) -> d
 
 
 async def debited_members(
-    connection: AsyncConnection, contribution: int, curators: int
+    transaction: Transaction, contribution: int, curators: int
 ) -> NDArray[np.bool_]:
     """Whom of a party's curators a contribution debited, whatever was credited since."""
     members = np.zeros(curators, np.bool_)
-    for row in await connection.execute(
+    for row in await transaction.execute(
         select(debits).where(debits.c.contribution == contribution)
     ):
         part = slice(row.offset, row.offset + row.length)
@@ -110,7 +112,7 @@ async def debited_members(
 
 
 async def list_debits(
-    connection: AsyncConnection,
+    transaction: Transaction,
     party: str,
     unit: PrivacyUnit,
     *,
@@ -131,7 +133,7 @@ async def list_debits(
         query = query.where(
             debits.c.window_start < overlapping.end, debits.c.window_end > overlapping.start
         )
-    rows = await connection.execute(query.order_by(debits.c.id))
+    rows = await transaction.execute(query.order_by(debits.c.id))
     return [_debit(row, unit) for row in rows]
 
 
@@ -156,18 +158,18 @@ def _debit(row: Row[Any], unit: PrivacyUnit) -> Debit:
 
 
 async def totals(
-    connection: AsyncConnection,
+    transaction: Transaction,
     party: str,
     period_s: int,
     now: datetime,
     span: tuple[int, int],
 ) -> Totals:
-    """What the curators offset..offset+length-1 spent, in the unit `curator`, in the present period
-    (or for ever)."""
+    """What the curators offset..offset+length-1 spent, in the unit `curator`, in the current period
+    (or the lifetime)."""
     offset, length = span
     start, _ = period_of(now, period_s)
     chunks = _chunks(offset, length)
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(accounts).where(
             *_of(party, chunks),
             accounts.c.period_s == period_s,
@@ -184,14 +186,14 @@ async def totals(
             parts.append(known[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
             continue
         if made is None:
-            made = await list_debits(connection, party, PrivacyUnit.CURATOR, since=start)
+            made = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         parts.append(sum_debits(made, first, last - first, verified_only=period_s != LIFETIME))
     columns = zip(*(part.columns() for part in parts), strict=True)
     return Totals(*(np.concatenate(column) for column in columns))
 
 
 async def charge_accounts(
-    connection: AsyncConnection,
+    transaction: Transaction,
     party: str,
     curators: int,
     charge: Charge,
@@ -208,7 +210,7 @@ async def charge_accounts(
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(accounts).where(
             *_of(party, chunks),
             accounts.c.period_start <= made,
@@ -219,8 +221,7 @@ async def charge_accounts(
     wanted = {LIFETIME, *periods} if factor > 0 else set()
     missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
-    debit = Debit(charge, offset, bits, _ANY, made, False)
-    masks = {chunk: debit.over(chunk * CHUNK, size) for chunk, size in sizes.items()}
+    masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
     def changed(chunk: int, period_s: int, found: Totals) -> dict[str, Any]:
         after = found.plus(for_account(charge, period_s), masks[chunk], factor=factor)
@@ -229,7 +230,7 @@ async def charge_accounts(
         return {**place, "period_start": start, "period_end": end, **_packed(after)}
 
     if known:
-        await connection.execute(
+        await transaction.execute(
             _CHANGE, [_bound(changed(*key, _totals(row))) for key, row in known.items()]
         )
     if not missing:
@@ -237,18 +238,12 @@ async def charge_accounts(
     fresh = []
     for period_s in sorted(wanted):
         start = period_of(made, period_s)[0]
-        earlier = await list_debits(connection, party, PrivacyUnit.CURATOR, since=start)
+        earlier = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
             fresh.append(changed(chunk, period_s, found))
-    await connection.execute(insert(accounts), fresh)
-
-
-_ANY: Final = Window(
-    start=period_of(datetime.fromisoformat("2000-01-01T00:00:00+00:00"), 60)[0],
-    end=period_of(datetime.fromisoformat("2000-01-01T00:00:00+00:00"), 60)[1],
-)
+    await transaction.execute(insert(accounts), fresh)
 
 
 def _chunks(offset: int, length: int) -> range:
@@ -281,23 +276,23 @@ def _bound(row: dict[str, Any]) -> dict[str, Any]:
 
 def _totals(row: Row[Any]) -> Totals:
     return Totals(
-        *(runs.unpack(b) for b in (row.epsilon, row.delta, row.epsilon_all, row.delta_all))
+        *(run_lengths.unpack(b) for b in (row.epsilon, row.delta, row.epsilon_all, row.delta_all))
     )
 
 
 def _packed(found: Totals) -> dict[str, bytes]:
     columns = zip(_AMOUNTS, found.columns(), strict=True)
-    return {name: runs.pack(column) for name, column in columns}
+    return {name: run_lengths.pack(column) for name, column in columns}
 
 
-async def credit(connection: AsyncConnection, contribution: int, now: datetime) -> list[Row[Any]]:
+async def credit(transaction: Transaction, contribution: int, now: datetime) -> list[Row[Any]]:
     """Mark a contribution's debits as credited; the rows that were not before. What has no verified
     figure stays as it is (`Debit.counted`)."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
     found = list(rows.all())
-    await connection.execute(
+    await transaction.execute(
         update(debits).where(debits.c.id.in_([row.id for row in found])).values(credited=now)
     )
     return found
@@ -307,16 +302,16 @@ async def credit(connection: AsyncConnection, contribution: int, now: datetime) 
 
 
 async def add_refusal(
-    connection: AsyncConnection,
+    transaction: Transaction,
     contribution: int,
     span: tuple[int, int],
     members: bytes,
     ground: tuple[str, str, str],
     now: datetime,
 ) -> None:
-    """Record why curators of a span stay out: (name, detail, figures as JSON), public only."""
+    """Record why curators of a span do not participate: (name, detail, figures as JSON), public."""
     name, detail, figures = ground
-    await connection.execute(
+    await transaction.execute(
         insert(refusals).values(
             contribution=contribution,
             offset=span[0],
@@ -330,9 +325,9 @@ async def add_refusal(
     )
 
 
-async def forget_refusals(connection: AsyncConnection, contribution: int, offset: int) -> None:
+async def forget_refusals(transaction: Transaction, contribution: int, offset: int) -> None:
     """Before a span is decided again (after a crash)."""
-    await connection.execute(
+    await transaction.execute(
         refusals.delete().where(
             refusals.c.contribution == contribution, refusals.c.offset == offset
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from curator.store.readings import Row
 
 Total = tuple[int, int, int | None]
@@ -35,26 +35,26 @@ _PUT_READING = text(
 )
 
 
-async def around(connection: AsyncConnection, meter: Meter, first: int, last: int) -> list[Total]:
+async def around(transaction: Transaction, meter: Meter, first: int, last: int) -> list[Total]:
     """The totals of a counter from `first` to `last`, and its neighbours on both sides."""
     values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
-    found = (await connection.execute(_AROUND, values)).all()
+    found = (await transaction.execute(_AROUND, values)).all()
     return [(row.time, row.total, row.rollover) for row in found]
 
 
-async def put_totals(connection: AsyncConnection, totals: Sequence[tuple[Meter, Total]]) -> None:
+async def put_totals(transaction: Transaction, totals: Sequence[tuple[Meter, Total]]) -> None:
     """Store totals, in place of others of the same times."""
     if totals:
         rows = [
             {"device": device, "register": register, "time": time, "total": total, "rollover": end}
             for (device, register), (time, total, end) in totals
         ]
-        await connection.execute(_PUT_TOTAL, rows)
+        await transaction.execute(_PUT_TOTAL, rows)
 
 
-async def put_readings(connection: AsyncConnection, rows: Sequence[Row]) -> None:
-    """Store derived readings, in place of what stood there; its random id, so its order, stays."""
+async def put_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
+    """Store derived readings, replacing earlier ones; the random id, so the order, stays."""
     if rows:
         names = ("register", "time", "device", "curator", "quantity", "random", "vector")
         found = [dict(zip(names, row, strict=True)) for row in rows]
-        await connection.execute(_PUT_READING, found)
+        await transaction.execute(_PUT_READING, found)

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Result, Row, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from curator.store.outbox import State
 from curator.store.tables import contributions, debits, parties, refusals, rounds
 
 
 async def history(
-    connection: AsyncConnection, party: str, after: int | None, limit: int
+    transaction: Transaction, party: str, after: int | None, limit: int
 ) -> list[Row[Any]]:
     """A party's contributions with their rounds, newest first."""
     query = (
@@ -31,12 +31,12 @@ async def history(
     )
     if after is not None:
         query = query.where(contributions.c.id < after)
-    return list(await connection.execute(query))
+    return list(await transaction.execute(query))
 
 
-async def descriptors(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, str]:
+async def descriptors(transaction: Transaction, ids: Sequence[int]) -> dict[int, str]:
     """The signed descriptor of each contribution's round, as JSON."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(contributions.c.id, rounds.c.descriptor)
         .join(rounds, rounds.c.id == contributions.c.round)
         .where(contributions.c.id.in_(ids))
@@ -45,10 +45,10 @@ async def descriptors(connection: AsyncConnection, ids: Sequence[int]) -> dict[i
 
 
 async def contributed_spans(
-    connection: AsyncConnection, first: datetime, last: datetime
+    transaction: Transaction, first: datetime, last: datetime
 ) -> list[Row[Any]]:
     """Debits whose window meets [first, last], with their round's descriptor and party's keys."""
-    found: Result[Any] = await connection.execute(
+    found: Result[Any] = await transaction.execute(
         select(
             debits.c.offset,
             debits.c.length,
@@ -67,11 +67,11 @@ async def contributed_spans(
 
 
 async def spans_over(
-    connection: AsyncConnection, ids: Sequence[int], position: int
+    transaction: Transaction, ids: Sequence[int], position: int
 ) -> tuple[dict[int, Row[Any]], dict[int, list[Row[Any]]]]:
     """The debit and the refusals of each contribution whose span holds a curator's position."""
     found: dict[int, Row[Any]] = {}
-    for row in await connection.execute(
+    for row in await transaction.execute(
         select(debits).where(
             debits.c.contribution.in_(ids),
             debits.c.offset <= position,
@@ -80,7 +80,7 @@ async def spans_over(
     ):
         found[row.contribution] = row
     refused: dict[int, list[Row[Any]]] = {}
-    for row in await connection.execute(
+    for row in await transaction.execute(
         select(refusals)
         .where(
             refusals.c.contribution.in_(ids),
@@ -101,7 +101,7 @@ _HASHED = (
 _PAGE = 1000
 
 
-async def ledger(connection: AsyncConnection) -> AsyncIterator[Row[Any]]:
+async def ledger(transaction: Transaction) -> AsyncIterator[Row[Any]]:
     """All debits, oldest first, each with its round and what that round's descriptor hashes to;
     without what is private (counts) or comes later (the credit)."""
     query = (
@@ -112,15 +112,15 @@ async def ledger(connection: AsyncConnection) -> AsyncIterator[Row[Any]]:
         .limit(_PAGE)
     )
     after = 0
-    while page := (await connection.execute(query.where(debits.c.id > after))).all():
+    while page := (await transaction.execute(query.where(debits.c.id > after))).all():
         for row in page:
             yield row
         after = page[-1].id
 
 
-async def credited(connection: AsyncConnection) -> list[Row[Any]]:
+async def credited(transaction: Transaction) -> list[Row[Any]]:
     """The credited debits by `id`, with the `descriptor` and the `aborts` of their rounds."""
-    rows: Result[Any] = await connection.execute(
+    rows: Result[Any] = await transaction.execute(
         select(debits.c.id, rounds.c.descriptor, rounds.c.aborts)
         .outerjoin(contributions, contributions.c.id == debits.c.contribution)
         .outerjoin(rounds, rounds.c.id == contributions.c.round)
@@ -131,7 +131,7 @@ async def credited(connection: AsyncConnection) -> list[Row[Any]]:
 
 @dataclass(frozen=True)
 class Decided:
-    """A contribution that is decided, and some of whose curators stay out of an open round."""
+    """A contribution that is decided, and some of whose curators refuse an open round."""
 
     contribution: int
     party: str
@@ -140,7 +140,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Ground:
-    """Why some of a span's curators stay out; `members` is a bitmap over the span."""
+    """Why some of a span's curators refuse; `members` is a bitmap over the span."""
 
     offset: int
     length: int
@@ -148,9 +148,9 @@ class Ground:
     name: str
 
 
-async def decided_refusals(connection: AsyncConnection, now: datetime) -> list[Decided]:
+async def decided_refusals(transaction: Transaction, now: datetime) -> list[Decided]:
     """Of rounds whose deadline has not passed and whose outcome is not known."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(contributions.c.id, contributions.c.party, contributions.c.round)
         .join(rounds, rounds.c.id == contributions.c.round)
         .where(
@@ -164,9 +164,9 @@ async def decided_refusals(connection: AsyncConnection, now: datetime) -> list[D
     return [Decided(row.id, row.party, row.round) for row in rows]
 
 
-async def grounds(connection: AsyncConnection, contribution: int) -> list[Ground]:
+async def grounds(transaction: Transaction, contribution: int) -> list[Ground]:
     """All grounds of a contribution."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(refusals.c.offset, refusals.c.length, refusals.c.members, refusals.c.name)
         .where(refusals.c.contribution == contribution)
         .order_by(refusals.c.id)
@@ -174,9 +174,9 @@ async def grounds(connection: AsyncConnection, contribution: int) -> list[Ground
     return [Ground(*row) for row in rows]
 
 
-async def usage_spans(connection: AsyncConnection, party: str, position: int) -> list[Any]:
+async def usage_spans(transaction: Transaction, party: str, position: int) -> list[Any]:
     """`offset`, `length`, `presence`, `used`, `clamped` of every debit over a position."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(
             debits.c.offset, debits.c.length, debits.c.presence, debits.c.used, debits.c.clamped
         ).where(

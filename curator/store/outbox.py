@@ -1,4 +1,4 @@
-"""Rounds as they were shown, contributions and their state, and sealed bytes on their way."""
+"""Rounds as received, contributions and their state, and sealed bytes in transit."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Row, bindparam, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.query import Window
-from common.models.round import RoundDescriptor
-from common.service.erasure import to_erase
-from common.signing import Signed
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
 from curator.store.parties import enrolled_but
 from curator.store.tables import contributions, debits, outbox, rounds
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement, RoundDescriptor
+from tacit.query.fields import Window
 
 PENDING, SENT, MISSED = "pending", "sent", "missed"
 """Of sealed bytes."""
+_ABORTS: Final = TypeAdapter(list[Signed[AbortStatement]])
 
 
 class State(StrEnum):
@@ -34,7 +36,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class RoundRow:
-    """A round as its signed descriptor; `outcome` once the coordinator told how it ended."""
+    """A round as its signed descriptor; `outcome` once the coordinator reported its final state."""
 
     id: str
     hash: bytes
@@ -89,18 +91,18 @@ class Answer:
 # --- rounds --------------------------------------------------------------------------------------
 
 
-async def find_round(connection: AsyncConnection, round_id: str) -> RoundRow | None:
+async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None:
     """A round that was shown before."""
-    row = (await connection.execute(select(rounds).where(rounds.c.id == round_id))).first()
+    row = (await transaction.execute(select(rounds).where(rounds.c.id == round_id))).first()
     return None if row is None else _round(row)
 
 
 async def add_round(
-    connection: AsyncConnection, signed: Signed[RoundDescriptor], digest: bytes
+    transaction: Transaction, signed: Signed[RoundDescriptor], digest: bytes
 ) -> None:
     """Keep a descriptor that was checked."""
     descriptor = signed.statement
-    await connection.execute(
+    await transaction.execute(
         insert(rounds).values(
             id=descriptor.round,
             hash=digest,
@@ -116,10 +118,10 @@ async def add_round(
 
 
 async def unsettled_rounds(
-    connection: AsyncConnection, before: datetime, asked_before: datetime, limit: int = 50
+    transaction: Transaction, before: datetime, asked_before: datetime, limit: int = 50
 ) -> list[RoundRow]:
     """Rounds past their deadline whose outcome is not known, least recently asked first."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(rounds)
         .where(
             rounds.c.outcome.is_(None),
@@ -133,25 +135,31 @@ async def unsettled_rounds(
 
 
 async def settle_round(
-    connection: AsyncConnection,
+    transaction: Transaction,
     round_id: str,
     asked: datetime,
     outcome: str | None,
-    aborts: str | None,
+    aborts: Sequence[Signed[AbortStatement]],
 ) -> None:
-    """Note what the coordinator said of a round."""
-    await connection.execute(
+    """Store what the coordinator reported about a round, with the abort statements it sent."""
+    text = _ABORTS.dump_json(list(aborts)).decode() if aborts else None
+    await transaction.execute(
         update(rounds)
         .where(rounds.c.id == round_id)
-        .values(asked=asked, outcome=outcome, aborts=aborts)
+        .values(asked=asked, outcome=outcome, aborts=text)
     )
 
 
+def stored_aborts(text: str | None) -> list[Signed[AbortStatement]]:
+    """The abort statements that `settle_round` stored with a round."""
+    return [] if text is None else _ABORTS.validate_json(text)
+
+
 async def contributed_rounds(
-    connection: AsyncConnection, party: str, query_hash: bytes, window: Window, except_round: str
+    transaction: Transaction, party: str, query_hash: bytes, window: Window, except_round: str
 ) -> list[RoundRow]:
     """Rounds of the same query and window in which the party has a debit that was not credited."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(rounds)
         .distinct()
         .join(contributions, contributions.c.round == rounds.c.id)
@@ -169,10 +177,10 @@ async def contributed_rounds(
 
 
 async def open_ended(
-    connection: AsyncConnection, query_hash: bytes, window: Window, except_round: str
+    transaction: Transaction, query_hash: bytes, window: Window, except_round: str
 ) -> list[RoundRow]:
     """Rounds of the same query and window whose outcome is not known."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(rounds).where(
             rounds.c.query_hash == query_hash,
             rounds.c.window_start == window.start,
@@ -192,21 +200,21 @@ def _round(row: Row[Any]) -> RoundRow:
 
 
 async def parties_without(
-    connection: AsyncConnection, round_id: str, coordinator_key: bytes, deployment: str
+    transaction: Transaction, round_id: str, coordinator_key: bytes, deployment: str
 ) -> list[str]:
     """Enrolled parties of a deployment that have not taken up a round yet."""
     taken = select(contributions.c.party).where(contributions.c.round == round_id)
-    return await enrolled_but(connection, taken, coordinator_key, deployment)
+    return await enrolled_but(transaction, taken, coordinator_key, deployment)
 
 
 async def plan(
-    connection: AsyncConnection,
+    transaction: Transaction,
     round_id: str,
     moments: Sequence[tuple[str, datetime]],
     now: datetime,
 ) -> None:
-    """Take up a round: each party with its moment of sending."""
-    await connection.execute(
+    """Store a round: each party with its moment of sending."""
+    await transaction.execute(
         insert(contributions),
         [
             {
@@ -222,10 +230,10 @@ async def plan(
 
 
 async def due(
-    connection: AsyncConnection, before: datetime, limit: int = 1000
+    transaction: Transaction, before: datetime, limit: int = 1000
 ) -> list[ContributionRow]:
     """Planned contributions whose moment comes before an instant, earliest first."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(contributions)
         .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at <= before)
         .order_by(contributions.c.send_at)
@@ -234,9 +242,9 @@ async def due(
     return [_contribution(row) for row in rows]
 
 
-async def next_moment(connection: AsyncConnection, after: datetime) -> datetime | None:
+async def next_moment(transaction: Transaction, after: datetime) -> datetime | None:
     """The earliest moment of sending that is planned and comes after an instant."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(contributions.c.send_at)
         .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at > after)
         .order_by(contributions.c.send_at)
@@ -246,37 +254,37 @@ async def next_moment(connection: AsyncConnection, after: datetime) -> datetime 
     return moment
 
 
-async def undelivered(connection: AsyncConnection) -> list[ContributionRow]:
-    """Contributions that are prepared whole and not closed: some bytes may have to be sent, or all
-    were and the process ended before it said so."""
-    rows = await connection.execute(
+async def undelivered(transaction: Transaction) -> list[ContributionRow]:
+    """Contributions that are fully prepared and not closed: some bytes may still have to be sent,
+    or all were sent and the process ended before it recorded that."""
+    rows = await transaction.execute(
         select(contributions).where(contributions.c.state == State.PREPARED.value)
     )
     return [_contribution(row) for row in rows]
 
 
 async def set_state(
-    connection: AsyncConnection, ids: Sequence[int], state: State, now: datetime
+    transaction: Transaction, ids: Sequence[int], state: State, now: datetime
 ) -> None:
     """Move contributions on."""
     column = "prepared" if state is State.PREPARED else "finished"
-    await connection.execute(
+    await transaction.execute(
         update(contributions)
         .where(contributions.c.id.in_(ids))
         .values(state=state.value, **{column: now})
     )
 
 
-async def set_credited(connection: AsyncConnection, contribution: int, now: datetime) -> None:
+async def set_credited(transaction: Transaction, contribution: int, now: datetime) -> None:
     """Note the credit in the contribution."""
-    await connection.execute(
+    await transaction.execute(
         update(contributions).where(contributions.c.id == contribution).values(credited=now)
     )
 
 
-async def of_round(connection: AsyncConnection, round_id: str) -> list[ContributionRow]:
+async def of_round(transaction: Transaction, round_id: str) -> list[ContributionRow]:
     """All parties' contributions to a round."""
-    rows = await connection.execute(select(contributions).where(contributions.c.round == round_id))
+    rows = await transaction.execute(select(contributions).where(contributions.c.round == round_id))
     return [_contribution(row) for row in rows]
 
 
@@ -287,9 +295,9 @@ def _contribution(row: Row[Any]) -> ContributionRow:
 # --- sealed bytes --------------------------------------------------------------------------------
 
 
-async def add_sealed(connection: AsyncConnection, items: Sequence[Sealed]) -> None:
+async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
     """Put sealed bytes into the outbox, in the transaction of their debits."""
-    await connection.execute(
+    await transaction.execute(
         insert(outbox),
         [
             {
@@ -303,9 +311,9 @@ async def add_sealed(connection: AsyncConnection, items: Sequence[Sealed]) -> No
     )
 
 
-async def pending(connection: AsyncConnection, contribution: int) -> list[Sealed]:
+async def pending(transaction: Transaction, contribution: int) -> list[Sealed]:
     """What is still to be sent for a contribution."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(outbox)
         .where(outbox.c.contribution == contribution, outbox.c.state == PENDING)
         .order_by(outbox.c.id)
@@ -313,7 +321,7 @@ async def pending(connection: AsyncConnection, contribution: int) -> list[Sealed
     return [Sealed(_place(row), row.media_type, bytes(row.body)) for row in rows]
 
 
-async def mark_sent(connection: AsyncConnection, answers: Sequence[Answer]) -> None:
+async def mark_sent(transaction: Transaction, answers: Sequence[Answer]) -> None:
     """Note final answers; the bytes are dropped, nothing will resend them."""
     noted = [
         {
@@ -324,8 +332,8 @@ async def mark_sent(connection: AsyncConnection, answers: Sequence[Answer]) -> N
         }
         for answer in answers
     ]
-    await to_erase(connection)
-    await connection.execute(_MARK, noted)
+    await to_erase(transaction)
+    await transaction.execute(_MARK, noted)
 
 
 _PLACE = ("contribution", "segment", "part", "aggregator")
@@ -337,10 +345,10 @@ def _place(row: Row[Any]) -> Place:
 
 
 async def delivery_states(
-    connection: AsyncConnection, ids: Sequence[int]
+    transaction: Transaction, ids: Sequence[int]
 ) -> dict[int, dict[str, int]]:
     """How many sealed bodies of each contribution are pending, sent, missed."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(outbox.c.contribution, outbox.c.state, func.count().label("n"))
         .where(outbox.c.contribution.in_(ids))
         .group_by(outbox.c.contribution, outbox.c.state)
@@ -351,9 +359,9 @@ async def delivery_states(
     return result
 
 
-async def problems_of(connection: AsyncConnection, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Why bodies of each contribution were not taken."""
-    rows = await connection.execute(
+async def problems_of(transaction: Transaction, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Why bodies of each contribution were refused."""
+    rows = await transaction.execute(
         select(outbox.c.contribution, outbox.c.problem)
         .distinct()
         .where(outbox.c.contribution.in_(ids), outbox.c.problem.is_not(None))

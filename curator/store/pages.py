@@ -7,17 +7,18 @@ import json
 from typing import Any, Final
 
 from sqlalchemy import Select, Text, cast, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+
+from common.store.transactions import Transaction
 
 PAGE: Final = 20_000
 """Rows of a page."""
 
 
-async def columns(connection: AsyncConnection, page: Select[Any]) -> list[list[Any]]:
+async def columns(transaction: Transaction, page: Select[Any]) -> list[list[Any]]:
     """The columns of what a query finds, their values in one order; empty where it finds nothing.
     Values are numbers, texts or null."""
     rows = page.subquery()
-    postgresql = connection.dialect.name == "postgresql"
+    postgresql = transaction.dialect.name == "postgresql"
     collected = func.json_agg if postgresql else func.json_group_array
-    found = await connection.execute(select(*(cast(collected(each), Text) for each in rows.c)))
+    found = await transaction.execute(select(*(cast(collected(each), Text) for each in rows.c)))
     return [json.loads(text or "[]") for text in found.one()]

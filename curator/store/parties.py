@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from common.models.enrolment import PartyKind
-from common.service.database import exclusive
-from common.service.erasure import to_erase
+from common.store.database import exclusive
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
 from curator.store.tables import anchors, curators, epoch_keys, facts, parties
+from tacit.protocol.enrolment import PartyKind
 
 ENROLLING, ACTIVE = "enrolling", "active"
 
@@ -58,7 +58,7 @@ class PartyRow:
 
 @dataclass(frozen=True)
 class Speaker:
-    """An enrolled party as its coordinator knows it: who may ask there, and whose word counts."""
+    """An enrolled party at its coordinator: the token for its requests, and the pinned key."""
 
     party: str
     url: str
@@ -79,7 +79,7 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, its own policy if it has one, and what became of its readings."""
+    """A curator, its party, its own policy if it has one, and the outcomes of its readings."""
 
     key: int
     id: str
@@ -95,40 +95,40 @@ class CuratorRow:
 # --- facts ---------------------------------------------------------------------------------------
 
 
-async def fact(connection: AsyncConnection, name: str) -> str | None:
+async def fact(transaction: Transaction, name: str) -> str | None:
     """A stored fact of the process."""
-    found = await connection.execute(select(facts.c.value).where(facts.c.name == name))
+    found = await transaction.execute(select(facts.c.value).where(facts.c.name == name))
     value: str | None = found.scalar_one_or_none()
     return value
 
 
-async def put_fact(connection: AsyncConnection, name: str, value: str) -> None:
+async def put_fact(transaction: Transaction, name: str, value: str) -> None:
     """Store or replace a fact."""
-    done = await connection.execute(update(facts).where(facts.c.name == name).values(value=value))
+    done = await transaction.execute(update(facts).where(facts.c.name == name).values(value=value))
     if done.rowcount == 0:
-        await connection.execute(insert(facts).values(name=name, value=value))
+        await transaction.execute(insert(facts).values(name=name, value=value))
 
 
 # --- parties -------------------------------------------------------------------------------------
 
 
-async def party(connection: AsyncConnection, party_id: str) -> PartyRow | None:
+async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
     """One party, or nothing."""
-    found = await _parties(connection, [party_id])
+    found = await _parties(transaction, [party_id])
     return found[0] if found else None
 
 
-async def list_parties(connection: AsyncConnection, *, state: str | None = None) -> list[PartyRow]:
+async def list_parties(transaction: Transaction, *, state: str | None = None) -> list[PartyRow]:
     """All parties, by name."""
     query = select(parties.c.id).order_by(parties.c.id)
     if state is not None:
         query = query.where(parties.c.state == state)
-    return await _parties(connection, list((await connection.execute(query)).scalars()))
+    return await _parties(transaction, list((await transaction.execute(query)).scalars()))
 
 
-async def speakers(connection: AsyncConnection) -> list[Speaker]:
+async def speakers(transaction: Transaction) -> list[Speaker]:
     """All enrolled parties that may ask their coordinators."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(
             parties.c.id,
             parties.c.coordinator_url,
@@ -144,13 +144,13 @@ async def speakers(connection: AsyncConnection) -> list[Speaker]:
 
 
 async def enrolled_but(
-    connection: AsyncConnection,
+    transaction: Transaction,
     taken: Select[tuple[str]],
     coordinator_key: bytes,
     deployment: str,
 ) -> list[str]:
     """Enrolled parties of a coordinator's deployment that are not among those taken."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(parties.c.id).where(
             parties.c.state == ACTIVE,
             parties.c.coordinator_key == coordinator_key,
@@ -161,7 +161,7 @@ async def enrolled_but(
     return list(rows.scalars())
 
 
-async def parties_with_old_keys(connection: AsyncConnection, before: datetime) -> list[PartyRow]:
+async def parties_with_old_keys(transaction: Transaction, before: datetime) -> list[PartyRow]:
     """Enrolled parties whose newest sealing key was made before an instant, or waits for use."""
     newest = (
         select(epoch_keys.c.party)
@@ -174,26 +174,26 @@ async def parties_with_old_keys(connection: AsyncConnection, before: datetime) -
         )
     )
     query = select(parties.c.id).where(parties.c.state == ACTIVE, parties.c.id.in_(newest))
-    return await _parties(connection, list((await connection.execute(query)).scalars()))
+    return await _parties(transaction, list((await transaction.execute(query)).scalars()))
 
 
-async def parties_by_id(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, PartyRow]:
+async def parties_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, PartyRow]:
     """Some parties, by name."""
-    return {row.id: row for row in await _parties(connection, list(dict.fromkeys(ids)))}
+    return {row.id: row for row in await _parties(transaction, list(dict.fromkeys(ids)))}
 
 
-async def _parties(connection: AsyncConnection, ids: Sequence[str]) -> list[PartyRow]:
+async def _parties(transaction: Transaction, ids: Sequence[str]) -> list[PartyRow]:
     result = []
     for start in range(0, len(ids), 500):
         chosen = ids[start : start + 500]
-        found = await connection.execute(
+        found = await transaction.execute(
             select(anchors).where(anchors.c.party.in_(chosen)).order_by(anchors.c.aggregator)
         )
         by_party: dict[str, list[Anchor]] = {}
         for row in found:
             anchor = Anchor(row.aggregator, row.url, row.fingerprint, row.token)
             by_party.setdefault(row.party, []).append(anchor)
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
         )
         result += [_party(row, tuple(by_party.get(row.id, ()))) for row in rows]
@@ -206,37 +206,37 @@ def _party(row: Row[Any], found: tuple[Anchor, ...]) -> PartyRow:
 
 
 async def add_party(
-    connection: AsyncConnection, row: PartyRow, ids: Sequence[str], key: EpochRow
+    transaction: Transaction, row: PartyRow, ids: Sequence[str], key: EpochRow
 ) -> None:
     """Store a party that begins to enrol, with its curators, anchors and first key."""
     values = {column.name: getattr(row, column.name) for column in parties.columns}
-    await connection.execute(insert(parties).values({**values, "kind": row.kind.value}))
+    await transaction.execute(insert(parties).values({**values, "kind": row.kind.value}))
     nothing = {"accepted": 0, "duplicates": 0, "conflicts": 0, "rejected": 0, "refreshed": 0}
     for start in range(0, len(ids), PAGE):
         page = enumerate(ids[start : start + PAGE], row.first_key + start)
         values_of = [{"key": key, "id": name, "party": row.id, **nothing} for key, name in page]
-        await connection.execute(insert(curators), values_of)
-    await put_anchors(connection, row.id, row.anchors)
-    await add_epoch_key(connection, key)
+        await transaction.execute(insert(curators), values_of)
+    await put_anchors(transaction, row.id, row.anchors)
+    await add_epoch_key(transaction, key)
 
 
-async def next_curator_key(connection: AsyncConnection) -> int:
+async def next_curator_key(transaction: Transaction) -> int:
     """The first key of a new run of curators; the caller's transaction holds it."""
-    await exclusive(connection, "curator keys")
-    return await hosted_curators(connection)
+    await exclusive(transaction, "curator keys")
+    return await hosted_curators(transaction)
 
 
-async def hosted_curators(connection: AsyncConnection) -> int:
+async def hosted_curators(transaction: Transaction) -> int:
     """How many curators are hosted: their keys are the numbers below."""
-    found = await connection.execute(select(func.max(curators.c.key)))
+    found = await transaction.execute(select(func.max(curators.c.key)))
     highest: int | None = found.scalar_one()
     return 0 if highest is None else highest + 1
 
 
-async def put_anchors(connection: AsyncConnection, party_id: str, found: Sequence[Anchor]) -> None:
+async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[Anchor]) -> None:
     """Replace a party's anchors."""
-    await connection.execute(delete(anchors).where(anchors.c.party == party_id))
-    await connection.execute(
+    await transaction.execute(delete(anchors).where(anchors.c.party == party_id))
+    await transaction.execute(
         insert(anchors),
         [
             {
@@ -251,16 +251,16 @@ async def put_anchors(connection: AsyncConnection, party_id: str, found: Sequenc
     )
 
 
-async def change_party(connection: AsyncConnection, party_id: str, **values: Any) -> None:
+async def change_party(transaction: Transaction, party_id: str, **values: Any) -> None:
     """Set columns of a party."""
-    await connection.execute(update(parties).where(parties.c.id == party_id).values(**values))
+    await transaction.execute(update(parties).where(parties.c.id == party_id).values(**values))
 
 
 async def set_anchor_token(
-    connection: AsyncConnection, party_id: str, aggregator: str, token: str
+    transaction: Transaction, party_id: str, aggregator: str, token: str
 ) -> None:
     """Keep the API token that an aggregator issued."""
-    await connection.execute(
+    await transaction.execute(
         update(anchors)
         .where(anchors.c.party == party_id, anchors.c.aggregator == aggregator)
         .values(token=token)
@@ -270,17 +270,17 @@ async def set_anchor_token(
 # --- epoch keys ----------------------------------------------------------------------------------
 
 
-async def list_epoch_keys(connection: AsyncConnection, party_id: str) -> list[EpochRow]:
+async def list_epoch_keys(transaction: Transaction, party_id: str) -> list[EpochRow]:
     """A party's keys, oldest first."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(epoch_keys).where(epoch_keys.c.party == party_id).order_by(epoch_keys.c.epoch)
     )
     return [EpochRow(**row._mapping) for row in rows]
 
 
-async def add_epoch_key(connection: AsyncConnection, key: EpochRow) -> None:
+async def add_epoch_key(transaction: Transaction, key: EpochRow) -> None:
     """Store a key before it is announced to anyone."""
-    await connection.execute(
+    await transaction.execute(
         insert(epoch_keys).values(
             party=key.party,
             epoch=key.epoch,
@@ -291,69 +291,69 @@ async def add_epoch_key(connection: AsyncConnection, key: EpochRow) -> None:
     )
 
 
-async def activate_epoch_key(connection: AsyncConnection, party_id: str, epoch: int) -> None:
+async def activate_epoch_key(transaction: Transaction, party_id: str, epoch: int) -> None:
     """Use a key from now on, and destroy the ones before it."""
     mine = epoch_keys.c.party == party_id
-    await connection.execute(
+    await transaction.execute(
         update(epoch_keys).where(mine, epoch_keys.c.epoch == epoch).values(active=True)
     )
-    await to_erase(connection)
-    await connection.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
+    await to_erase(transaction)
+    await transaction.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
 
 
 # --- curators ------------------------------------------------------------------------------------
 
 
-async def curator(connection: AsyncConnection, curator_id: str) -> CuratorRow | None:
+async def curator(transaction: Transaction, curator_id: str) -> CuratorRow | None:
     """One curator, or nothing."""
-    row = (await connection.execute(select(curators).where(curators.c.id == curator_id))).first()
+    row = (await transaction.execute(select(curators).where(curators.c.id == curator_id))).first()
     return None if row is None else CuratorRow(**row._mapping)
 
 
 async def curator_names(
-    connection: AsyncConnection, after: int
+    transaction: Transaction, after: int
 ) -> AsyncIterator[tuple[list[int], list[str]]]:
     """Keys from `after` on and names of the hosted curators, some at a time. Keys have no gaps."""
     while True:
         page = select(curators.c.key, curators.c.id).where(curators.c.key >= after)
-        keys, ids = await columns(connection, page.order_by(curators.c.key).limit(PAGE))
+        keys, ids = await columns(transaction, page.order_by(curators.c.key).limit(PAGE))
         if not keys:
             return
         yield keys, ids
         after = max(keys) + 1
 
 
-async def curator_ids(connection: AsyncConnection, party_id: str) -> list[str]:
+async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
     """A party's curators in the order of their roster numbers."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.key)
     )
     return list(rows.scalars())
 
 
-async def existing_curators(connection: AsyncConnection, ids: Sequence[str]) -> list[str]:
+async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> list[str]:
     """Which of these names are taken."""
     found: list[str] = []
     for start in range(0, len(ids), 500):
         chosen = ids[start : start + 500]
-        rows = await connection.execute(select(curators.c.id).where(curators.c.id.in_(chosen)))
+        rows = await transaction.execute(select(curators.c.id).where(curators.c.id.in_(chosen)))
         found += rows.scalars()
     return found
 
 
-async def set_policy(connection: AsyncConnection, curator_id: str, policy: str | None) -> bool:
-    """Give a curator a policy of its own, or the default again; whether there is one."""
-    done = await connection.execute(
+async def set_policy(transaction: Transaction, curator_id: str, policy: str | None) -> bool:
+    """Give a curator its own policy, or the default again; whether there is such a curator."""
+    done = await transaction.execute(
         update(curators).where(curators.c.id == curator_id).values(policy=policy)
     )
     return done.rowcount == 1
 
 
 async def own_policies(
-    connection: AsyncConnection, first_key: int, length: int
+    transaction: Transaction, first_key: int, length: int
 ) -> list[tuple[int, str]]:
     """(key, policy) of the curators of a run that have a policy of their own."""
-    rows = await connection.execute(
+    rows = await transaction.execute(
         select(curators.c.key, curators.c.policy)
         .where(curators.c.key >= first_key, curators.c.key < first_key + length)
         .where(curators.c.policy.is_not(None))
@@ -361,12 +361,12 @@ async def own_policies(
     return [(row.key, row.policy) for row in rows]
 
 
-async def count_readings(connection: AsyncConnection, tallies: Sequence[dict[str, int]]) -> None:
+async def count_readings(transaction: Transaction, tallies: Sequence[dict[str, int]]) -> None:
     """Add to the counts that a curator's owner sees: `key`, `accepted`, ... per curator."""
     if not tallies:
         return
     names = ("accepted", "duplicates", "conflicts", "rejected", "refreshed")
-    await connection.execute(
+    await transaction.execute(
         update(curators)
         .where(curators.c.key == bindparam("of"))
         .values({name: curators.c[name] + bindparam(f"more_{name}") for name in names}),

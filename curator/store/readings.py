@@ -1,26 +1,28 @@
 """Readings and counters: bulk inserts and range scans on the raw driver.
 
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
-database. An insert never replaces; what was there before is told apart by its random id.
+database. An insert never replaces; an earlier row is recognised by its random id.
 """
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, case, delete, func, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, case, delete, func, insert, select, update
 
-from common.registers import REGISTERS
-from common.service.database import exclusive
+from common.store.database import exclusive
+from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
 from curator.store.tables import curators, devices, readings, registers
+from tacit.registers import REGISTERS
 
 Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]
@@ -28,19 +30,12 @@ Row = tuple[int, int, int, int, int, int, bytes | None]
 
 WINDOW_PAGE = 1 << 17
 DEVICES = (1 << 31) - 1
-"""No device has so large a key."""
+"""No device has a key this large."""
 _COLUMNS = ("register", "time", "device", "curator", "quantity", "random", "vector")
 _INSERT = (
     "INSERT INTO reading (register, time, device, curator, quantity, random, vector) "
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
-
-
-async def _driver(connection: AsyncConnection) -> Any:
-    # The adapter begins a transaction with its first statement only.
-    await connection.execute(text("SELECT 1"))
-    raw = await connection.get_raw_connection()
-    return raw.driver_connection
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -55,15 +50,15 @@ class KeptRegister:
 
 
 async def kept_registers(
-    connection: AsyncConnection, wanted: Sequence[tuple[str, str]]
+    transaction: Transaction, wanted: Sequence[tuple[str, str]]
 ) -> dict[str, KeptRegister]:
-    """Registers by name, made where they are new; each wanted by the base unit of its readings.
+    """Registers by name, made where they are new; each requested with its readings' base unit.
 
-    The catalogue says in which base unit a register is kept; of a name that it does not have, the
-    first that is wanted, and then what is stored.
+    The catalogue defines the base unit of a register; for a name that it does not have, the stored
+    one is used, or else the first that is requested.
     """
-    await exclusive(connection, "register keys")
-    rows = list(await connection.execute(select(registers).order_by(registers.c.key)))
+    await exclusive(transaction, "register keys")
+    rows = list(await transaction.execute(select(registers).order_by(registers.c.key)))
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
     found: dict[str, KeptRegister] = {}
@@ -74,22 +69,22 @@ async def kept_registers(
         base = first.get(name, asked) if known is None else known.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)
-            await connection.execute(
+            await transaction.execute(
                 insert(registers).values(key=keys[name, base], name=name, base=base)
             )
         found[name] = KeptRegister(keys[name, base], base)
     return found
 
 
-async def register_bases(connection: AsyncConnection, name: str) -> list[str]:
+async def register_bases(transaction: Transaction, name: str) -> list[str]:
     """In which base units readings of a register are kept (several: since before the catalogue)."""
     found = select(registers.c.base).where(registers.c.name == name).order_by(registers.c.key)
-    return [row.base for row in await connection.execute(found)]
+    return [row.base for row in await transaction.execute(found)]
 
 
-async def register_key(connection: AsyncConnection, name: str, base: str) -> int | None:
-    """Key of a register, or nothing if no reading ever named it in this base unit."""
-    found = await connection.execute(
+async def register_key(transaction: Transaction, name: str, base: str) -> int | None:
+    """Key of a register, or None if no reading ever named it in this base unit."""
+    found = await transaction.execute(
         select(registers.c.key).where(registers.c.name == name, registers.c.base == base)
     )
     key: int | None = found.scalar_one_or_none()
@@ -97,7 +92,7 @@ async def register_key(connection: AsyncConnection, name: str, base: str) -> int
 
 
 async def device_names(
-    connection: AsyncConnection, after: int
+    transaction: Transaction, after: int
 ) -> AsyncIterator[tuple[list[int], list[int], list[str | None]]]:
     """Keys from `after` on, curator keys and ids of the known devices, some at a time; no id where
     a device is named as its curator."""
@@ -106,7 +101,7 @@ async def device_names(
     while True:
         page = select(devices.c.key, devices.c.curator, name.label("name")).select_from(owned)
         page = page.where(devices.c.key >= after).order_by(devices.c.key).limit(PAGE)
-        keys, owners, names = await columns(connection, page)
+        keys, owners, names = await columns(transaction, page)
         if not keys:
             return
         yield keys, owners, names
@@ -114,17 +109,17 @@ async def device_names(
 
 
 async def add_devices(
-    connection: AsyncConnection, wanted: Sequence[tuple[int, str]]
+    transaction: Transaction, wanted: Sequence[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
     """Keys of these devices, made where they are new."""
-    await exclusive(connection, "device keys")
-    found = await connection.execute(select(func.max(devices.c.key)))
+    await exclusive(transaction, "device keys")
+    found = await transaction.execute(select(func.max(devices.c.key)))
     highest: int | None = found.scalar_one()
     key = 0 if highest is None else highest + 1
     known: dict[tuple[int, str], int] = {}
     owners = list({curator for curator, _ in wanted})
     for start in range(0, len(owners), 500):
-        rows = await connection.execute(
+        rows = await transaction.execute(
             select(devices).where(devices.c.curator.in_(owners[start : start + 500]))
         )
         known |= {(row.curator, row.id): row.key for row in rows}
@@ -136,50 +131,42 @@ async def add_devices(
             fresh.append({"key": known[pair], "curator": pair[0], "id": pair[1]})
         result[pair] = known[pair]
     if fresh:
-        await connection.execute(insert(devices), fresh)
+        await transaction.execute(insert(devices), fresh)
     return result
 
 
 # --- readings ------------------------------------------------------------------------------------
 
 
-async def insert_readings(
-    connection: AsyncConnection, rows: Sequence[Row]
-) -> list[tuple[int, bool]]:
+async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
     """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
-    if connection.dialect.name == "postgresql":
-        return await _insert_postgresql(connection, rows)
-    driver = await _driver(connection)
-    cursor = await driver.executemany(_INSERT, rows)
-    inserted = cursor.rowcount
-    await cursor.close()
-    return [] if inserted == len(rows) else await _taken(connection, rows)
-
-
-async def _taken(connection: AsyncConnection, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-    driver = await _driver(connection)
-    await driver.execute(
-        "CREATE TEMP TABLE IF NOT EXISTS incoming "
-        "(i INTEGER PRIMARY KEY, register, time, device, quantity, random, vector)"
-    )
-    await driver.execute("DELETE FROM incoming")
-    await driver.executemany(
-        "INSERT INTO incoming VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(i, r[0], r[1], r[2], r[4], r[5], r[6]) for i, r in enumerate(rows)],
-    )
-    found = await driver.execute_fetchall(
-        "SELECT n.i, n.quantity = r.quantity AND n.vector IS r.vector FROM incoming n "
-        "CROSS JOIN reading r ON r.register = n.register AND r.time = n.time "
-        "AND r.device = n.device WHERE r.random <> n.random"
-    )
-    await driver.execute("DELETE FROM incoming")
+    insert_into = _insert_postgresql if transaction.dialect.name == "postgresql" else _insert_sqlite
+    found = await transaction.on_driver(partial(insert_into, rows=rows))
     return [(int(i), bool(same)) for i, same in found]
 
 
-async def _insert_postgresql(
-    connection: AsyncConnection, rows: Sequence[Row]
-) -> list[tuple[int, bool]]:
-    driver = await _driver(connection)
+def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
+    if driver.executemany(_INSERT, rows).rowcount == len(rows):
+        return []
+    driver.execute(
+        "CREATE TEMP TABLE IF NOT EXISTS incoming "
+        "(i INTEGER PRIMARY KEY, register, time, device, quantity, random, vector)"
+    )
+    driver.execute("DELETE FROM incoming")
+    driver.executemany(
+        "INSERT INTO incoming VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(i, r[0], r[1], r[2], r[4], r[5], r[6]) for i, r in enumerate(rows)],
+    )
+    found = driver.execute(
+        "SELECT n.i, n.quantity = r.quantity AND n.vector IS r.vector FROM incoming n "
+        "CROSS JOIN reading r ON r.register = n.register AND r.time = n.time "
+        "AND r.device = n.device WHERE r.random <> n.random"
+    ).fetchall()
+    driver.execute("DELETE FROM incoming")
+    return found
+
+
+async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
     await driver.execute(
         "CREATE TEMP TABLE IF NOT EXISTS incoming (i integer, register integer, time bigint, "
         "device integer, curator integer, quantity bigint, random bigint, vector bytea) "
@@ -196,17 +183,17 @@ async def _insert_postgresql(
         f"INSERT INTO reading ({names}) SELECT {names} FROM incoming ORDER BY i "  # noqa: S608
         "ON CONFLICT DO NOTHING"
     )
-    found = await driver.fetch(
+    found: list[tuple[Any, Any]] = await driver.fetch(
         "SELECT n.i, n.quantity = r.quantity AND n.vector IS NOT DISTINCT FROM r.vector "
         "FROM incoming n JOIN reading r ON r.register = n.register AND r.time = n.time "
         "AND r.device = n.device WHERE r.random <> n.random ORDER BY n.i"
     )
-    return [(int(row[0]), bool(row[1])) for row in found]
+    return found
 
 
-async def replace_reading(connection: AsyncConnection, row: Row) -> None:
+async def replace_reading(transaction: Transaction, row: Row) -> None:
     """Give a stored reading another content; its random id, hence its order, stays."""
-    await connection.execute(
+    await transaction.execute(
         update(readings)
         .where(
             readings.c.register == row[0], readings.c.time == row[1], readings.c.device == row[2]
@@ -215,11 +202,9 @@ async def replace_reading(connection: AsyncConnection, row: Row) -> None:
     )
 
 
-async def remove_reading(
-    connection: AsyncConnection, register: int, time: int, device: int
-) -> None:
+async def remove_reading(transaction: Transaction, register: int, time: int, device: int) -> None:
     """Drop a derived reading."""
-    await connection.execute(
+    await transaction.execute(
         delete(readings).where(
             readings.c.register == register,
             readings.c.time == time,
@@ -248,14 +233,14 @@ class WindowPage:
 
 
 async def window_pages(
-    connection: AsyncConnection, register: int, start: int, end: int
+    transaction: Transaction, register: int, start: int, end: int
 ) -> list[WindowPage]:
     """A window cut into pages of at most `WINDOW_PAGE` readings, whosever they are."""
     pages: list[WindowPage] = []
     in_register = readings.c.register == register
     while start < end:
         inside = (in_register, readings.c.time >= start, readings.c.time < end)
-        found = await _after_a_page(connection, *inside)
+        found = await _after_a_page(transaction, *inside)
         if found is None:
             return [*pages, WindowPage(start, end)]
         time, _ = found
@@ -266,7 +251,7 @@ async def window_pages(
         device = 0
         while device < DEVICES:
             here = (in_register, readings.c.time == start, readings.c.device >= device)
-            found = await _after_a_page(connection, *here)
+            found = await _after_a_page(transaction, *here)
             after = DEVICES if found is None else found[1]
             pages.append(WindowPage(start, start + 1, (device, after)))
             device = after
@@ -274,19 +259,19 @@ async def window_pages(
     return pages
 
 
-async def count(connection: AsyncConnection, register: int, start: int, end: int) -> int:
+async def count(transaction: Transaction, register: int, start: int, end: int) -> int:
     """How many readings a window has, whosever they are."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
-    found = await connection.execute(select(func.count()).where(*inside))
+    found = await transaction.execute(select(func.count()).where(*inside))
     number: int = found.scalar_one()
     return number
 
 
 async def lengths(
-    connection: AsyncConnection, register: int, curator: int, start: int, end: int
+    transaction: Transaction, register: int, curator: int, start: int, end: int
 ) -> set[int | None]:
     """How long the vectors of a curator's readings in a window are; None for plain numbers."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(func.length(readings.c.vector))
         .distinct()
         .where(
@@ -300,17 +285,17 @@ async def lengths(
 
 
 async def _after_a_page(
-    connection: AsyncConnection, *conditions: ColumnElement[bool]
+    transaction: Transaction, *conditions: ColumnElement[bool]
 ) -> tuple[int, int] | None:
     """Time and device of the reading that comes after a page of those that meet the conditions."""
     places = select(readings.c.time, readings.c.device).where(*conditions)
     ordered = places.order_by(readings.c.time, readings.c.device)
-    row = (await connection.execute(ordered.offset(WINDOW_PAGE).limit(1))).first()
+    row = (await transaction.execute(ordered.offset(WINDOW_PAGE).limit(1))).first()
     return None if row is None else (row.time, row.device)
 
 
 async def window(
-    connection: AsyncConnection,
+    transaction: Transaction,
     register: int,
     pages: Sequence[WindowPage],
     curators: tuple[int, int],
@@ -320,7 +305,7 @@ async def window(
     """Curators and quantities of a window's scalar readings, in any order; `timed` adds times and
     random ids. `curators`: half-open range of keys."""
     names = ("curator", "quantity", "time", "random") if timed else ("curator", "quantity")
-    page_of = _page_postgresql if connection.dialect.name == "postgresql" else _page
+    page_of = _page_postgresql if transaction.dialect.name == "postgresql" else _page
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in names]
     for page in pages:
         where, values = page.condition()
@@ -328,7 +313,9 @@ async def window(
             f"SELECT {', '.join(names)} FROM reading WHERE vector IS NULL AND register = ? "  # noqa: S608
             f"AND {where} AND curator >= ? AND curator < ?"
         )
-        found = await page_of(connection, scan, names, (register, *values, *curators))
+        found = await transaction.on_driver(
+            partial(page_of, scan=scan, names=names, values=(register, *values, *curators))
+        )
         for column, part in zip(columns, found, strict=True):
             column.append(part)
     whole = []
@@ -338,21 +325,19 @@ async def window(
     return tuple(whole)
 
 
-async def _page(
-    connection: AsyncConnection, scan: str, names: Sequence[str], values: tuple[int, ...]
+def _page(
+    driver: sqlite3.Connection, scan: str, names: Sequence[str], values: tuple[int, ...]
 ) -> list[Ints]:
     """From SQLite: each column as one text, which takes half the time and a tenth of the memory of
     a Python tuple per row."""
     texts = ", ".join(f"group_concat({name}, ' ')" for name in names)
-    driver = await _driver(connection)
-    (row,) = await driver.execute_fetchall(f"SELECT {texts} FROM ({scan})", values)  # noqa: S608
+    row = driver.execute(f"SELECT {texts} FROM ({scan})", values).fetchone()  # noqa: S608
     return [np.fromstring(text or "", np.int64, sep=" ") for text in row]
 
 
 async def _page_postgresql(
-    connection: AsyncConnection, scan: str, names: Sequence[str], values: tuple[int, ...]
+    driver: Any, scan: str, names: Sequence[str], values: tuple[int, ...]
 ) -> list[Ints]:
-    driver = await _driver(connection)
     marks = iter(range(1, len(values) + 1))
     rows = await driver.fetch(re.sub(r"\?", lambda _: f"${next(marks)}", scan), *values)
     flat = np.fromiter(chain.from_iterable(rows), np.int64, len(names) * len(rows))
@@ -360,10 +345,10 @@ async def _page_postgresql(
 
 
 async def vectors(
-    connection: AsyncConnection, register: int, start: int, end: int, curators: tuple[int, int]
+    transaction: Transaction, register: int, start: int, end: int, curators: tuple[int, int]
 ) -> list[tuple[int, int, int, bytes]]:
     """Curator, time, random id and vector of a window's vector readings, by time."""
-    found = await connection.execute(
+    found = await transaction.execute(
         select(readings.c.curator, readings.c.time, readings.c.random, readings.c.vector)
         .where(
             readings.c.vector.is_not(None),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from curator.store.tables import federated_jobs, record_tables
 
 Floats = NDArray[np.float64]
@@ -28,11 +28,11 @@ class StoredTable:
 
 
 async def put_table(
-    connection: AsyncConnection, curator: int, columns: Sequence[str], values: Floats, now: datetime
+    transaction: Transaction, curator: int, columns: Sequence[str], values: Floats, now: datetime
 ) -> None:
     """Store a curator's table in place of the one before."""
-    await drop_table(connection, curator)
-    await connection.execute(
+    await drop_table(transaction, curator)
+    await transaction.execute(
         insert(record_tables).values(
             curator=curator,
             columns=json.dumps(list(columns)),
@@ -43,25 +43,27 @@ async def put_table(
     )
 
 
-async def drop_table(connection: AsyncConnection, curator: int) -> bool:
+async def drop_table(transaction: Transaction, curator: int) -> bool:
     """Delete a curator's table; whether there was one."""
-    done = await connection.execute(delete(record_tables).where(record_tables.c.curator == curator))
+    done = await transaction.execute(
+        delete(record_tables).where(record_tables.c.curator == curator)
+    )
     return bool(done.rowcount)
 
 
-async def outline(connection: AsyncConnection, curator: int) -> tuple[tuple[str, ...], int] | None:
+async def outline(transaction: Transaction, curator: int) -> tuple[tuple[str, ...], int] | None:
     """Columns and number of rows of a curator's table."""
     query = select(record_tables.c.columns, record_tables.c.rows)
-    row = (await connection.execute(query.where(record_tables.c.curator == curator))).first()
+    row = (await transaction.execute(query.where(record_tables.c.curator == curator))).first()
     return None if row is None else (tuple(json.loads(row.columns)), row.rows)
 
 
-async def tables(connection: AsyncConnection, keys: tuple[int, int]) -> list[StoredTable]:
+async def tables(transaction: Transaction, keys: tuple[int, int]) -> list[StoredTable]:
     """The tables of the curators with keys in a half-open range."""
     query = select(record_tables).where(
         record_tables.c.curator >= keys[0], record_tables.c.curator < keys[1]
     )
-    return [_table(row) for row in await connection.execute(query)]
+    return [_table(row) for row in await transaction.execute(query)]
 
 
 def _table(row: Any) -> StoredTable:
@@ -87,22 +89,22 @@ class JobRow:
     seen: datetime
 
 
-async def job(connection: AsyncConnection, job_id: str) -> JobRow | None:
+async def job(transaction: Transaction, job_id: str) -> JobRow | None:
     """A job that was seen before."""
     query = select(federated_jobs).where(federated_jobs.c.id == job_id)
-    row = (await connection.execute(query)).first()
+    row = (await transaction.execute(query)).first()
     return None if row is None else JobRow(**row._mapping)
 
 
-async def add_job(connection: AsyncConnection, row: JobRow) -> None:
+async def add_job(transaction: Transaction, row: JobRow) -> None:
     """Store a job."""
     values = {name: getattr(row, name) for name in JobRow.__dataclass_fields__}
-    await connection.execute(insert(federated_jobs).values(values))
+    await transaction.execute(insert(federated_jobs).values(values))
 
 
-async def note_step(connection: AsyncConnection, job_id: str, step: int, query_hash: bytes) -> None:
+async def note_step(transaction: Transaction, job_id: str, step: int, query_hash: bytes) -> None:
     """Remember the last step."""
-    await connection.execute(
+    await transaction.execute(
         update(federated_jobs)
         .where(federated_jobs.c.id == job_id)
         .values(step=step, query_hash=query_hash)

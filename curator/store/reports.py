@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import and_, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from common.store.transactions import Transaction
 from curator.store.parties import enrolled_but
 from curator.store.tables import collections, noisy_reports
 
@@ -46,41 +46,41 @@ class CollectionRow:
 _ROW = tuple(collections.c[name] for name in CollectionRow.__dataclass_fields__)
 
 
-async def plan(connection: AsyncConnection, rows: Sequence[CollectionRow]) -> None:
+async def plan(transaction: Transaction, rows: Sequence[CollectionRow]) -> None:
     """Store parts in a collection."""
     names = tuple(CollectionRow.__dataclass_fields__)
     values = [
         {**{name: getattr(row, name) for name in names}, "state": row.state.value} for row in rows
     ]
-    await connection.execute(insert(collections), values)
+    await transaction.execute(insert(collections), values)
 
 
-async def find(connection: AsyncConnection, job: str, party: str) -> CollectionRow | None:
+async def find(transaction: Transaction, job: str, party: str) -> CollectionRow | None:
     """A party's part in one."""
     query = select(*_ROW).where(collections.c.job == job, collections.c.party == party)
-    row = (await connection.execute(query)).first()
+    row = (await transaction.execute(query)).first()
     return None if row is None else _row(row)
 
 
 async def parties_without(
-    connection: AsyncConnection, job: str, coordinator_key: bytes, deployment: str
+    transaction: Transaction, job: str, coordinator_key: bytes, deployment: str
 ) -> list[str]:
     """Enrolled parties of a deployment that have no part in a collection yet."""
     taken = select(collections.c.party).where(collections.c.job == job)
-    return await enrolled_but(connection, taken, coordinator_key, deployment)
+    return await enrolled_but(transaction, taken, coordinator_key, deployment)
 
 
-async def due(connection: AsyncConnection, now: datetime) -> list[CollectionRow]:
+async def due(transaction: Transaction, now: datetime) -> list[CollectionRow]:
     """The unfinished ones whose moment has come."""
     query = select(*_ROW).where(collections.c.state.in_(UNFINISHED), collections.c.send_at <= now)
-    return [_row(row) for row in await connection.execute(query.order_by(collections.c.job))]
+    return [_row(row) for row in await transaction.execute(query.order_by(collections.c.job))]
 
 
 async def change(
-    connection: AsyncConnection, row: CollectionRow, state: Stage, ground: str | None = None
+    transaction: Transaction, row: CollectionRow, state: Stage, ground: str | None = None
 ) -> bool:
     """Move one on from the state that it was found in; whether it was still in it."""
-    done = await connection.execute(
+    done = await transaction.execute(
         update(collections)
         .where(
             collections.c.job == row.job,
@@ -103,7 +103,7 @@ def _row(row: Any) -> CollectionRow:
 
 @dataclass(frozen=True)
 class NoisyReport:
-    """`body`: the bytes that are sent, now and ever again; `curator`: its key."""
+    """`body`: the bytes that are sent, the same at every retry; `curator`: its key."""
 
     curator: int
     round: int
@@ -111,19 +111,19 @@ class NoisyReport:
 
 
 async def add(
-    connection: AsyncConnection, job: str, party: str, reports: Sequence[NoisyReport]
+    transaction: Transaction, job: str, party: str, reports: Sequence[NoisyReport]
 ) -> None:
-    """Store reports that nobody has seen."""
+    """Store reports that were not sent to anyone yet."""
     values = [
         {"job": job, "party": party, "curator": r.curator, "round": r.round, "body": r.body}
         for r in reports
     ]
     if values:
-        await connection.execute(insert(noisy_reports), values)
+        await transaction.execute(insert(noisy_reports), values)
 
 
 async def unanswered(
-    connection: AsyncConnection, job: str, party: str, limit: int
+    transaction: Transaction, job: str, party: str, limit: int
 ) -> list[NoisyReport]:
     """Reports without an answer."""
     query = (
@@ -136,15 +136,15 @@ async def unanswered(
         .order_by(noisy_reports.c.curator, noisy_reports.c.round)
         .limit(limit)
     )
-    return [NoisyReport(*row) for row in await connection.execute(query)]
+    return [NoisyReport(*row) for row in await transaction.execute(query)]
 
 
 async def answer(
-    connection: AsyncConnection, job: str, reports: Sequence[NoisyReport], statuses: Sequence[int]
+    transaction: Transaction, job: str, reports: Sequence[NoisyReport], statuses: Sequence[int]
 ) -> None:
-    """Keep what became of reports."""
+    """Store the outcomes of reports."""
     for report, status in zip(reports, statuses, strict=True):
-        await connection.execute(
+        await transaction.execute(
             update(noisy_reports)
             .where(
                 and_(

@@ -21,17 +21,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from common.service.columns import Instant
-from common.service.tokens import token_table
+from common.store.columns import NAMES, Instant
+from common.web.tokens import token_table
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(column_0_label)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
 
 facts = Table(

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fixedpoint import round_half_even
-from common.functions import Readings
-from common.models.query import Coordinates, Function, Query
-from common.sets import Bits
-from common.units import MAX_QUANTITY, NANO, UNITS
 from simulation.populations import Population
+from tacit.query.fixedpoint import round_half_even
+from tacit.query.functions import Readings
+from tacit.query.query import Query
+from tacit.query.words import Coordinates, Function
+from tacit.sets import Bits
+from tacit.units import MAX_QUANTITY, NANO, UNITS
 
 Ints = NDArray[np.int64]
 
@@ -68,6 +69,6 @@ def readings(query: Query, store: Store, rows: Ints, lying: Bits) -> Readings:
 
 
 def check_unit(query: Query, population: Population) -> None:
-    """Raise ValueError unless query and population speak of the same base unit."""
+    """Raise ValueError unless query and population have the same base unit."""
     if UNITS[query.unit].base != UNITS[population.unit].base:
         raise ValueError(f"a query in {query.unit} over readings in {population.unit}")

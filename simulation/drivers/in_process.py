@@ -1,14 +1,14 @@
 """Rounds in this process, with the product's own arithmetic and nothing around it.
 
 Encoding, noise, splitting, summing and opening are the functions that the services call
-(`common.functions`, `mechanisms`, `sharing`, and the curator engine's clamp); what is left out is
-what does not change a sum: seals, signatures, stores, HTTP, consent. Curators pass in blocks, so a
+(`tacit.query.functions`, `mechanisms`, `sharing`, and the curator engine's clamp); only what does
+not change a sum is omitted: seals, signatures, stores, HTTP, consent. Curators pass in blocks, so a
 million fit in memory. The law of what is released is that of the services (a test compares them);
 the randomness is seeded and protects nobody.
 
-Who is in: a curator sends at a uniform moment of the first 80 % of the open time, as the service
-does, plus a straggler's delay; each aggregator holds what arrives before the deadline, and the
-manifest is the intersection of the sets (under Shamir of the quorum that keeps most curators).
+Participation: a curator sends at a uniform moment of the first 80 % of the open time, as the
+service does, plus a straggler's delay; each aggregator holds what arrives before the deadline, and
+the manifest is the intersection of the sets (under Shamir of the quorum that keeps most curators).
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.error import forecast
-from common.functions import Readings, dimension, encode, local_sensitivities, parts
-from common.mechanisms import (
-    aggregator_plan,
-    curator_plan,
-    draw,
-    draw_by_local_sensitivity,
-    shares_its_noise,
-)
-from common.models.query import Query, Sharing, Stance
-from common.models.round import RoundState
-from common.randomness import SeededRandom
-from common.sets import Bits
-from common.sharing import Words, scheme
 from curator.engine import within_reach
 from simulation.drivers.held import Store, check_unit, readings
 from simulation.drivers.outcome import Outcome
 from simulation.events import RoundEvents
 from simulation.network import Network, Traffic, arrivals
 from simulation.populations import Population
+from tacit.accounting.error import forecast
+from tacit.crypto.sharing import Words
+from tacit.protocol.round import RoundState
+from tacit.query.functions import Readings, dimension, encode, local_sensitivities, parts
+from tacit.query.mechanisms import (
+    aggregator_plan,
+    curator_plan,
+    draw,
+    draw_by_local_sensitivity,
+    scheme,
+    shares_its_noise,
+)
+from tacit.query.query import Query
+from tacit.query.words import Sharing, Stance
+from tacit.randomness import SeededRandom
+from tacit.sets import Bits
 
 Ints = NDArray[np.int64]
 
@@ -65,8 +67,8 @@ class InProcess:
         events: Iterator[RoundEvents],
         network: Network,
     ) -> Iterator[Outcome]:
-        """The outcomes of so many rounds, as they end. Raises ValueError if more curators than
-        `n_max` can be enrolled, or if the query cannot be asked of single readings."""
+        """The outcomes of this many rounds, as they end. Raises ValueError if more curators than
+        `n_max` can be enrolled, or if the query does not apply to single readings."""
         check_unit(query, population)
         if population.curators > query.n_max:
             raise ValueError("the population is larger than the query's n_max")
@@ -182,7 +184,7 @@ class _Totals:
     """What adds up over the blocks of a round."""
 
     def __init__(self, query: Query, d: int) -> None:
-        self.scheme = scheme(query.sharing, query.aggregators, query.threshold)
+        self.scheme = scheme(query)
         self.truth, self.held = np.zeros(d, np.int64), np.zeros(d, np.int64)
         self.partial: list[Words] = [np.zeros(d, np.uint64) for _ in range(query.aggregators)]
 

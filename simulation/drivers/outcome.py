@@ -9,12 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.error import PartError
-from common.models.query import Query
-from common.models.round import RoundState
 from simulation.events import RoundEvents
 from simulation.network import Network, Traffic
 from simulation.populations import Population
+from tacit.accounting.error import PartError
+from tacit.protocol.round import RoundState
+from tacit.query.query import Query
 
 Ints = NDArray[np.int64]
 
@@ -55,5 +55,5 @@ class Driver(Protocol):
         events: Iterator[RoundEvents],
         network: Network,
     ) -> Iterator[Outcome]:
-        """The outcomes of so many rounds, as they end."""
+        """The outcomes of this many rounds, as they end."""
         ...

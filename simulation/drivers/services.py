@@ -1,15 +1,15 @@
 """Rounds through running services: real keys, seals, stores, signatures, HTTP.
 
 The coordinator and the aggregators run elsewhere, as processes of a deployment. The curators are
-hosted here: this process runs a curator service of its own that enrols with a join token, so that
-its way to the others can be made a bad network (`simulation.network.Faults`), and so that nothing
-needs to listen. Its readings go in by its API, a window for each round; its noise is the
+hosted here: this process runs its own curator service that enrols with a join token. So its
+connection to the others can simulate a bad network (`simulation.network.Faults`), and no port needs
+to listen. Its readings are submitted through its API, a window for each round; its noise is the
 services' own, from the operating system, hence no two runs are alike.
 
-Events: whoever sends nothing gets a policy that agrees to nothing; joins, leaves and refreshes are
-told to the coordinator's ledger too. A host sends one batch for all its curators, so a straggler
-is out if its delay passes the deadline, and in time otherwise. A curator that adds no noise does
-not exist here: the service has no such switch.
+Events: a curator that sends nothing gets a policy that refuses every query; joins, leaves and
+refreshes are also reported to the coordinator's ledger. A host sends one batch for all its
+curators, so a straggler is out if its delay passes the deadline, and in time otherwise. Curators
+that add no noise are not possible here: the service has no such switch.
 """
 
 from __future__ import annotations
@@ -33,16 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from common.accounting.error import forecast
-from common.agreement import check_transcript
-from common.functions import encode
-from common.models.base import format_exact, format_instant, parse_binary
-from common.models.enrolment import JoinToken
-from common.models.query import Query
-from common.models.round import RoundState, Transcript
-from common.randomness import SeededRandom
-from common.sets import Bits
-from common.units import NANO, UNITS
 from curator.app import create_app
 from curator.engine import within_reach
 from curator.settings import CuratorSettings
@@ -52,6 +42,16 @@ from simulation.events import RoundEvents
 from simulation.network import PERFECT, Faults, Network, Traffic
 from simulation.populations import Population
 from tacit import AsyncClient, RoundClosed
+from tacit.accounting.error import forecast
+from tacit.protocol.agreement import check_transcript
+from tacit.protocol.enrolment import JoinToken
+from tacit.protocol.round import RoundState, Transcript
+from tacit.query.functions import encode
+from tacit.query.query import Query
+from tacit.randomness import SeededRandom
+from tacit.sets import Bits
+from tacit.units import NANO, UNITS
+from tacit.wire import format_exact, format_instant, parse_binary
 
 Ints = NDArray[np.int64]
 
@@ -102,8 +102,8 @@ class Services:
         events: Iterator[RoundEvents],
         network: Network,
     ) -> Iterator[Outcome]:
-        """The outcomes of so many rounds, as they end. Raises tacit.Problem for what the services
-        refuse, ValueError for events that they cannot have."""
+        """The outcomes of this many rounds, as they end. Raises tacit.Problem for what the services
+        refuse, ValueError for events that they do not support."""
         check_unit(query, population)
         with asyncio.Runner() as runner:
             running = self._host(query, population, network)
@@ -220,7 +220,7 @@ class _Host:
         )
 
     def _window(self, number: int) -> tuple[datetime, datetime]:
-        """Hours enough that each of a curator's readings has an instant of its own."""
+        """Hours enough for each of a curator's readings to have a different instant."""
         most = max(int(self.store.counts.max(initial=1)), self.query.max_readings)
         length = HOUR * (1 + most // 3600)
         if self.query.window is not None:
@@ -276,7 +276,8 @@ class _Host:
             raise RuntimeError("a reading was not stored")
 
     async def _follow(self, round_id: str, senders: Bits) -> dict[str, Any]:
-        """Watch a round to its end; freeze it when all of ours are in, if nobody else is there."""
+        """Watch a round to its end; freeze it once all our curators have submitted, if none are
+        remote."""
         if self.driver.alone and not senders.all() and senders.any():
             await self._delivered(round_id, self.ids[int(np.flatnonzero(senders)[0])])
             with contextlib.suppress(RoundClosed):  # it was faster

@@ -10,7 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from common.accounting.bounds import (
+from simulation.experiments.experiment import Basis, Experiment, Outcome, Row, Run, Value, trend
+from tacit.accounting.bounds import (
     CuratorFigures,
     Disclosed,
     Name,
@@ -18,7 +19,6 @@ from common.accounting.bounds import (
     local_figures,
     source_bounds,
 )
-from simulation.experiments.experiment import Basis, Experiment, Outcome, Row, Run, Value, trend
 
 READINGS: Final = ((1, 2, 3, 4), (5, 6, 7, 8), (1, 1, 1, 27))
 _NAMES: Final[tuple[Name, ...]] = ("max_epsilon", "sum_epsilon", "unconditional")

@@ -99,7 +99,7 @@ def figure_5_3(run: Run) -> Outcome:
 
 
 def figure_5_4(run: Run) -> Outcome:
-    """The curators' noise: (a) MovieLens, (b) electricity; and `distributed` beside it."""
+    """The curators' noise: (a) MovieLens, (b) electricity; and `distributed` for comparison."""
     summed, _, meters = datasets(run)
     rows: list[Row] = []
     panels = []

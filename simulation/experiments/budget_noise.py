@@ -6,11 +6,11 @@ Spec: budget, section 6. With every curator at the same epsilon,
     G_r = Laplace(D_X / epsilon_global),
 
 epsilon_global = epsilon (MaxEpsilon) or max_i |U| D_i / f(x_i) epsilon (ThisWork), both from
-`common.accounting.bounds`; N = 100,000 rounds as in the thesis. Table 5.4 compares mean |L_r| with
+`tacit.accounting.bounds`; N = 100,000 rounds as in the thesis. Table 5.4 compares mean |L_r| with
 the same where every curator uses the global sensitivity (SumEpsilon).
 
-The measure says how alike two noises are, and nothing about privacy: what holds stands in the rows
-beside it. Figure 5.4 adds `distributed`, which hides all of a curator's readings.
+The measure shows how similar two noises are, and nothing about privacy: separate rows state the
+verified guarantee. Figure 5.4 adds `distributed`, which hides all of a curator's readings.
 """
 
 from __future__ import annotations
@@ -24,17 +24,6 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.bounds import (
-    CuratorFigures,
-    Disclosed,
-    LocalFigures,
-    Name,
-    SourceBounds,
-    aggregate,
-    local_figures,
-    source_bounds,
-)
-from common.accounting.loss.draws import Draws
 from simulation.baselines import (
     Floats,
     Layers,
@@ -54,6 +43,17 @@ from simulation.populations import (
     electricity_like,
     movielens,
 )
+from tacit.accounting.bounds import (
+    CuratorFigures,
+    Disclosed,
+    LocalFigures,
+    Name,
+    SourceBounds,
+    aggregate,
+    local_figures,
+    source_bounds,
+)
+from tacit.accounting.loss.draws import Draws
 
 REPETITIONS: Final = 100_000
 EPSILONS: Final = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def verified(self) -> LocalFigures:
-        """What holds at epsilon 1."""
+        """The verified guarantee at epsilon 1."""
         return self._figures[1]
 
     def local(self, epsilon: int) -> Layers:
@@ -192,7 +192,10 @@ class Measured:
 
 
 def differences(run: Run, data: Dataset, epsilon: int) -> dict[str, Measured]:
-    """The MAE of section 6 by scheme: how far mean |G| is from mean |L|, over the same rounds."""
+    """The MAE by scheme: how far mean |G| is from mean |L|, over the same rounds.
+
+    Spec: budget, section 6.
+    """
     repetitions = run.effort.repetitions(REPETITIONS)
 
     def mean(part: str, layers: Layers) -> Measured:

@@ -1,4 +1,4 @@
-"""Thesis, Tables 5.3 and 5.4: every entry, the exact expectations, and the bounds and what holds.
+"""Thesis, Tables 5.3 and 5.4: every entry, the exact expectations, the bounds and the guarantee.
 
 Spec: budget, sections 3 and 6.
 """
@@ -66,11 +66,11 @@ EXPECTATIONS_5_3: Final = {
 }
 BOUNDS: Final = ((False, 84.2, 417.0), (False, 47.15, 737.0), (True, 0.1466, None))
 """For each data set: whether MaxEpsilon applies, `unconditional`, and the verified curator figure
-(budget, section 3), over epsilon."""
+(spec: budget, section 3), over epsilon."""
 
 
 def table_5_3(run: Run) -> Outcome:
-    """Every entry of the table, the exact expectations, and the bounds beside what holds."""
+    """Every entry of the table, the exact expectations, the bounds and the verified guarantee."""
     chosen = datasets(run)
     rows = []
     for place, data in enumerate(chosen):

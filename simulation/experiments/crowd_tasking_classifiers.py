@@ -17,8 +17,6 @@ import numpy as np
 from algorithms.crowd_tasking.aggregates import cross_validated
 from algorithms.crowd_tasking.noise_law import mean_shift
 from algorithms.crowd_tasking.prediction import class_distance, shift_bound
-from common.encoders.crowd_tasking import Floats, Ints
-from common.randomness import PublicRandom
 from simulation.experiments.crowd_tasking_populations import balance_scale, iris, two_activities
 from simulation.experiments.experiment import (
     Experiment,
@@ -30,6 +28,8 @@ from simulation.experiments.experiment import (
     sampled,
 )
 from simulation.plots import Line, Mark, Panel, Plot
+from tacit.encoders.crowd_tasking.encoder import Floats, Ints
+from tacit.randomness import PublicRandom
 
 _NEIGHBOURS: Final = 5
 _PARTS: Final = 3

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.tables import UserSeries
-from common.randomness import SeededRandom
+from algorithms.datasets.tables import UserSeries
+from tacit.randomness import SeededRandom
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""Book, Table 12.1 and Figure 12.11: what attacks find out, and who joins.
+"""Book, Table 12.1 and Figure 12.11: what attacks find, and who joins.
 
 Spec: crowd-tasking, sections 3.3, 4 and 5. The printed figures are reproduced by the source's
-attacks; beside them stand an attacker without any data, and one with a prior.
+attacks; an attacker without any data and one with a prior are shown for comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from algorithms.crowd_tasking.attacks import Prior, Risk, ane, filterable_varian
 from algorithms.crowd_tasking.noise_law import mean_absolute
 from algorithms.crowd_tasking.paper import perturb_floating
 from algorithms.crowd_tasking.report import SOURCE_ANE, source_ane
-from common.encoders.crowd_tasking import Component, Floats, admits
 from simulation.experiments.crowd_tasking_populations import (
     DECLARED_WIDTH,
     HEART_BOUNDS,
@@ -36,6 +35,7 @@ from simulation.experiments.experiment import (
     trend,
 )
 from simulation.plots import Kind, Line, Panel, Plot
+from tacit.encoders.crowd_tasking.encoder import Component, Floats, admits
 
 ROUNDS: Final = 600
 USERS: Final = 600
@@ -82,7 +82,7 @@ def uploaded(
 
 
 def table_12_1(run: Run) -> Outcome:
-    """The printed column means by the source's attacks; the attackers with a prior beside them."""
+    """The printed column means by the source's attacks, and the attackers with a prior."""
     users = max(FEWEST, run.effort.repetitions(USERS))
     truth = heart_rates(users, ROUNDS, run.source("heart rates"))
     found: dict[int, tuple[Risk, ...]] = {}

@@ -13,7 +13,6 @@ import numpy as np
 
 from algorithms.crowd_tasking.paper import perturb_floating
 from algorithms.crowd_tasking.prediction import shift_bound
-from common.encoders.crowd_tasking import Component, Floats
 from simulation.experiments.experiment import (
     Experiment,
     Outcome,
@@ -23,6 +22,7 @@ from simulation.experiments.experiment import (
     trend,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.crowd_tasking.encoder import Component, Floats
 
 _SALUS: Final[tuple[Component, ...]] = ("Y", "G", "L")
 _PERSISTENCE: Final = 0.5
@@ -59,13 +59,13 @@ def _error(shifts: Floats) -> float:
 
 def figure_12_8(run: Run) -> Outcome:
     """d and its bound over epsilon, the factor between them, and what the factor depends on."""
-    told = run.counted(len(_EPSILONS) + len(_SHIFTS))
+    step_done = run.counted(len(_EPSILONS) + len(_SHIFTS))
     found: dict[int, Floats] = {}
     bounds: dict[int, float] = {}
     for epsilon in _EPSILONS:
         found[epsilon] = _shifts(run, epsilon, _AXES)
         bounds[epsilon] = shift_bound(1 / epsilon, _AXES, len(_SALUS), _DELTA)
-        told()
+        step_done()
     factor = float(found[1].mean()) / bounds[1]
     rows: list[Row] = [
         sampled(
@@ -90,7 +90,7 @@ def figure_12_8(run: Run) -> Outcome:
         name = f"mean d times epsilon, k = {dimension}"
         mean, error = float(shifts.mean()), _error(shifts)
         rows.append(sampled(name, expected, "recomputed", mean, error, rounding=0.0005))
-        told()
+        step_done()
     name = "the factor does not depend on the number of coordinates (tight but for a constant)"
     rows.append(Row(name, False, "trend", math.isclose(factors[0], factors[-1], rel_tol=0.1)))
     x = tuple(map(float, _EPSILONS))

@@ -20,7 +20,6 @@ from algorithms.crowd_tasking.prediction import (
     histogram_bound,
     histogram_error,
 )
-from common.randomness import PublicRandom
 from simulation.experiments.crowd_tasking_populations import DECLARED_WIDTH, OBSERVED_WIDTH
 from simulation.experiments.experiment import (
     Experiment,
@@ -33,6 +32,7 @@ from simulation.experiments.experiment import (
     sampled,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.randomness import PublicRandom
 
 USERS: Final = 20
 PARTS: Final = 3
@@ -49,7 +49,7 @@ _HISTOGRAMS: Final = {
 _NAIVE: Final = {1: 0.84, 2: 0.75, 5: 0.53, 10: 0.34, 20: 0.21}
 _MANY: Final = 20_000
 _DRAWS: Final = 50
-"""Of the readings of a histogram's users, the noise anew for each."""
+"""Repeated draws of the readings of a histogram's users, with fresh noise for each."""
 _PREDICTIONS: Final = 300
 """Draws behind a Monte-Carlo prediction."""
 NOTES: Final = (
@@ -102,7 +102,7 @@ def figure_12_3(run: Run) -> Outcome:
             Line("measured (line: predicted)", x, tuple(measured), tuple(expected)),
             Line("Theorem 12.3, delta 0.05", x, tuple(bounds), None, "bound"),
         )
-        # |error| of a sum of so many parts is nearly that of a normal law
+        # |error| of a sum of this many parts is nearly that of a normal law
         chance = math.sqrt((math.pi / 2 - 1) / count)
         ratio = max((m / e for m, e in zip(measured, expected, strict=True)), key=_off)
         name = f"range {width:g}: error over the prediction, farthest epsilon"
@@ -134,7 +134,7 @@ def _at_five(width: float, errors: Floats, bound: float) -> list[Row]:
 
 
 def histogram_errors(run: Run, width: float, epsilon: float, users: int, count: int) -> Floats:
-    """Errors of the histogram of so many users, (draws of their readings, times)."""
+    """Errors of the histogram of this many users, (draws of their readings, times)."""
     generator = run.source("readings", width, epsilon, users).generator
     truth = np.clip(generator.normal(MEAN, SPREAD, (_DRAWS, 1, users)), 50, 150)
     truth = np.broadcast_to(truth, (_DRAWS, count // _DRAWS, users)).reshape(count, users)

@@ -20,8 +20,6 @@ from algorithms.dpbv_clustering.hamming import Singles
 from algorithms.dpbv_clustering.matched import recover
 from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.vertical import decomposed_pairs, pair_code
-from common.encoders.dpbv_clustering import Code, Flip, Floats, Ints, encode, make_codes, unpack
-from common.encoders.dpbv_clustering_loss import ratio_test_error
 from simulation.experiments.experiment import (
     Experiment,
     Outcome,
@@ -32,6 +30,16 @@ from simulation.experiments.experiment import (
     trend,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.dpbv_clustering.encoder import (
+    Code,
+    Flip,
+    Floats,
+    Ints,
+    encode,
+    make_codes,
+    unpack,
+)
+from tacit.encoders.dpbv_clustering.loss import ratio_test_error
 
 SOURCE: Final = "Sun, Zhao, Ye (DPBV)"
 PAIR: Final = (24.3, 26.2)

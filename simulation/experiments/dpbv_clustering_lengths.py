@@ -11,11 +11,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
-from common.accounting.randomised_response import delta_of_responses
-from common.encoders.dpbv_clustering_loss import claimed_delta, log10_complement
 from simulation.experiments.dpbv_clustering import SOURCE
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run, quoted, trend
 from simulation.plots import Line, Panel, Plot
+from tacit.accounting.randomised_response import delta_of_responses
+from tacit.encoders.dpbv_clustering.loss import claimed_delta, log10_complement
 
 _EPSILONS: Final = tuple(Fraction(tenths, 10) for tenths in range(1, 41))
 _DELTAS: Final = (1e-3, 1e-6, 1e-9)
@@ -23,7 +23,7 @@ _DELTA: Final = 1e-6
 _PRINTED: Final = {1: 45, 2: 109}
 """Bits at delta 1e-6, the specification's."""
 _TRUE: Final = {3: (0.33783471, 1e-8), 10: (0.821, 5e-4)}
-"""delta(1) of so many bits at eps_bit 1, the specification's, and half of its last place."""
+"""delta(1) of this many bits at eps_bit 1, the specification's, and half of its last place."""
 _ROUNDED_UP: Final = 1e-6
 """More than the share by which the accountant rounds up: two and three bits lose the same."""
 

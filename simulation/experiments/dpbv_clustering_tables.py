@@ -2,10 +2,10 @@
 
 Spec: dpbv-clustering, section 5. s = 1000, data scaled to [0, 50], t = 25, normalised mutual
 information. Digits: the 1,797 images of 8 x 8 that scikit-learn ships. Aggregation and pathbased
-are not shipped: groups of the same sizes stand in, and their rows are trends.
+are not shipped: groups of the same sizes replace them, and their rows are trends.
 
-The last column of Table III is what the source claims; rows beside it state what holds. Additive
-noise of sigma 2 scores alike and is tens of times more private.
+The last column of Table III is what the source claims; separate rows state the verified guarantee.
+Additive noise of sigma 2 scores similarly and is tens of times more private.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from algorithms.dpbv_clustering.distances import Combination, distances, point_d
 from algorithms.dpbv_clustering.hamming import Singles
 from algorithms.dpbv_clustering.kcluster import MatrixDistances, kcluster
 from algorithms.dpbv_clustering.points import dbscan, kmeans, scores
-from common.accounting.randomised_response import total_epsilon
-from common.encoders.dpbv_clustering import Box, Flip, Floats, Ints, encode, make_codes
-from common.randomness import PublicRandom, SeededRandom
 from simulation.experiments.dpbv_clustering import SOURCE
 from simulation.experiments.experiment import (
     FULL,
@@ -38,6 +35,9 @@ from simulation.experiments.experiment import (
     quoted,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.accounting.randomised_response import total_epsilon
+from tacit.encoders.dpbv_clustering.encoder import Box, Flip, Floats, Ints, encode, make_codes
+from tacit.randomness import PublicRandom, SeededRandom
 
 BITS: Final = 1000
 MILLIONTH: Final = Fraction(1, 10**6)

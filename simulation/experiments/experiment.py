@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from common.randomness import SeededRandom
 from simulation.plots import Plot
+from tacit.randomness import SeededRandom
 
 Basis = Literal["printed", "recomputed", "trend", "quoted"]
 Floats = NDArray[np.float64]
@@ -44,14 +44,14 @@ QUICK: Final = Effort("quick", 10)
 
 
 def _quiet(_share: float) -> None:
-    """Nobody watches."""
+    """No progress is reported."""
 
 
 @dataclass(frozen=True)
 class Run:
     """What an experiment is given: effort, the folder of real data (None: generate), a seed.
 
-    `progress` is told the share that is done, from 0 to 1.
+    `progress` receives the share that is done, from 0 to 1.
     """
 
     effort: Effort = FULL
@@ -60,15 +60,15 @@ class Run:
     progress: Callable[[float], None] = _quiet
 
     def counted(self, steps: int) -> Callable[[], None]:
-        """To be called after each of so many steps."""
+        """To be called after each of this many steps."""
         done = 0
 
-        def told() -> None:
+        def step_done() -> None:
             nonlocal done
             done += 1
             self.progress(done / steps)
 
-        return told
+        return step_done
 
     def source(self, *names: object) -> SeededRandom:
         """The random source of one measurement, independent of every other's."""
@@ -84,7 +84,7 @@ class Row:
     |measured - expected| <= tolerance * |expected| (tolerance itself where 0 is expected); texts
     have to be equal. `trend` rows expect that a stated direction, order or bound holds (or does
     not). `quoted` rows expect nothing and count nowhere as checked. `rule` says where the tolerance
-    comes from. A row on data that stand in for the source's is never `printed`.
+    comes from. A row on data that replace the source's is never `printed`.
     """
 
     name: str
@@ -129,7 +129,7 @@ def trend(name: str, holds: object, *, stand_in: bool = False) -> Row:
 
 
 def quoted(name: str, value: Value, *, stand_in: bool = False) -> Row:
-    """A value that is shown beside the others and compared with nothing."""
+    """A value that is shown next to the others and compared with nothing."""
     return Row(name, None, "quoted", value, stand_in=stand_in)
 
 
@@ -187,7 +187,7 @@ def pooled(runs: Floats) -> float:
 
 
 def marked(rows: Iterable[Row], *, stand_in: bool) -> list[Row]:
-    """The rows, each with a word on whether its data stand in for the source's."""
+    """The rows, each marked with whether its data replace the source's."""
     return [replace(row, stand_in=stand_in) for row in rows]
 
 

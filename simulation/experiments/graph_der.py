@@ -1,7 +1,7 @@
 """Chen's thesis, Table 7.2 and Figures 7.3 to 7.5: relative errors of cut queries.
 
 Spec: graph-der, section 5. What is printed cannot be reached with uniformly random sets, on which a
-random graph errs as much; it is quoted in the rows' names, beside the specification's figures.
+random graph errs as much; it is quoted in the rows' names, next to the specification's figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Graphs for the experiments on random projections, with their true spectrum.
 
 Spec: graph-random-matrix, section 5. The source's graphs (Facebook, Pokec, LiveJournal) are not
-shipped; facebook_combined (SNAP) is read where it is there, generated graphs stand in else.
+shipped; facebook_combined (SNAP) is read where it is available, otherwise generated graphs are
+used.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.adjacency import Adjacency, adjacency
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list_files import read_snap
+from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.projection import Kind, Projection
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.reference import reference_spectrum
+from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Spectrum, from_gram
-from common.datasets.edge_list import EdgeList
-from common.datasets.edge_list_files import read_snap
-from common.models.base import parse_exact
 from simulation.graph_stand_in import power_law
+from tacit.wire import parse_exact
 
 FILE: Final = "facebook_combined.txt"
 VERTICES: Final = 4039

@@ -97,7 +97,7 @@ def figure_11_2(run: Run) -> Outcome:
 
 
 def _statements(network: Network, runs: dict[tuple[int, str, int], list[float]]) -> list[Row]:
-    """What the text says of its figures."""
+    """What the text states about its figures."""
     found = {place: mean(each) for place, each in runs.items()}
     better = all(found[200, sigma, 4] > found[20, sigma, 4] for sigma in SIGMAS[:3])
     rows = [

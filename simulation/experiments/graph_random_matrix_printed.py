@@ -1,4 +1,6 @@
-"""What chapter 11 of the book prints, and what the spec recomputed. Spec: graph-random-matrix, 5.
+"""What chapter 11 of the book prints, and what was recomputed.
+
+Spec: graph-random-matrix, section 5.
 
 Facebook, Pokec and LiveJournal are the source's graphs; they are not shipped.
 """

@@ -1,4 +1,7 @@
-"""Measurements that the experiments on random projections share. Spec: graph-random-matrix, 5."""
+"""Measurements shared by the experiments on random projections.
+
+Spec: graph-random-matrix, section 5.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from algorithms.graph_random_matrix.evaluation import agreement, clusterings
 from algorithms.graph_random_matrix.reference import eigenpairs
 from algorithms.graph_random_matrix.scores import overlap, squared_distance
 from algorithms.graph_random_matrix.spectrum import Spectrum, centrality
-from common.randomness import SeededRandom
 from simulation.experiments.experiment import Run
 from simulation.experiments.graph_random_matrix_data import Network
+from tacit.randomness import SeededRandom
 
 SIGMAS: Final = ("0.1", "0.5", "1", "5.97")
 """The source's three, and what an exact Gaussian needs at epsilon 1, delta 1e-6."""

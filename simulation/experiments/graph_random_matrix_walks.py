@@ -1,8 +1,8 @@
 """The book's chapter 11, Tables 11.5 and 11.9: its baseline of random walks (RW).
 
-Spec: graph-random-matrix, sections 5 and 6. The source's graphs are not shipped, so that its
-figures are shown beside those of facebook_combined and compared with none; what its text says of
-RW is checked on that graph.
+Spec: graph-random-matrix, sections 5 and 6. The source's graphs are not shipped, so its figures are
+shown next to those of facebook_combined, but not compared; what its text states about RW is checked
+on that graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Thesis, Figures 7.8 to 7.10: how the source's k-means converges, beside Lloyd's.
+"""Thesis, Figures 7.8 to 7.10: how the source's k-means converges, compared with Lloyd's.
 
 Spec: kmeans, sections 7.2 and 7.3. In every run both strategies start from the same random records
 as Lloyd's algorithm. A posterior pass counts as two iterations. A centre matches when each of its
@@ -16,7 +16,6 @@ import numpy as np
 from algorithms.kmeans.baselines import lloyd
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, iterations
 from algorithms.kmeans.paper import run as run_paper
-from common.encoders.kmeans import Floats
 from simulation.experiments.experiment import (
     Basis,
     Effort,
@@ -31,10 +30,11 @@ from simulation.experiments.experiment import (
 )
 from simulation.experiments.kmeans_data import Dataset, datasets
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.kmeans.encoder import Floats
 
 RUNS: Final = 300
 FEWER_RUNS: Final = {"Iris": 1, "House": 2, "S1": 2, "Birch2": 3, "Image": 6, "Lifesci": 15}
-"""One in so many of the 300 runs: the larger sets take longer and vary less."""
+"""One in this many of the 300 runs: the larger sets take longer and vary less."""
 FEWEST_RUNS: Final = 3
 EPSILONS: Final = tuple(round(0.1 * step, 1) for step in range(1, 11))
 QUICK_EPSILONS: Final = (0.1, 0.5, 1.0)
@@ -255,7 +255,7 @@ def _count_rows(name: str, found: dict[float, Convergence], printed: Printed) ->
     exact = np.concatenate([each.exact for each in found.values()])
     one = found[_REFERENCE]
     stand_in = one.stand_in
-    told = printed.counts[name] / printed.exact[name]
+    printed_ratio = printed.counts[name] / printed.exact[name]
     ratio = printed.recomputed[name]
     error = one.ratio_error * math.sqrt(1 + len(one.counts) / PROTOTYPE_RUNS)
     text = f"{name}: Lloyd's iterations (printed {printed.exact[name]})"
@@ -263,7 +263,7 @@ def _count_rows(name: str, found: dict[float, Convergence], printed: Printed) ->
     basis: Basis = "recomputed" if own or stand_in else "printed"
     return [
         sampled(
-            f"{name}: ratio (printed {told:.2f})",
+            f"{name}: ratio (printed {printed_ratio:.2f})",
             ratio,
             "recomputed",
             one.ratio,

@@ -20,10 +20,8 @@ from algorithms.kmeans.baselines import blum, cost, dwork, gupt, lloyd, priv_gen
 from algorithms.kmeans.central import Rows, run_central
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, final_release
 from algorithms.kmeans.paper import run as run_paper
-from algorithms.kmeans.plan import make_plan
+from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import release
-from common.encoders.kmeans import Floats, Grid
-from common.randomness import SeededRandom
 from simulation.experiments.experiment import (
     Effort,
     Experiment,
@@ -36,6 +34,8 @@ from simulation.experiments.experiment import (
 from simulation.experiments.kmeans_convergence import epsilons
 from simulation.experiments.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.randomness import SeededRandom
 
 RUNS: Final = 300
 FEWER_RUNS: Final = {"Iris": 1, "House": 3, "S1": 3, "Birch2": 5, "Image": 10, "Lifesci": 20}

@@ -146,7 +146,7 @@ def _usable_rows(usable: dict[tuple[int, int], float], times: int) -> list[Row]:
 
 
 def _doubt(usable: dict[tuple[int, int], float], times: int) -> float:
-    """The deviation of how many shares come out below a half, each drawn from so many networks."""
+    """The deviation of the number of shares below a half, each drawn from this many networks."""
     variance = 0.0
     for share in usable.values():
         error = max(math.sqrt(share * (1 - share) / times), 1e-9)
@@ -161,8 +161,8 @@ def _share_row(name: str, exact: float, measured: float, times: int) -> Row:
 
 
 def _good_row(name: str, expected: float, measured: float, times: int) -> Row:
-    """A mean score, of so many networks; the expected one was measured too. A score between 0 and 1
-    has no greater variance than a share."""
+    """A mean score over this many networks; the expected one was measured, too. A score between 0
+    and 1 has no greater variance than a share."""
     share = min(expected, 1 - 1 / PROTOTYPE_RUNS)
     error = math.sqrt(share * (1 - share) * (1 / times + 1 / PROTOTYPE_RUNS))
     return sampled(name, expected, "recomputed", measured, error, rounding=0.005)

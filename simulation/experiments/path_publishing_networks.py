@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from common.datasets.network_path import NetworkMap, NetworkPath
+from tacit.paths.network import NetworkMap, NetworkPath
 
 SIZES: Final = tuple(
     (vertices, edges)
@@ -28,8 +28,8 @@ def random_network(
 ) -> NetworkPath:
     """Vertices 1..n, a random path through all of them, the other edges uniform.
 
-    extra_visits: so many further visits at uniform positions, never twice the same in a row.
-    Raises ValueError where so many edges are not enough for the path, or too many.
+    extra_visits: number of further visits at uniform positions, never twice the same in a row.
+    Raises ValueError where the edges are too few for the path, or too many.
     """
     while True:
         path = generator.permutation(vertices).tolist()

@@ -1,6 +1,6 @@
-"""One measurement of chapter 6: is a network usable, and is the direction told rightly.
+"""One measurement of chapter 6: is a network usable, and is the direction determined correctly.
 
-Spec: path-publishing, section 5. Good output: 1 where the direction is decided rightly, 0.5 where
+Spec: path-publishing, section 5. Good output: 1 where the direction is decided correctly, 0.5 where
 it is undecided, 0 where it is wrong.
 """
 
@@ -15,15 +15,15 @@ from algorithms.path_publishing.assembly import graph_path
 from algorithms.path_publishing.evaluation import score
 from algorithms.path_publishing.orientation import orientable
 from algorithms.path_publishing.relations import Relations, drawn_copies, drawn_relations
-from common.datasets.network_path import NetworkPath
-from common.paths.levelled import Rule
-from common.paths.recovery import recover
-from common.randomness import SeededRandom
 from simulation.experiments.path_publishing_networks import random_network
+from tacit.paths.levelled import Rule
+from tacit.paths.network import NetworkPath
+from tacit.paths.recovery import recover
+from tacit.randomness import SeededRandom
 
 BUDGET: Final = 2000
 SOURCE_RULE: Final[Rule] = "nearest-root"
-"""How the source tells the direction (the words of its Proposition 6.1)."""
+"""How the source determines the direction (the words of its Proposition 6.1)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def good_output(
     usable_only: bool = False,
     rule: Rule = SOURCE_RULE,
 ) -> float:
-    """The mean score of so many networks (of those among them that are usable)."""
+    """The mean score of this many networks (of those among them that are usable)."""
     scores: list[float] = []
     while len(scores) < times:
         network = setting.network(source)

@@ -10,13 +10,13 @@ import json
 from typing import Any, Final
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.table import Table
+from algorithms.privacy_check.algorithm import run as run_check
 from algorithms.privacy_check.check import Checked
 from algorithms.privacy_check.closeness import closeness
-from algorithms.privacy_check.entry import run as run_check
 from algorithms.privacy_check.groups import coded, counted, grouped
 from algorithms.privacy_check.measures import entropy_diversity
 from algorithms.privacy_check.parameters import Parameters
-from common.datasets.table import Table
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run, Value
 from simulation.experiments.privacy_check_data import (
     FAMILIES,

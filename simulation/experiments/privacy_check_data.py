@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import numpy as np
 
+from algorithms.datasets.table import Table
 from algorithms.privacy_check.parameters import Distance, MatrixDistance, TreeDistance
-from common.datasets.table import Table
 
 
 def table_of(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:

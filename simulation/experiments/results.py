@@ -1,8 +1,9 @@
 """The files of one reproduction: result.json, CSV of its rows and lines, plots.
 
-Shape: spec, jobs, "Reproductions"; besides its fields `checked` counts the rows by kind, `rule` and
-`stand_in` say of each row where its tolerance comes from and whether its data stand in for the
-source's, and `effort`, `data` and `notes` how much was run, on what, and what a reader has to know.
+Spec: jobs, "Reproductions"; besides its fields `checked` counts the rows by kind, `rule` and
+`stand_in` state for each row where its tolerance comes from and whether its data replace the
+source's; `effort`, `data` and `notes` state how much was run, on what, and what a reader has to
+know.
 """
 
 from __future__ import annotations

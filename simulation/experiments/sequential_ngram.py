@@ -171,17 +171,17 @@ def _by_size(run: Run, which: str, number: str) -> Outcome:
     """Figures 6.7 and 6.8: errors by size of queries and epsilon."""
     study = study_of(which, run)
     runs = runs_of(run)
-    told = run.counted(1 + len(EPSILONS) * (len(METHODS) + 1))
+    step_done = run.counted(1 + len(EPSILONS) * (len(METHODS) + 1))
     base = 100 * study.ngrams("1", BASELINE).errors if which == "MSNBC" else None
-    told()
+    step_done()
     rows, panels = [], []
     for epsilon in EPSILONS:
         by_run: dict[str, Floats] = {}
         for name, method in METHODS.items():
             by_run[name] = 100 * repeated(study, epsilon, method, runs).errors
-            told()
+            step_done()
         by_run[PREFIX] = 100 * best_prefix(study, epsilon, 2).errors
-        told()
+        step_done()
         for name, each in by_run.items():
             expected = REFERENCE[epsilon, name]
             rows += [
@@ -258,13 +258,13 @@ def swept(
     if run.effort.divisor > 1:
         places = QUICK_SWEEPS[axis]
     studies = [study_of(name, run) for name in ("MSNBC", "STM")]
-    told = run.counted(len(studies) * len(places))
+    step_done = run.counted(len(studies) * len(places))
     rows, panels = [], []
     for study in studies:
         found = {}
         for place in places:
             found[place] = repeated(study, "1", method_of(place), runs)
-            told()
+            step_done()
         values = np.array([float(figure_of(each).mean()) for each in found.values()])
         rows += rows_of(study, found)
         rows += [
@@ -353,7 +353,7 @@ def figure_6_10(run: Run) -> Outcome:
 def figure_6_11(run: Run) -> Outcome:
     """What estimating the counts that did not pass is worth."""
     runs = runs_of(run)
-    told = run.counted(2 * len(EPSILONS) * 3)
+    step_done = run.counted(2 * len(EPSILONS) * 3)
     rows, panels, data = [], [], []
     for which in ("MSNBC", "STM"):
         study = study_of(which, run)
@@ -365,7 +365,7 @@ def figure_6_11(run: Run) -> Outcome:
                 found[name] = 100 * repeated(study, epsilon, method, runs).errors.mean(axis=0)
                 kind: Kind = "ours" if name == "leftover" else "source"
                 lines.append(line(f"epsilon {epsilon}, {name}", SIZES, found[name], kind))
-                told()
+                step_done()
             gain = saved(found["ratio"], found["none"])
             text = f"epsilon {epsilon}, ratio has a smaller error than none for every size"
             rows.append(

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.datasets.sequences import Sequences
-from common.datasets.sequences_files import read_msnbc
+from algorithms.datasets.sequences import Sequences
+from algorithms.datasets.sequences_files import read_msnbc
 from simulation.sequential_stand_in import network
 
 MSNBC_SEQUENCES: Final = 989_818

@@ -1,7 +1,7 @@
 """Chen's thesis, section 6.4: frequent patterns (Tables 6.10 and 6.11, Figures 6.12 to 6.15).
 
 Spec: sequential-ngram, section 5. Which patterns are meant is not printed: runs of 2 to 5 items,
-counted on sequences cut at 20, reproduce Table 6.10. With nothing left out even grams without noise
+counted on sequences cut at 20, reproduce Table 6.10. With nothing omitted, even grams without noise
 find 95, 90, 87, 85 and 80 %.
 """
 
@@ -107,14 +107,14 @@ def _table(run: Run, which: str, number: str) -> Outcome:
     """Tables 6.10 and 6.11: true positives."""
     study = study_of(which, run, whole=True)
     reference = REFERENCE if which == "MSNBC" else STM_REFERENCE
-    told = run.counted(len(EPSILONS) * 3)
+    step_done = run.counted(len(EPSILONS) * 3)
     rows, panels = [], []
     for epsilon in EPSILONS:
         lines: list[Line] = []
         positives: dict[str, Floats] = {}
         for name, method in METHODS.items():
             found = 100 * repeated(study, epsilon, method, runs_of(run)).positives
-            told()
+            step_done()
             printed = PRINTED[which, epsilon, "N-gram"]
             for place, top in enumerate(TOPS):
                 text = f"epsilon {epsilon}, {name}: true positives, top {top}"
@@ -128,7 +128,7 @@ def _table(run: Run, which: str, number: str) -> Outcome:
             kind: Kind = "ours" if name == "sound" else "source"
             lines.append(line(f"n-grams ({name})", TOPS, found.mean(axis=0), kind))
         found = 100 * best_prefix(study, epsilon, 2).positives
-        told()
+        step_done()
         for place, top in enumerate(TOPS):
             figure_of = PRINTED[which, epsilon, "Prefix"][place]
             text = f"epsilon {epsilon}, prefix tree: true positives, top {top}, in % "
@@ -171,13 +171,13 @@ def _losses(run: Run, which: str, number: str) -> Outcome:
     """Figures 6.12 and 6.13: relative error of supports."""
     study = study_of(which, run)
     runs = runs_of(run) + 1
-    told = run.counted(len(EPSILONS) * 3)
+    step_done = run.counted(len(EPSILONS) * 3)
     rows, panels = [], []
     for epsilon in EPSILONS:
         by_run = {}
         for name, method in METHODS.items():
             by_run[name] = repeated(study, epsilon, method, runs).losses
-            told()
+            step_done()
             losses = by_run[name].mean(axis=0)
             for place, top in enumerate(TOPS):
                 text = (
@@ -193,7 +193,7 @@ def _losses(run: Run, which: str, number: str) -> Outcome:
                 least = losses.sum() <= sum(LOSS_REFERENCE[epsilon, name]) + 5 * 0.0005
                 rows.append(said(text, least, study))
         by_run["prefix"] = best_prefix(study, epsilon, 2).losses
-        told()
+        step_done()
         found = {name: each.mean(axis=0) for name, each in by_run.items()}
         if which == "MSNBC":
             better = all((found[name] < found["prefix"]).all() for name in METHODS)

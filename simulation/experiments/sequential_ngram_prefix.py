@@ -1,7 +1,7 @@
 """The noisy prefix tree in its simple form, as n-grams are compared with it.
 
 Spec: sequential-prefix-tree, section 3 (simple, floating-point noise), with the threshold
-max(2 sqrt 2, ln L) that keeps it from growing without end; sequential-ngram, section 6.
+max(2 sqrt 2, ln L) that keeps it from growing without end (spec: sequential-ngram, section 6).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from algorithms.contract import Context
+from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.patterns import Text
-from algorithms.sequential_prefix_tree import SequentialPrefixTreeParameters
+from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
 from algorithms.sequential_prefix_tree.laws import item_multiple
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import publish
-from common.datasets.sequences import Sequences
 
 
 def prefix_text(dataset: Sequences, epsilon: Fraction, height: int, context: Context) -> Text:

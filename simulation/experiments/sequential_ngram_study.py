@@ -42,7 +42,7 @@ SIZES: Final = (4, 8, 12, 16, 20)
 """Greatest sizes of the five sets of queries."""
 TOPS: Final = (20, 40, 60, 80, 100)
 BATCHES: Final = 10
-"""Of the queries, to tell how far they matter."""
+"""Batches of the queries, to measure how much they matter."""
 PROTOTYPE_QUERIES: Final = 10_000
 
 Floats = NDArray[np.float64]

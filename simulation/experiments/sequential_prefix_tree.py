@@ -76,7 +76,7 @@ def figure_6_3(run: Run) -> Outcome:
     runs, each = run.effort.repetitions(RUNS), queries(run)
     epsilons = EPSILONS if run.effort.divisor == 1 else EPSILONS[::2]
     rows, panels = [], []
-    told = run.counted(len(studies()) * len(FORMS) * len(epsilons) + 1)
+    step_done = run.counted(len(studies()) * len(FORMS) * len(epsilons) + 1)
     for study in studies():
         name = study.stand_in.name
         found: dict[tuple[Form, str], np.ndarray] = {}
@@ -87,7 +87,7 @@ def figure_6_3(run: Run) -> Outcome:
                     for seed in range(runs)
                 ]
                 found[form, epsilon] = np.mean(errors, axis=0)
-                told()
+                step_done()
         rows += marked(_rows_6_3(name, found), stand_in=True)
         panels.append(_panel_6_3(name, found))
     plot = Plot("chen-fig-6.3", f"Relative error by epsilon, height {HEIGHT}", tuple(panels))
@@ -99,7 +99,7 @@ def figure_6_3(run: Run) -> Outcome:
             for form, errors in by_form.items()
             for place in range(len(SIZES))
         ]
-    told()
+    step_done()
     data = tuple(study.stand_in.provenance for study in studies())
     return Outcome(tuple(rows), (plot,), data, (STAND_IN, SANE))
 
@@ -176,7 +176,7 @@ def figure_6_4(run: Run) -> Outcome:
     """Error by height, at epsilon 1, for queries of up to 6 items."""
     runs, each = run.effort.repetitions(RUNS), queries(run)
     rows, panels = [], []
-    told = run.counted(len(studies()) * len(FORMS) * len(HEIGHTS))
+    step_done = run.counted(len(studies()) * len(FORMS) * len(HEIGHTS))
     for study in studies():
         groups = study.workload(each)[1:2]
         lines = []
@@ -188,7 +188,7 @@ def figure_6_4(run: Run) -> Outcome:
                     for seed in range(runs)
                 ]
                 errors.append(float(np.mean(measured)))
-                told()
+                step_done()
             kind: Kind = "ours" if form == "hybrid" else "source"
             lines.append(Line(form, tuple(map(float, HEIGHTS)), tuple(errors), kind=kind))
         name = study.stand_in.name
@@ -235,7 +235,8 @@ def figure_6_5(run: Run) -> Outcome:
                 source = run.source("chen-fig-6.5", whole.name, share).generator
                 part = whole.sample(round(share * whole.dataset.count), source)
                 points.append((part.dataset.count, _seconds(Study(part), form, repeats)))
-            # Lines of a kind look alike in both panels, in their order: Bus-like ones are ours.
+            # Lines of one kind have one style in both panels, in their order: Bus-like ones are
+            # ours.
             kind: Kind = "ours" if study is buses else "source"
             by_size.append(_times(f"{whole.name}, {form}", points, kind))
             rows += marked(_rows_6_5(f"{whole.name}, {form}", points), stand_in=True)

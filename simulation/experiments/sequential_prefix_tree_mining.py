@@ -1,6 +1,6 @@
 """Chen's thesis, Tables 6.6 to 6.8: frequent sequential patterns of the release.
 
-Spec: sequential-prefix-tree, section 5. On stand-ins; the printed figures are quoted beside.
+Spec: sequential-prefix-tree, section 5. On stand-ins; the printed figures are quoted, too.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 from algorithms.contract import SequentialContext
-from algorithms.sequential_prefix_tree import SequentialPrefixTreeParameters
+from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
 from algorithms.sequential_prefix_tree.evaluation import (
     Answers,
     Query,

@@ -115,7 +115,7 @@ def compared(
     name: str, expected: float, runs: Floats, study: Study, place: int, rounding: float
 ) -> Row:
     """A mean error against the specification's. Both sides drew their own set and queries: the
-    tolerance has the deviation between runs and the error of a mean over so many queries."""
+    tolerance has the deviation between runs and the error of a mean over this many queries."""
     asked = study.query_errors[place] * math.sqrt(1 + study.each / PROTOTYPE_QUERIES)
     mean = float(runs.mean())
     between = float(runs.std(ddof=1)) * math.sqrt(1 / len(runs) + 1 / PROTOTYPE_RUNS)
@@ -128,14 +128,14 @@ def figure_4_3(run: Run) -> Outcome:
     study = msnbc_study(run.effort)
     runs = runs_of(run)
     steps = len(EPSILONS) * (len(BASELINES) + 1) + 2
-    told = run.counted(steps)
+    step_done = run.counted(steps)
     by_run: dict[tuple[str, Method], Floats] = {}
     found: dict[tuple[str, Method], Floats] = {}
     for epsilon in EPSILONS:
         for method in BASELINES:
             by_run[epsilon, method] = errors_of(study, epsilon, runs, method=method)[0]
             found[epsilon, method] = by_run[epsilon, method].mean(axis=0)
-            told()
+            step_done()
     rows = [
         compared(
             f"MSNBC-like, epsilon {epsilon}, {method}: mean relative error, {group}% queries",
@@ -168,7 +168,7 @@ def figure_4_3(run: Run) -> Outcome:
         stm_errors.append(every)
         rows.append(_stm_row(epsilon, every))
         rows.append(_trend(f"STM-like, epsilon {epsilon}: 60% queries, large answers", large))
-        told()
+        step_done()
     stm_all = np.array(stm_errors)
     rows.append(
         _falling_row(
@@ -181,13 +181,13 @@ def figure_4_3(run: Run) -> Outcome:
         large = mean_errors(diffuse, "1", 1)[1]
         rows.append(_trend("STM-like, diffuse, epsilon 1: 60% queries, large answers", large))
         data.append(diffuse.population.provenance)
-    told()
+    step_done()
     real = msnbc(run.data)
     if real is not None:
         measured = mean_errors(Study(real, run.effort.repetitions(10_000)), "1", runs)[0]
         rows.append(_trend("MSNBC (the file), epsilon 1: 60% queries", measured))
         data.append(real.provenance)
-    told()
+    step_done()
     by_epsilon = Panel(
         "MSNBC-like, queries up to 60%",
         "epsilon",
@@ -269,10 +269,10 @@ def _swept(
     rows_of: Callable[[Study, dict[str, Floats]], list[Row]],
     least: int | None = None,
 ) -> Outcome:
-    """Both stand-ins over places of an axis, a line for each epsilon; `rows_of` a study is given
-    errors (places, runs) by epsilon, of at least so many runs."""
+    """Both stand-ins over places of an axis, a line for each epsilon; `rows_of` a study receives
+    errors (places, runs) by epsilon, of at least this many runs."""
     studies = {"MSNBC-like": msnbc_study(run.effort), "STM-like": stm_study(run.effort)}
-    told = run.counted(len(studies) * len(places))
+    step_done = run.counted(len(studies) * len(places))
     rows, panels = [], []
     for which, study in studies.items():
         fewer = run.effort.repetitions(RUNS if which == "MSNBC-like" else STM_RUNS)
@@ -281,7 +281,7 @@ def _swept(
         for place in places:
             for epsilon in EPSILONS:
                 by_run[epsilon].append(measure(study, place, epsilon, runs)[:, MIDDLE])
-            told()
+            step_done()
         arrays = {epsilon: np.array(values) for epsilon, values in by_run.items()}
         rows += marked(rows_of(study, arrays), stand_in=True)
         found = {epsilon: values.mean(axis=1) for epsilon, values in arrays.items()}

@@ -92,14 +92,14 @@ def figure_4_7(run: Run) -> Outcome:
     if real is not None:
         studies["MSNBC (the file)"] = Study(real, 1)
     rows, panels = [], []
-    told = run.counted(len(studies) * len(EPSILONS))
+    step_done = run.counted(len(studies) * len(EPSILONS))
     for which, study in studies.items():
         runs = effort.repetitions(STM_RUNS) if which == "STM-like" else runs_of(run)
         found: dict[str, Floats] = {}
         for epsilon in EPSILONS:
             each = [study.utilities(study.release(epsilon, seed), TOPS) for seed in range(runs)]
             found[epsilon] = np.array(each)
-            told()
+            step_done()
         rows += marked(_utility_rows(which, found), stand_in=study.population is not real)
         lines = tuple(
             Line(

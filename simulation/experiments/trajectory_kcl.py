@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl.checker import check, matching
 from algorithms.trajectory_kcl.evaluation import frequent_losses, instance_loss
 from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
@@ -23,7 +24,6 @@ from algorithms.trajectory_kcl.mining import mine
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility
 from algorithms.trajectory_kcl.run import Anonymised, anonymise
 from algorithms.trajectory_kcl.table import PairTable, code
-from common.datasets.trajectories_files import read_ndjson
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run, marked
 from simulation.experiments.trajectory_kcl_data import Routes, city, routes_like
 from simulation.plots import Line, Panel, Plot
@@ -216,7 +216,7 @@ class _Timed:
 
 
 def _timed(run: Run, records: int, dimension: int) -> _Timed:
-    """One run; seconds by stage, as its progress tells them."""
+    """One run; seconds by stage, from its progress reports."""
     hours = 24
     routes = replace(city(records), blocks=dimension // hours, routes=dimension * 300 // 624)
     table = generated(run, routes)
@@ -226,7 +226,7 @@ def _timed(run: Run, records: int, dimension: int) -> _Timed:
         marks.append((time.perf_counter(), stage))
 
     start = time.perf_counter()
-    found = anonymise(table, FULL_MODEL, SequentialContext(told=told))
+    found = anonymise(table, FULL_MODEL, SequentialContext(on_progress=told))
     marks.append((time.perf_counter(), "end"))
     seconds = {"mining": 0.0, "suppressing": 0.0, "checking": 0.0}
     before = start

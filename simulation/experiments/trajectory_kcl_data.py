@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from common.datasets.trajectories import Attribute, Trajectories
-from common.randomness import SeededRandom
+from algorithms.datasets.trajectories import Attribute, Trajectories
+from tacit.randomness import SeededRandom
 
 ATTRIBUTE: Final = "attribute"
 
@@ -23,8 +23,8 @@ class Routes:
     """What `routes_like` needs.
 
     blocks: locations; hours: slots; routes: templates; mean: of a template's length, which is
-    geometric, from 2 to `longest`; drop, noise: chances that a point is left out, or somewhere
-    else; zipf: of the popularity of routes; sensitive of `values` values are sensitive and
+    geometric, from 2 to `longest`; drop, noise: chances that a point is omitted, or placed
+    elsewhere; zipf: of the popularity of routes; sensitive of `values` values are sensitive and
     taken with chance `share` together.
     """
 

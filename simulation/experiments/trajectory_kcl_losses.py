@@ -106,11 +106,12 @@ def _sweep(
     *,
     confidence: bool,
 ) -> tuple[dict[tuple[str, str, str], list[float]], int, tuple[Plot, ...]]:
-    """Losses by (set, scheme, metric) over the places; violating sequences in all; a plot a set."""
+    """Losses by (set, scheme, metric) over the places; total violating sequences; a plot per
+    set."""
     sets = _sets(run)
     found: dict[tuple[str, str, str], list[float]] = {}
     left = 0
-    told = run.counted(len(sets) * len(SCHEMES) * len(places))
+    step_done = run.counted(len(sets) * len(SCHEMES) * len(places))
     for each in sets:
         for scheme in SCHEMES:
             for place in places:
@@ -119,7 +120,7 @@ def _sweep(
                 found.setdefault((each.name, scheme, "instances"), []).append(instances)
                 found.setdefault((each.name, scheme, "mfs"), []).append(frequent)
                 left += bad
-                told()
+                step_done()
     plots = tuple(
         Plot(
             f"{figure}-{each.name.partition('-')[0].lower()}",
@@ -204,7 +205,7 @@ _RECOMPUTED: Final = (
 
 
 def _whole_routes(run: Run) -> list[Row]:
-    """Local and global losses on whole routes, beside those of the spec's prototype."""
+    """Local and global losses on whole routes, next to those of the spec's prototype."""
     rows = []
     for name, routes, least, local, other in _RECOMPUTED:
         table = generated(run, routes)
@@ -261,7 +262,7 @@ def figure_54(run: Run) -> Outcome:
     sets = _sets(run)
     rows: list[Row] = []
     panels = []
-    told = run.counted(len(sets) * len(SCHEMES) * len(places))
+    step_done = run.counted(len(sets) * len(SCHEMES) * len(places))
     for each in sets:
         model = replace(FULL_MODEL, least=each.least(30))
         lines = []
@@ -275,7 +276,7 @@ def figure_54(run: Run) -> Outcome:
                 run_at = suppressed(each.table, chosen, method, "mfs", least)
                 assert run_at.frequent is not None
                 losses.append(lost_frequent(run_at.frequent, run_at.table))
-                told()
+                step_done()
             lines.append(Line(scheme, places, tuple(losses)))
             losses_of[scheme] = losses
             spread[scheme] = max(losses) - min(losses)

@@ -4,12 +4,13 @@ Spec: aggregation, section 9. n = 10^4 curators with five readings ~ Normal(500,
 sensitivity 500 at both layers. MAE = mean |R_r - R| and MRE = MAE / R over repetitions r, where R
 is the true sum and R_r the sum of the aggregators' partial sums of weighted pieces plus noise.
 
-The thesis prints curves and no numbers; what is expected are the closed forms (the spec's table).
+The thesis prints curves and no numbers; what is expected are the closed forms (spec: aggregation,
+section 9).
 It takes N = 10,000 repetitions; the full effort here takes ten times as many, so that chance stays
 small, the quick effort as many as the thesis.
 
-Beside its lines stands `distributed`, drawn by the services' own sampler in steps of 10^-4: what a
-*true* guarantee of the same epsilon costs, per assumption on who colludes.
+For comparison, `distributed` is drawn by the services' own sampler in steps of 10^-4: what a *true*
+guarantee of the same epsilon costs, per assumption on who colludes.
 """
 
 from __future__ import annotations

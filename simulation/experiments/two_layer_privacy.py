@@ -4,7 +4,7 @@ Spec: aggregation, section 7. The claim is max eps_u + max eps_s, delta 0, whate
 probabilities are. With probability p0 = (1 - pr_u) (1 - pr_s)^h no noise hides the victim, who
 adds its own with probability pr_u and whom h honest aggregators help; so delta >= p0 at every
 epsilon over continuous noise, and nearly so over integers until the loss itself is reached, which
-grows with the resolution. Figures by `common.accounting.loss` (certified upper bounds); the atom
+grows with the resolution. Figures by `tacit.accounting.loss` (certified upper bounds); the atom
 also by running the algorithm.
 """
 
@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.loss.draws import Draws
-from common.accounting.loss.profile import delta_at
 from simulation.baselines import literal_noise
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run, sampled
 from simulation.plots import Line, Mark, Panel, Plot
+from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.profile import delta_at
 
 UNITS: Final = 100
 """Sensitivity in ring units."""
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def silence(self) -> Fraction:
-        """p0: the chance that nobody honest adds noise."""
+        """p0: the chance that no honest party adds noise."""
         return (1 - self.pr_u) * (1 - self.pr_s) ** self.honest
 
 
@@ -84,7 +84,7 @@ def pure_from(case: Case, units: int = UNITS) -> float:
 
 
 def _first(holds: Callable[[Fraction], bool]) -> float:
-    """Bisection to 2^-14 on 0..32, of what holds from some epsilon on."""
+    """The least epsilon for which `holds`, by bisection to 2^-14 on 0..32."""
     low, high = Fraction(0), Fraction(32)
     for _ in range(19):
         middle = (low + high) / 2
@@ -155,7 +155,7 @@ def proposition_4_1(run: Run) -> Outcome:
 
 
 def _atom(case: Case, measured: float, repetitions: int) -> Row:
-    """A drawn share; exactly 0 where somebody is sure to draw."""
+    """A drawn share; exactly 0 where at least one party certainly draws."""
     p = float(case.silence)
     error = math.sqrt(p * (1 - p) / repetitions)
     name = f"{case.name}: share of runs that release the exact sum (p0)"
@@ -163,7 +163,7 @@ def _atom(case: Case, measured: float, repetitions: int) -> Row:
 
 
 def _claims() -> list[Row]:
-    """What the proposition says, set against what holds; and the price of a finer resolution."""
+    """The proposition's claim and the verified guarantee; the cost of a finer resolution."""
     first = CASES[0]
     coarse, fine = (math.log(_ratio(first, units)) for units in (UNITS, 10 * UNITS))
     return [

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.encoders.crowd_tasking import Perturbation
-from common.encoders.crowd_tasking_reports import Encoding
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
+from tacit.encoders.crowd_tasking.encoder import Perturbation
+from tacit.encoders.crowd_tasking.reports import Encoding
 from tests.curator.conftest import HOUR, NOISY, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.e2e.hostile import PLAIN, Home, Hostile, home, hostile, problem
@@ -38,7 +38,7 @@ SECRET: dict[str, Any] = {
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """A file, which a backup copies."""
-    return f"sqlite+aiosqlite:///{tmp_path / 'curator.db'}"
+    return f"sqlite:///{tmp_path / 'curator.db'}"
 
 
 def grounds(history: list[dict[str, Any]]) -> list[str]:

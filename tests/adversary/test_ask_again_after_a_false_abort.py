@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from common.models.round import ABORT_LABEL, AbortStatement, RoundDescriptor
-from common.signing import Identity
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from tacit.crypto.signing import Identity
+from tacit.protocol.round import ABORT_LABEL, AbortStatement, RoundDescriptor
 from tests.curator.conftest import NOISY, OpenSite, query
 from tests.curator.double import FakeWorld
 
@@ -78,7 +80,7 @@ async def test_a_round_is_not_aborted_because_the_coordinator_says_so(
         first = s.open(query(AVERAGED))
         await s.take_part()
         call_aborted(world, first, *signers, **changes)
-        await s.service.participation.settle()
+        await part_of(s.app, Participation).settle()
         second = s.open(query(AVERAGED))
         await s.take_part()
         assert not world.members(second)

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from common.web.parts import part_of
 from coordinator.restoring import MARKER
+from curator.participation.loop import Participation
 from tests.aggregator.double import Round
 from tests.coordinator.double import WINDOW, query
 from tests.e2e.federation import Site, site
@@ -122,7 +124,7 @@ async def test_what_was_released_is_not_credited_when_it_is_aborted(
     ended = await it.house.finish(opened)
     assert ended["state"] in ("released", "aborted")
     assert ended["aborts"] == []
-    await it.service.participation.settle()
+    await part_of(it.app, Participation).settle()
     for name in NAMES:
         (debit,) = [item for item in await debits(it, name) if item["round"] == opened.id]
         assert not debit["credited"]

@@ -11,7 +11,7 @@ import pytest
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
-from common.datasets.tables import NumericTable
+from algorithms.datasets.tables import NumericTable
 from tests.coordinator.jobs.office import BOX, Office, office
 
 ROWS = 7

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.models.base import encode_binary
-from common.sets import pack
-from coordinator import rounds
+from coordinator.rounds import state_machine
+from tacit.sets import pack
+from tacit.wire import encode_binary
 from tests.aggregator.double import Round, Sender
 from tests.coordinator import conftest as coordinator
 from tests.coordinator.conftest import Houses
@@ -79,12 +79,12 @@ async def test_a_host_that_refuses_and_delivers_closes_no_round(house: Houses) -
 async def test_control_counted_without_numbers_the_honest_are_shut_out(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_number = rounds.delivered
+    by_number = state_machine.delivered
 
     async def by_count(*arguments: Any, all_invited: bool) -> tuple[bool, int]:
         return await by_number(*arguments, all_invited=True)
 
-    monkeypatch.setattr(rounds, "delivered", by_count)
+    monkeypatch.setattr(state_machine, "delivered", by_count)
     async with house() as it:
         opened, _ = await liar(it)
         finished = await it.finish(opened)

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy import text
 
-from aggregator import rounds
-from aggregator.app import Service
-from common.service.erasure import Erasure
+from aggregator.context import Aggregator
+from aggregator.pieces.intake import Intake
+from aggregator.rounds import state_machine
+from common.store.erasure import Erasure
+from common.web.parts import part_of
+from curator.participation.loop import Participation
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round, query
 from tests.e2e.hostile import PLAIN, Deviating
@@ -44,20 +47,14 @@ async def delivered(federation: Federation) -> tuple[Round, list[bytes]]:
     opened = await federation.open(ASKED)
     for sender in lone:
         await opened.contribute(sender, np.array([[3]]))
-    service = service_of(federation)
-    async with service.aggregator.engine.connect() as connection:
-        bodies = (await connection.execute(text("SELECT bodies FROM piece"))).scalars().all()
+    async with federation.peers[0].part(Aggregator).database.reading() as transaction:
+        bodies = (await transaction.execute(text("SELECT bodies FROM piece"))).scalars().all()
     return opened, [bytes(body)[-24:] for body in bodies if body]
 
 
-def service_of(federation: Federation) -> Service:
-    service: Service = federation.peers[0].client.app.state.service  # type: ignore[attr-defined]
-    return service
-
-
 async def sweep(federation: Federation) -> None:
-    service = service_of(federation)
-    await rounds.sweep(service.aggregator, service.intake)
+    peer = federation.peers[0]
+    await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
 
 
 async def test_pieces_of_a_released_round_are_in_no_file(
@@ -81,7 +78,7 @@ async def test_a_reader_only_delays_it(alliance: Alliance, tmp_path: Path) -> No
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM piece").fetchone()
         await opened.release()
-        erasure: Erasure = service_of(federation).aggregator.erasure
+        erasure: Erasure = federation.peers[0].part(Aggregator).erasure
         assert not await erasure.erase()
         assert found(tmp_path, pieces)
         assert erasure.since is not None
@@ -101,7 +98,7 @@ async def test_a_crash_before_the_erasure_is_made_up_for(
         opened, pieces = await delivered(federation)
         await opened.release()
         assert found(tmp_path, pieces)
-        other = Erasure(service_of(federation).aggregator.engine)
+        other = Erasure(federation.peers[0].part(Aggregator).database)
         assert await other.erase()
         assert found(tmp_path, pieces) == set()
 
@@ -122,5 +119,5 @@ async def test_what_a_curator_sent_is_in_none_of_its_files(
             (body,) = store.execute("SELECT bodies FROM piece").fetchone()
         sealed = [body[4:16]]  # key epoch (4 bytes), nonce (12), ciphertext
         assert holding(tmp_path / "meter", sealed)  # the control
-        assert await meter.service.participation.erasure.erase()
+        assert await part_of(meter.app, Participation).erasure.erase()
         assert not holding(tmp_path / "meter", sealed)

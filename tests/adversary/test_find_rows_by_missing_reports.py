@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from algorithms import catalogue
-from common.encoders import crowd_tasking_reports
-from common.models.federation import Report
-from common.randomness import SeededRandom
+from tacit.encoders.crowd_tasking import reports as crowd_tasking_reports
+from tacit.protocol.federation import Report
+from tacit.randomness import SeededRandom
 
 TASK: dict[str, Any] = {
     "sensor": {"name": "walk", "coordinates": [{"name": "x", "lower": 0, "upper": 10}]},

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.restoring import MARKER
-from common.accounting.credit import abort_credit
-from common.models.round import AbortStatement
-from common.service.clock import ManualClock
-from common.signing import Signed
+from aggregator.rounds.restoring import MARKER
+from common.runtime.clock import ManualClock
+from tacit.accounting.credit import abort_credit
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement
 from tests.aggregator.conftest import Running
 from tests.aggregator.double import Round, query
-from tests.aggregator.test_restoring import Site
+from tests.aggregator.rounds.test_restoring import Site
 
 ASKED = query(
     aggregators=2,

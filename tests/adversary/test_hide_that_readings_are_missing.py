@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from common.functions import PRESENCE
+from tacit.query.functions import PRESENCE
 from tests.coordinator import conftest as coordinator
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import query as query_json

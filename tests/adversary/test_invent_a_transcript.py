@@ -20,18 +20,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import tacit
-from common.agreement import (
+from tacit.crypto.sealing import segment_size
+from tacit.crypto.signing import Identity
+from tacit.protocol.agreement import (
     TranscriptNotBound,
     check_transcript,
     commitment_hash,
     manifest_hash_of,
     members_hash,
 )
-from common.functions import decode, dimension
-from common.models.base import encode_binary
-from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
-from common.models.query import Window
-from common.models.round import (
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.round import (
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
     AggregatorEntry,
@@ -40,9 +39,10 @@ from common.models.round import (
     RoundDescriptor,
     Transcript,
 )
-from common.models.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
-from common.sealing import segment_size
-from common.signing import Identity
+from tacit.protocol.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
+from tacit.query.fields import Window
+from tacit.query.functions import decode, dimension
+from tacit.wire import encode_binary
 from tests.aggregator.double import query
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import OPERATOR_TOKEN, integers

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
-from common.service.auth import Principal
-from common.service.tokens import Scope
-from curator import items, readings
+from common.web.auth import Principal
+from common.web.parts import part_of
+from common.web.tokens import Scope
+from curator.intake import intake
+from curator.intake import reading as items
+from curator.intake.intake import Intake
 from tests.curator import conftest as curator
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
-from tests.curator.green_button_files import FeedFile, Meter
+from tests.curator.files.green_button_files import FeedFile, Meter
 
 site, world = curator.site, curator.world
 AT = "2025-12-31T12:00:00Z"
@@ -66,7 +69,7 @@ async def test_items_of_another_dimension_are_refused_by_name(
 async def test_control_without_the_catalogue_all_are_accepted_and_half_are_lost(
     site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (items, readings):
+    for module in (items, intake):
         monkeypatch.setattr(module, "suits", lambda _found: None)
     async with site() as s:
         await s.policy(**OPEN)
@@ -187,6 +190,6 @@ async def test_messages_are_held_to_the_same_registers(site: OpenSite) -> None:
         await s.enrol("gw", HOUSES)
         caller = Principal("mqtt", frozenset({Scope.DEVICE}), "h-0")
         raw = items.load_json(json.dumps({"time": AT, "value": "1", "unit": "W"}))
-        (answer,) = await s.service.intake.take_sent([(raw, caller)])
-        assert answer.status is readings.Status.REJECTED
+        (answer,) = await part_of(s.app, Intake).take_sent([(raw, caller)])
+        assert answer.status is intake.Status.REJECTED
         assert answer.pointer == "/unit"

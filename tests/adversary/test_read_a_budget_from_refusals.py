@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from common import sets
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from tacit import sets
 from tests.curator import conftest as curator
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
@@ -71,15 +73,15 @@ async def test_what_did_not_get_through_is_told_later_and_once(
         await s.policy(accept_any=False)
         await s.enrol("house")
         opened = s.open(query(PLAIN))
-        assert await s.service.participation.discover(curator.COORDINATOR)
+        assert await part_of(s.app, Participation).discover(curator.COORDINATOR)
         world.transport.down = True
-        await s.service.participation.contribute_due()
+        await part_of(s.app, Participation).contribute_due()
         assert world.refusals == {}
         world.transport.down = False
     async with site() as s:  # also after a restart
-        await s.service.participation.tell_refusals()
+        await part_of(s.app, Participation).tell_refusals()
         assert world.refusals.pop((opened.round, "house")).grounds == {"policy": 1}
-        await s.service.participation.tell_refusals()
+        await part_of(s.app, Participation).tell_refusals()
         assert world.refusals == {}
 
 

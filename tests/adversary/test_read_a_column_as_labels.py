@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.encoders.crowd_tasking import Perturbation
-from common.encoders.crowd_tasking_reports import Encoding
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
+from tacit.encoders.crowd_tasking.encoder import Perturbation
+from tacit.encoders.crowd_tasking.reports import Encoding
 from tests.e2e.hostile import Home, Hostile, home, hostile
 
 READINGS = [3, 7, 1, 12, 0, 9]

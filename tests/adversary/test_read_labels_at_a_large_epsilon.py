@@ -12,8 +12,8 @@ from fractions import Fraction
 import pytest
 
 from algorithms import catalogue
-from common.encoders.crowd_tasking import truth_probability
-from tests.algorithms.test_crowd_tasking_job import CLS
+from tacit.encoders.crowd_tasking.encoder import truth_probability
+from tests.algorithms.crowd_tasking.test_algorithm import CLS
 
 PRECISE = Context(prec=60)
 EPSILONS = ["1/1000", "1", "21", "22", "23", "35", "36", "37", "40", "63.9", "64"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 
-from common.service.logs import configure_logging
+from common.runtime.logs import configure_logging
+from tests.coordinator.budget.test_routes import LATER, NOISY, limited, opening
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, problem, query
-from tests.coordinator.test_budget import LATER, NOISY, limited, opening
-from tests.coordinator.test_groups import named
+from tests.coordinator.registry.test_groups import named
 from tests.e2e.hostile import PLAIN, Deviating
 
 LONE = "lone-meter-of-mrs-smith"

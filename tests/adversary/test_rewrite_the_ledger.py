@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from common.store.transactions import Database
+from common.web.parts import part_of
+from curator.participation.loop import Participation
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
@@ -27,9 +30,9 @@ async def verified(s: Site, kept: dict[str, Any] | None = None) -> dict[str, Any
 
 
 async def ran(s: Site, *statements: str) -> None:
-    async with s.service.engine.begin() as connection:
+    async with part_of(s.app, Database).begin() as transaction:
         for statement in statements:
-            await connection.execute(text(statement))
+            await transaction.execute(text(statement))
 
 
 async def spent(s: Site, rounds: int) -> None:
@@ -81,7 +84,7 @@ async def test_a_ledger_that_grew_is_still_that_of_the_checkpoint(
         descriptor = s.open(query(SOME, name="later"))
         await s.take_part()
         world.finish(descriptor, "aborted", 2)
-        await s.service.participation.settle()
+        await part_of(s.app, Participation).settle()
         for checkpoint in (empty, kept):
             found = await verified(s, checkpoint)
             assert (found["verified"], found["rows"]) == (True, 3)

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.accounting.scenarios import Scenario
-from common.accounting.unit_costs import unit_cost
-from common.encoders.crowd_tasking import Perturbation
-from common.encoders.crowd_tasking_reports import Encoding
-from common.models.query import PrivacyUnit
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import unit_cost
+from tacit.encoders.crowd_tasking.encoder import Perturbation
+from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.query.words import PrivacyUnit
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.e2e.hostile import Home, Hostile, home, hostile
@@ -102,7 +104,7 @@ async def test_a_credit_gives_back_both(site: OpenSite, world: FakeWorld) -> Non
         assert before["curator"]["period"]["epsilon"] == "1000"
         world.finish(descriptor, "aborted", 2)
         await s.take_part()
-        await s.service.participation.settle()
+        await part_of(s.app, Participation).settle()
         after = await units(s, "a")
         for unit in ("record", "curator"):
             assert after[unit]["debits"][0]["credited"]

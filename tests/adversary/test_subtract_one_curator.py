@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.aggregator.double import Federation, query
-from tests.aggregator.test_differencing import commitment, deliver, released
-from tests.aggregator.test_transitions import refused
+from tests.aggregator.rounds.test_differencing import commitment, deliver, released
+from tests.aggregator.rounds.test_state_machine import refused
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import query as query_json
-from tests.coordinator.test_differencing import NOISY, finish, hours
+from tests.coordinator.rounds.test_differencing import NOISY, finish, hours
 
 PROTECTED: dict[str, Any] = {**NOISY, "epsilon": "100", "family": "net", "family_minimum": 3}
 TRICKS: dict[str, dict[str, Any]] = {

@@ -19,10 +19,10 @@ import uvicorn
 from typer.testing import CliRunner
 
 from cli.main import app
-from common.agreement import ManifestRefused, check_transcript
-from common.models.round import Transcript
-from common.models.trust import Pinned, Trust, TrustedAggregator
-from common.signing import Identity
+from tacit.crypto.signing import Identity
+from tacit.protocol.agreement import ManifestRefused, check_transcript
+from tacit.protocol.round import Transcript
+from tacit.protocol.trust import Pinned, Trust, TrustedAggregator
 from tests.adversary.test_invent_a_transcript import INVENTED, ROUND, Impostor, invention
 
 COORDINATOR = Identity.generate()

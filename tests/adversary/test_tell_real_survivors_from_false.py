@@ -13,12 +13,12 @@ from itertools import product
 import pytest
 
 from algorithms.contract import SequentialContext
+from algorithms.datasets.transactions import Transactions
 from algorithms.set_valued.partitioning import Run
 from algorithms.set_valued.problems import PartitionCap, RowCap
 from algorithms.set_valued.settings import Settings
 from algorithms.set_valued.taxonomy import Taxonomy
-from common.datasets.transactions import Transactions
-from tests.algorithms.set_valued_examples import SilentLaw, released
+from tests.algorithms.set_valued.examples import SilentLaw, released
 
 GROUP, GROUPS = 4, 4
 ITEMS = [str(place) for place in range(GROUP * GROUPS)]

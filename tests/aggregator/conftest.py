@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
 from tests.aggregator.double import OPERATOR_TOKEN, Federation
 from tests.migrated import migrated
 

@@ -18,11 +18,25 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from common import sets
-from common.agreement import manifest_hash, manifest_of, open_sum
-from common.functions import dimension
-from common.models.base import encode_binary, parse_binary
-from common.models.enrolment import (
+from aggregator.context import Aggregator
+from aggregator.pieces.intake import Intake
+from aggregator.roster.senders import SenderDirectory
+from common.web.parts import Part, part_of
+from tacit import sets
+from tacit.crypto.sealing import (
+    BatchHeader,
+    Direction,
+    Ends,
+    agree_key,
+    piece_context,
+    seal_batch,
+    seal_words,
+    segment_size,
+    spans,
+)
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum
+from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
     GRANT_HEADER,
@@ -31,8 +45,7 @@ from common.models.enrolment import (
     PartyKind,
     grant_hash,
 )
-from common.models.query import Query, Window
-from common.models.round import (
+from tacit.protocol.round import (
     DESCRIPTOR_LABEL,
     AcceptedSet,
     AggregatorEntry,
@@ -44,20 +57,12 @@ from common.models.round import (
     RevealRequest,
     RoundDescriptor,
 )
-from common.randomness import SecureRandom
-from common.sealing import (
-    BatchHeader,
-    Direction,
-    Ends,
-    agree_key,
-    piece_context,
-    seal_batch,
-    seal_words,
-    segment_size,
-    spans,
-)
-from common.sharing import scheme
-from common.signing import Identity, Signed
+from tacit.query.fields import Window
+from tacit.query.functions import dimension
+from tacit.query.mechanisms import scheme
+from tacit.query.query import Query
+from tacit.randomness import SecureRandom
+from tacit.wire import encode_binary, parse_binary
 
 DEPLOYMENT = "test"
 SALT = bytes(range(32))
@@ -112,6 +117,10 @@ class Peer:
     identity_key: bytes = b""
     coordinator_token: str = ""
 
+    def part(self, kind: type[Part]) -> Part:
+        """A part of the aggregator itself, where it runs in this process."""
+        return part_of(self.client.app, kind)  # type: ignore[attr-defined]
+
     async def ask(
         self, method: str, path: str, body: Any = None, token: str | None = None, **more: Any
     ) -> httpx.Response:
@@ -158,6 +167,21 @@ class Sender:
         """Its X25519 key, signed."""
         statement = EpochKey(party=self.id, epoch=self.epoch, public_key=self.public_key)
         return self.identity.sign(EPOCH_KEY_LABEL, statement)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of an aggregator that pieces and rounds go through."""
+
+    aggregator: Aggregator
+    intake: Intake
+    directory: SenderDirectory
+
+
+def parts_of(federation: Federation) -> Parts:
+    """Those of the first aggregator, which runs in this process."""
+    peer = federation.peers[0]
+    return Parts(peer.part(Aggregator), peer.part(Intake), peer.part(SenderDirectory))
 
 
 class Federation:
@@ -342,7 +366,7 @@ class Round:
     def split(self, values: NDArray[np.int64]) -> list[Words]:
         """Shares of (n, d) values, one array per aggregator."""
         asked = self.descriptor.query
-        sharing = scheme(asked.sharing, asked.aggregators, asked.threshold)
+        sharing = scheme(asked)
         return sharing.split(values, self.federation.random)
 
     def piece(self, sender: Sender, index: int, words: Words) -> Piece:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvloop
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.app import create_app
-from aggregator.intake import Intake, Item, Outcome, PiecesItem
+from aggregator.pieces.intake import Intake, Item, Outcome, PiecesItem
+from aggregator.pieces.unsealing import BatchItem
 from aggregator.settings import AggregatorSettings
-from aggregator.unsealing import BatchItem
-from common.service.logs import configure_logging
-from common.service.serve import make_server
+from common.runtime.logs import configure_logging
+from common.store.transactions import Transaction
+from common.web.serve import make_server
 
 
 class HeldIntake(Intake):
@@ -28,9 +28,9 @@ class HeldIntake(Intake):
     hold_s = 0.0
 
     async def apply(
-        self, connection: AsyncConnection, items: Sequence[Item]
+        self, transaction: Transaction, items: Sequence[Item]
     ) -> Sequence[Any | Exception]:
-        answers = await super().apply(connection, items)
+        answers = await super().apply(transaction, items)
         await asyncio.sleep(self.hold_s)
         return answers
 

@@ -10,26 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aggregator import app as app_module
 from aggregator.app import MIGRATIONS, create_app
+from aggregator.context import Aggregator
 from aggregator.store.tables import metadata
-from common.models.base import encode_binary, parse_binary
-from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
-from common.noise import SelfTest
-from common.service.clock import ManualClock
-from common.service.database import migrate
-from common.service.migration import drift
-from common.signing import Signed, fingerprint, verify
+from common.runtime.clock import ManualClock
+from common.store.database import migrate
+from common.store.migration import drift
+from common.store.transactions import Database
+from tacit.crypto.signing import Signed, fingerprint, verify
+from tacit.noise import SelfTest
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.wire import encode_binary, parse_binary
 from tests.aggregator.conftest import Alliance, Running, settings
 from tests.aggregator.double import Federation, query
-from tests.aggregator.test_pieces import problem
+from tests.aggregator.pieces.test_pieces import problem
 
 
-async def test_revisions_make_the_tables(engine: AsyncEngine) -> None:
-    await migrate(engine, MIGRATIONS)
-    assert await drift(engine, metadata) == []
+async def test_revisions_make_the_tables(database: Database) -> None:
+    await migrate(database, MIGRATIONS)
+    assert await drift(database, metadata) == []
 
 
 async def test_it_says_who_it_is(pair: Federation) -> None:
@@ -122,7 +123,7 @@ async def test_what_is_stored_and_logged_does_not_depend_on_values(
     async with alliance(2) as pair:
         lone = await pair.lone(2)
         host = await pair.host("gateway", 64)
-        engine = pair.peers[0].client.app.state.service.aggregator.engine  # type: ignore[attr-defined]
+        database = pair.peers[0].part(Aggregator).database
         shapes, logs = [], []
         for secret in (0, 1234567890123456):
             capfd.readouterr()
@@ -130,7 +131,7 @@ async def test_what_is_stored_and_logged_does_not_depend_on_values(
             for sender in (*lone, host):
                 values = np.full((len(sender.curators), 1), secret, np.int64)
                 await current.contribute(sender, values)
-            shapes.append(await _shape(engine, current.id))
+            shapes.append(await _shape(database, current.id))
             accepted = await current.freeze()
             manifest, commitments = await current.commit(accepted)
             await current.reveal(manifest, commitments)
@@ -141,19 +142,19 @@ async def test_what_is_stored_and_logged_does_not_depend_on_values(
         assert logs[0] == logs[1]
 
 
-async def _shape(engine: AsyncEngine, round_id: str) -> dict[str, Any]:
+async def _shape(database: Database, round_id: str) -> dict[str, Any]:
     """What a round's rows hold, with sealed content replaced by its length."""
     queries = {
         "piece": "SELECT numbers, length(tags), length(bodies) FROM piece",
         "batch": "SELECT segment, host, part, presence, length(body) FROM batch",
     }
-    async with engine.connect() as connection:
-        found = await connection.execute(text(f"SELECT key FROM round WHERE id = '{round_id}'"))
+    async with database.reading() as transaction:
+        found = await transaction.execute(text(f"SELECT key FROM round WHERE id = '{round_id}'"))
         key = found.scalar_one()
         return {
             name: [
                 tuple(row)
-                for row in await connection.execute(
+                for row in await transaction.execute(
                     text(f"{statement} WHERE round = {key} ORDER BY id")
                 )
             ]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
 from tests.aggregator.double import Federation, Peer, query
-from tests.aggregator.test_pieces import problem
+from tests.aggregator.pieces.test_pieces import problem
 
 NOT_ISSUED: list[tuple[str, dict[str, Any]]] = [
     ("/scope", {"scope": "curator", "subject": "house-1"}),

@@ -13,10 +13,10 @@ import pytest
 
 from algorithms import catalogue
 from algorithms.contract import Outcome, SequentialContext
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import read, written
 from algorithms.drawing import can_draw
-from common.datasets.kinds import read, written
-from common.models.dataset import DatasetDeclaration
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 
 BOX = [[0, 10], [0, 10]]
 

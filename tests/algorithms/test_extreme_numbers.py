@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext, Stance
-from common.datasets.kinds import KINDS, read, written
-from common.datasets.reading import MalformedRow
-from common.errors import DomainError
-from common.models.dataset import DatasetDeclaration
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import KINDS, read, written
+from algorithms.datasets.reading import MalformedRow
+from tacit.errors import DomainError
 
 TOO_LARGE = [1e308, -1e308, 1.01e100]
 TOO_SMALL = [5e-324, -1e-320, 9.9e-101]

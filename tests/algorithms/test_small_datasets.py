@@ -11,8 +11,8 @@ import pytest
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
-from common.datasets.kinds import read, written
-from common.models.dataset import DatasetDeclaration
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import read, written
 
 LETTERS = {"epsilon": "1", "universe": ["a", "b", "c", "d"]}
 TABLE: tuple[str, str, Any, Any, Any] = ("numeric-table", "csv", ["a", "b"], [[1, 2]], None)

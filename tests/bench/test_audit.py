@@ -29,10 +29,10 @@ from bench.audit import (
     sound_cases,
     unconditional_case,
 )
-from common.accounting.scenarios import Scenario
-from common.functions import parts
-from common.models.query import PrivacyUnit
-from common.randomness import SeededRandom
+from tacit.accounting.scenarios import Scenario
+from tacit.query.functions import parts
+from tacit.query.words import PrivacyUnit
+from tacit.randomness import SeededRandom
 
 FEWER = 100_000
 SOUND = sound_cases()

@@ -12,8 +12,8 @@ import pytest
 
 from cli.deployment import Deployment, Running, free_ports, join_token, pair
 from cli.up import service_settings
-from common.models.enrolment import PartyKind
 from tacit import Client
+from tacit.protocol.enrolment import PartyKind
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = "operator-token-of-a-lone-coordinator-0123456789"

@@ -29,7 +29,7 @@ from cli.archives.envelope import (
     Sealer,
 )
 from cli.main import app
-from common.service.database import migrate, open_database
+from common.store.database import migrate, open_database
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("coordinator", "aggregator", "curator")
@@ -131,12 +131,12 @@ class Desk:
         """A data directory as a start makes it, and the environment for it."""
         home = self.directory / name
         home.mkdir(mode=0o700)
-        url = f"sqlite+aiosqlite:///{home / f'{service}.db'}"
+        url = f"sqlite:///{home / f'{service}.db'}"
 
         async def make() -> None:
-            engine = open_database(url)
-            await migrate(engine, ROOT / service / "migrations")
-            await engine.dispose()
+            database = open_database(url)
+            await migrate(database, ROOT / service / "migrations")
+            await database.dispose()
 
         asyncio.run(make())
         (home / "operator.token").write_text("tct_token")

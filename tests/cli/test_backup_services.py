@@ -16,7 +16,7 @@ import pytest_asyncio
 from sqlalchemy import text
 
 from cli.deployment import Deployment, Running, pair
-from common.service.database import migrate, open_database
+from common.store.database import migrate, open_database
 from coordinator.jobs.problems import WorkerLost
 from tacit import Problem
 from tests.cli.test_pairing import ROOT, tacit
@@ -251,16 +251,16 @@ async def test_a_state_in_postgres_is_set_aside_and_returns_when_the_restore_fai
     key = tmp_path / "key"
     made = tacit("recipient-key", key).stdout.strip()
     async with postgres_database(server) as url:
-        engine = open_database(url)
-        await migrate(engine, ROOT / "curator" / "migrations")
+        database = open_database(url)
+        await migrate(database, ROOT / "curator" / "migrations")
 
         async def schemas() -> dict[str, int]:
-            async with engine.connect() as connection:
-                found = await connection.execute(
+            async with database.reading() as transaction:
+                found = await transaction.execute(
                     text("SELECT schemaname, count(*) FROM pg_tables GROUP BY 1")
                 )
                 tables = {row[0]: row[1] for row in found}
-            await engine.dispose()
+            await database.dispose()
             return {name: n for name, n in tables.items() if name[:8] in ("public", "replaced")}
 
         environment = {"TACIT_DATA_DIR": str(tmp_path / "home"), "TACIT_DATABASE_URL": url}

@@ -96,7 +96,8 @@ def test_what_if_tells_when_the_guarantee_falls() -> None:
         "delta": "0",
         "reason": None,
     }
-    # One more corrupt aggregator than assumed: half a discrete Laplace is left (spec's table).
+    # One more corrupt aggregator than assumed: half a discrete Laplace is left.
+    # Spec: aggregation, section 7 (table).
     assert float(by_colluders[0, 2]["delta"]) == pytest.approx(0.3066, abs=0.002)
     assert by_colluders[0, 3]["model"] == "none"
     # Three shares of a half, scale 20 kWh: 2 b Gamma(2) / (sqrt(pi) Gamma(3/2)).

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import KINDS, read
 from cli.datasets import app, format_of, universe_of
-from common.datasets.kinds import KINDS, read
-from common.models.dataset import DatasetDeclaration
 from simulation.samples import SAMPLES
 from tacit import Client, NotFound
 from tests.cli.conftest import OPERATOR

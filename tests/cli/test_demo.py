@@ -16,13 +16,18 @@ ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "data" / "swiss_meters_15min_400.csv.xz"
 
 
-def run(*arguments: str) -> str:
+COMMAND = Path(sys.executable).parent / "tacit"
+OURS = ("tacit", "common", "algorithms", "curator", "aggregator", "coordinator", "cli")
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """The demo, started in a folder of the user's own."""
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "demo", *arguments],
+        [COMMAND, "demo", *arguments],
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=folder,
         env={**os.environ, "COLUMNS": "120"},
         timeout=180,
     )
@@ -39,8 +44,10 @@ def check(shown: str) -> None:
     assert "Nothing is left running" in shown
 
 
-def test_generated_meters() -> None:
-    shown = run()
+def test_generated_meters_beside_modules_of_our_names(tmp_path: Path) -> None:
+    for name in OURS:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
+    shown = run(tmp_path)
     check(shown)
     assert "400 meters" in shown
 
@@ -49,7 +56,7 @@ def test_real_meters_and_nothing_is_left_running(tmp_path: Path) -> None:
     if not REAL.exists():
         pytest.skip(f"{REAL.name} is not there: the real meters are not part of the repository")
     home = tmp_path / "home"
-    check(run("--data", str(REAL), "--home", str(home)))
+    check(run(tmp_path, "--data", str(REAL), "--home", str(home)))
     for process in Path("/proc").glob("[0-9]*/environ"):
         try:
             assert str(home).encode() not in process.read_bytes()

@@ -144,6 +144,14 @@ def test_a_job_that_fails(
         assert "removed" in text
 
 
+@pytest.mark.parametrize(
+    ("attempt", "said"), [(0, "queued"), (1, "queued"), (2, "attempt 2: queued")]
+)
+def test_a_later_attempt_is_named(attempt: int, said: str) -> None:
+    assert jobs._stage({"state": "running", "stage": "queued", "attempt": attempt}) == said
+    assert jobs._stage({"state": "succeeded"}) == "succeeded"  # what an analyst sees
+
+
 def test_a_federation_needs_curators(tmp_path: Path) -> None:
     command = ("job", "run", "kmeans", "--federation", '{"collect": "rounds"}')
     assert "no deployment in" in tacit(*command, "--home", str(tmp_path), code=2)

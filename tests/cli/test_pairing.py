@@ -14,7 +14,7 @@ import pytest
 
 from cli.deployment import Deployment, Running, ServiceAddress
 from cli.dev_authority import prepare
-from common.models.enrolment import JoinToken
+from tacit.protocol.enrolment import JoinToken
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

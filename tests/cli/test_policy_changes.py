@@ -21,8 +21,8 @@ from cli.policy_changes import (
     flat,
     policy_of,
 )
-from common.models.query import Mechanism, Stance
 from curator.policy import Limit, Limits, Policy
+from tacit.query.words import Mechanism, Stance
 
 AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)
 LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS)

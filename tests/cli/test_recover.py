@@ -17,11 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
 from typer.testing import CliRunner, Result
 
 from algorithms.contract import SequentialContext
-from algorithms.path_publishing import PathPublishingParameters, algorithm, run
+from algorithms.path_publishing import Parameters as PathPublishingParameters
+from algorithms.path_publishing import algorithm, run
 from cli.main import app
-from common.datasets.network_path_files import read_json
-from common.models.base import parse_binary
 from simulation.samples import path_publishing
+from tacit.paths.files import read_json
+from tacit.wire import parse_binary
 
 
 @pytest.fixture(autouse=True)

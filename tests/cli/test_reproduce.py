@@ -139,6 +139,7 @@ def test_data_are_where_they_are_named_and_nowhere_else(
     assert "--data" in text
 
 
+@pytest.mark.slow
 def test_without_the_file_of_click_paths_nothing_is_checked(tmp_path: Path) -> None:
     """A real id: its stand-in is no comparison."""
     code, text = tacit("chen-table-6.10", "--quick", "--out", str(tmp_path))

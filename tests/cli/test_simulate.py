@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.main import app
 from cli.up import service_settings
-from common.models.enrolment import PartyKind
 from simulation.plots import can_draw
+from tacit.protocol.enrolment import PartyKind
 from tests.docs.walkthrough import walk
 
 DOCS = Path(__file__).parents[2] / "docs"

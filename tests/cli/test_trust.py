@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from common.models.enrolment import Grant, JoinToken, PartyKind
-from common.signing import Identity
+from tacit.crypto.signing import Identity
+from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
 
 COORDINATOR, NORTH, SOUTH = (Identity.generate().fingerprint for _ in range(3))
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from aggregator.app import create_app as create_aggregator
-from common.service.clock import Clock
+from common.runtime.clock import Clock
 from coordinator.settings import CoordinatorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation

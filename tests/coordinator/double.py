@@ -14,13 +14,13 @@ import numpy as np
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from common.models.base import encode_binary
-from common.models.enrolment import ENROLMENT_LABEL, Enrolment
-from common.models.round import RoundDescriptor
-from common.service.clock import Clock
-from common.signing import Signed
+from common.runtime.clock import Clock
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
+from tacit.crypto.signing import Signed
+from tacit.protocol.enrolment import ENROLMENT_LABEL, Enrolment
+from tacit.protocol.round import RoundDescriptor
+from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.migrated import migrated
 

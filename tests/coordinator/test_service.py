@@ -7,22 +7,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from common.service.clock import ManualClock
-from common.service.database import migrate
-from common.service.idempotency import RequestKey, recall, reserve
-from common.service.migration import drift
-from coordinator import examples, scheduling
+from common.runtime.clock import ManualClock
+from common.store.database import migrate
+from common.store.migration import drift
+from common.store.transactions import Database
+from common.web.idempotency import RequestKey, recall, reserve
+from common.web.parts import part_of
+from coordinator import examples
 from coordinator.app import MIGRATIONS
+from coordinator.rounds import scheduling
+from coordinator.rounds.scheduling import Scheduler
 from coordinator.store.tables import idempotency_keys, metadata
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import WINDOW, integers, query
 
 
-async def test_revisions_make_the_tables(engine: AsyncEngine) -> None:
-    await migrate(engine, MIGRATIONS)
-    assert await drift(engine, metadata) == []
+async def test_revisions_make_the_tables(database: Database) -> None:
+    await migrate(database, MIGRATIONS)
+    assert await drift(database, metadata) == []
 
 
 async def test_there_is_no_table_for_a_share_or_a_reading() -> None:
@@ -140,14 +143,14 @@ async def test_old_keys_and_grants_are_forgotten(
     monkeypatch.setattr(scheduling, "TIDY_S", 0.0)
     clock = ManualClock()
     async with house(0, clock=clock) as it:
-        engine = it.app.state.service.engine
+        database = part_of(it.app, Database)
         key = RequestKey("a" * 64, "b" * 64)
-        async with engine.begin() as connection:
-            await reserve(connection, idempotency_keys, key, clock.now())
+        async with database.begin() as transaction:
+            await reserve(transaction, idempotency_keys, key, clock.now())
         clock.advance(timedelta(days=3))
-        await it.app.state.service.scheduler._tidy()
-        async with engine.begin() as connection:
-            assert await recall(connection, idempotency_keys, key) is None
+        await part_of(it.app, Scheduler)._tidy()
+        async with database.begin() as transaction:
+            assert await recall(transaction, idempotency_keys, key) is None
 
 
 async def test_it_runs_without_a_clock_of_its_own(house: Houses) -> None:

@@ -13,12 +13,16 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from common.models.query import Query
-from common.models.round import RoundDescriptor
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
+from common.store.database import open_database
+from common.store.transactions import Transaction
+from common.web.parts import part_of
 from curator.app import create_app
-from curator.service import Service
+from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
+from curator.store.tables import metadata
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.query import Query
 from tests.curator.double import COORDINATOR, FakeWorld
 from tests.migrated import migrated
 
@@ -62,11 +66,6 @@ class Site:
         self, app: FastAPI, client: httpx.AsyncClient, world: FakeWorld, clock: ManualClock
     ) -> None:
         self.app, self.client, self.world, self.clock = app, client, world, clock
-
-    @property
-    def service(self) -> Service:
-        service: Service = self.app.state.service
-        return service
 
     async def request(
         self, method: str, path: str, body: Any = None, status: int = 200, **kwargs: Any
@@ -113,9 +112,9 @@ class Site:
 
     async def take_part(self) -> None:
         """One turn of the loop: discover, contribute, deliver."""
-        assert await self.service.participation.discover(COORDINATOR)
-        await self.service.participation.contribute_due()
-        await self.service.participation.tell_refusals()
+        assert await part_of(self.app, Participation).discover(COORDINATOR)
+        await part_of(self.app, Participation).contribute_due()
+        await part_of(self.app, Participation).tell_refusals()
 
     async def history(self, curator: str) -> list[dict[str, Any]]:
         answer = await self.get(f"/v1/curators/{curator}/contributions")
@@ -124,6 +123,16 @@ class Site:
 
 
 OpenSite = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture
+async def transaction(tmp_path: Path) -> AsyncIterator[Transaction]:
+    """A transaction on an empty store of a curator, in SQLite."""
+    database = open_database(f"sqlite:///{tmp_path / 'store.db'}")
+    async with database.begin() as opened:
+        await opened.run_sync(metadata.create_all)
+        yield opened
+    await database.dispose()
 
 
 @pytest.fixture

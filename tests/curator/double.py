@@ -20,29 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from common import sets
-from common.functions import decode, dimension
-from common.models.base import encode_binary
-from common.models.enrolment import (
-    ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
-    Enrolment,
-    EpochKey,
-    Grant,
-    JoinToken,
-    PartyKind,
-)
-from common.models.query import Query, Window
-from common.models.round import (
-    ABORT_LABEL,
-    DESCRIPTOR_LABEL,
-    AbortStatement,
-    AggregatorEntry,
-    Piece,
-    Refusal,
-    RoundDescriptor,
-)
-from common.sealing import (
+from common.web.wire import parse_cbor, parse_json
+from tacit import sets
+from tacit.crypto.sealing import (
     Direction,
     Ends,
     agree_key,
@@ -52,9 +32,30 @@ from common.sealing import (
     read_batch_header,
     segment_size,
 )
-from common.service.wire import parse_cbor, parse_json
-from common.sharing import scheme
-from common.signing import Identity, Signed, verify
+from tacit.crypto.signing import Identity, Signed, verify
+from tacit.protocol.enrolment import (
+    ENROLMENT_LABEL,
+    EPOCH_KEY_LABEL,
+    Enrolment,
+    EpochKey,
+    Grant,
+    JoinToken,
+    PartyKind,
+)
+from tacit.protocol.round import (
+    ABORT_LABEL,
+    DESCRIPTOR_LABEL,
+    AbortStatement,
+    AggregatorEntry,
+    Piece,
+    Refusal,
+    RoundDescriptor,
+)
+from tacit.query.fields import Window
+from tacit.query.functions import decode, dimension
+from tacit.query.mechanisms import scheme
+from tacit.query.query import Query
+from tacit.wire import encode_binary
 
 DEPLOYMENT = "test"
 COORDINATOR = "http://coordinator.test"
@@ -324,7 +325,7 @@ class FakeWorld:
         chosen = self.aggregators[: query.aggregators]
         held = [item.words.get(descriptor.round, {}) for item in chosen]
         assert all(h.keys() == held[0].keys() for h in held)
-        sharing = scheme(query.sharing, query.aggregators, query.threshold)
+        sharing = scheme(query)
         partials = {}
         for index, words in enumerate(held):
             rows = np.array([words[n] for n in sorted(words)], np.uint64)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from common.service.database import reading
+from common.store.transactions import Database
+from common.web.parts import part_of
 from tests.curator.conftest import Site
 
 
@@ -16,6 +17,6 @@ async def rows(s: Site, register: str = "energy_import") -> list[tuple[str, date
         "SELECT d.id, r.time, r.quantity FROM reading r JOIN device d ON d.key = r.device "
         'JOIN register g ON g.key = r.register WHERE g.name = :name ORDER BY r."time", d.id'
     )
-    async with reading(s.service.engine) as connection:
-        found = (await connection.execute(statement, {"name": register})).all()
+    async with part_of(s.app, Database).reading() as transaction:
+        found = (await transaction.execute(statement, {"name": register})).all()
     return [(str(d), datetime.fromtimestamp(t / 1e6, UTC), int(q)) for d, t, q in found]

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from common.service.clock import ManualClock
-from common.service.database import open_database
-from common.service.migration import drift
+from common.runtime.clock import ManualClock
+from common.store.database import open_database
+from common.store.migration import drift
+from common.web.parts import part_of
+from curator.participation.contribution import Contributor
+from curator.participation.delivery import Delivery
+from curator.participation.loop import Participation
 from curator.store.tables import metadata
 from tests.curator.conftest import HOUR, NOISY, OPEN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
@@ -28,13 +32,13 @@ def noisy(**changes: Any) -> Any:
 
 async def prepare(s: Site) -> None:
     """Everything up to the first request, then the process is gone."""
-    participation = s.service.participation
+    participation = part_of(s.app, Participation)
     await participation.discover(COORDINATOR)
 
     async def crash(*_: Any) -> bool:
         raise RuntimeError("killed")
 
-    s.service.delivery.send = crash  # type: ignore[method-assign]
+    part_of(s.app, Delivery).send = crash  # type: ignore[method-assign]
     await participation.contribute_due()
 
 
@@ -51,7 +55,7 @@ async def test_what_was_prepared_is_sent_after_a_restart(
         before = await s.get(f"/v1/curators/{name}/budget")
         assert before["units"]["curator"]["lifetime"]["epsilon"] == "1"
     async with site() as s:
-        await s.service.participation.resume_deliveries()
+        await part_of(s.app, Participation).resume_deliveries()
         await s.take_part()
         assert len(world.members(descriptor)) == (1 if curators is None else 3)
         assert (await s.history(name))[0]["state"] == "delivered"
@@ -68,12 +72,12 @@ async def test_what_was_sent_but_not_closed_is_closed_after_a_restart(
         await s.enrol("gw", ["a", "b"])
         s.open(noisy())
         with monkeypatch.context() as patched:
-            patched.setattr(s.service.delivery, "_close", crash)
-            await s.service.participation.discover(COORDINATOR)
-            await s.service.participation.contribute_due()
+            patched.setattr(part_of(s.app, Delivery), "_close", crash)
+            await part_of(s.app, Participation).discover(COORDINATOR)
+            await part_of(s.app, Participation).contribute_due()
         assert (await s.history("a"))[0]["state"] == "prepared"
     async with site() as s:
-        await s.service.participation.resume_deliveries()
+        await part_of(s.app, Participation).resume_deliveries()
         assert (await s.history("a"))[0]["state"] == "delivered"
 
 
@@ -107,7 +111,7 @@ async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: Fake
     async with site() as s:
         await s.enrol("gw", names)
         descriptor = s.open(asked)
-        contributor, done = s.service.contributor, []
+        contributor, done = part_of(s.app, Contributor), []
         original = contributor._portion
 
         async def dying(*args: Any) -> Any:
@@ -194,6 +198,8 @@ async def test_an_enrolment_that_died_is_finished_by_the_same_token(
         assert answer.status_code == 409
         assert answer.json()["problem"] == "internal_error"
         assert (await s.get("/v1/parties"))["parties"][0]["state"] == "enrolling"
+        # Stored is hosted: a token does not have to wait for a restart.
+        await s.request("POST", "/v1/tokens", {"scope": "curator", "subject": "a"}, 201)
     async with site() as s:
         found = await s.request("POST", "/v1/enrolments", token, 201)
         assert (found["first"], found["curators"], found["state"]) == (0, 2, "active")
@@ -233,12 +239,12 @@ async def test_a_key_is_replaced_after_its_epoch(
         await s.enrol("house")
         clock.advance(2 * HOUR)
         world.aggregators[1].transport.down = True
-        await s.service.participation.rotate_keys()
+        await part_of(s.app, Participation).rotate_keys()
         first = s.open(noisy(name="first"))
         world.aggregators[1].transport.down = False
         await s.take_part()
         assert world.members(first)
-        await s.service.participation.rotate_keys()
+        await part_of(s.app, Participation).rotate_keys()
         assert ("house", 1) in world.aggregators[1].keys
         second = s.open(noisy(name="second"))
         world.aggregators[2].keys.pop(("house", 1))  # it forgot, and is told again
@@ -272,6 +278,6 @@ async def test_the_loop_does_it_all_by_itself(site: OpenSite, world: FakeWorld) 
 async def test_the_revisions_make_the_tables(site: OpenSite, database_url: str) -> None:
     async with site():
         pass
-    engine = open_database(database_url)
-    assert await drift(engine, metadata) == []
-    await engine.dispose()
+    database = open_database(database_url)
+    assert await drift(database, metadata) == []
+    await database.dispose()

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from common.functions import Readings
-from common.randomness import SeededRandom
-from common.sealing import Span, spans
 from curator.engine import Engine, SealingKey, no_readings
+from tacit.crypto.sealing import Span, spans
+from tacit.query.functions import Readings
+from tacit.randomness import SeededRandom
 from tests.curator.conftest import HOUR, NOISY, PLAIN, START, query
 from tests.curator.double import FakeWorld
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cli import compose_files
-from common.service.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings
 from tests.deploy.conftest import read_env
 from tests.deploy.engine import APP, ROOT, read_compose, read_images, used_variables
 
@@ -114,9 +114,10 @@ def test_every_setting_of_a_service_exists(role: str) -> None:
 
 def test_images_hold_what_the_floors_allow() -> None:
     images = read_images(ROOT / "deploy" / "Dockerfile")
-    assert images["aggregator"].packages == ("common", "aggregator")
-    assert images["curator"].packages == ("common", "curator")
-    assert set(images["coordinator"].packages) == {"common", "algorithms", "coordinator"}
+    assert images["aggregator"].packages == ("tacit", "common", "aggregator")
+    assert images["curator"].packages == ("tacit", "common", "curator")
+    held = {"tacit", "common", "algorithms", "coordinator"}
+    assert set(images["coordinator"].packages) == held
     assert images["tools"].environment["PYTHONPATH"] == APP
     locked = {
         role: (ROOT / "deploy" / "requirements" / f"{role}.lock").read_text()
@@ -160,7 +161,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     sources = {
         role: "\n".join(
             path.read_text()
-            for path in [*(ROOT / role).rglob("*.py"), *(ROOT / "common/service").glob("*.py")]
+            for path in [*(ROOT / role).rglob("*.py"), *(ROOT / "common").rglob("*.py")]
         )
         for role in ("coordinator", "aggregator", "curator")
     }

@@ -6,8 +6,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from common import errors
-from common.service.problems import _HTTP_NAMES, status_of
+from common.web.problems import _HTTP_NAMES, status_of
+from tacit import errors
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "troubleshoot.md"
 MODULES = (
@@ -15,8 +15,9 @@ MODULES = (
     "coordinator.errors",
     "coordinator.jobs.problems",
     "curator.errors",
-    "common.datasets.kinds",
-    "common.service.problems",
+    "algorithms.datasets.kinds",
+    "common.web.grants",
+    "common.web.problems",
 )
 _ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", re.MULTILINE)
 

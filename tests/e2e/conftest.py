@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.service.clock import ManualClock
+from common.runtime.clock import ManualClock
 from tests.e2e.hostile import Deviating, Home, Hostile, home, hostile
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 from pydantic import SecretStr
 
 from aggregator.app import create_app as create_aggregator
-from common.models.enrolment import Grant, JoinToken, PartyKind
 from coordinator.settings import CoordinatorSettings
 from curator.app import create_app as create_curator
-from curator.service import Service
 from curator.settings import CuratorSettings
+from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
@@ -41,8 +41,8 @@ class Following(httpx.AsyncBaseTransport):
 class Site:
     """Everybody, and what an operator and the owners do."""
 
-    def __init__(self, house: House, curators: httpx.AsyncClient, service: Service) -> None:
-        self.house, self.curators, self.service = house, curators, service
+    def __init__(self, house: House, curators: httpx.AsyncClient, app: FastAPI) -> None:
+        self.house, self.curators, self.app = house, curators, app
 
     async def own(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
         """A request to the curator service."""
@@ -167,4 +167,4 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             headers={"Authorization": f"Bearer {CURATOR_OPERATOR}"},
         )
         await stack.enter_async_context(client)
-        yield Site(house, client, app.state.service)
+        yield Site(house, client, app)

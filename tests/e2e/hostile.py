@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 from pydantic import SecretStr
 from pydantic_core import to_json
 from starlette.applications import Starlette
@@ -23,25 +24,27 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.app import create_app as create_aggregator
-from common.models.base import encode_binary
-from common.models.enrolment import Enrolment, Grant, JoinToken, PartyKind
-from common.models.federation import ALWAYS
-from common.models.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
-from common.models.federation import Descriptor as Collection
-from common.models.query import Window
-from common.models.round import (
+from common.runtime.clock import ManualClock
+from common.web.parts import part_of
+from common.web.wire import parse_json
+from curator.app import create_app as create_curator
+from curator.participation.loop import Participation
+from curator.participation.noisy_reports import Reporting
+from curator.settings import CuratorSettings
+from tacit.crypto.signing import Signed
+from tacit.protocol.enrolment import Enrolment, Grant, JoinToken, PartyKind
+from tacit.protocol.federation import ALWAYS
+from tacit.protocol.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
+from tacit.protocol.federation import Descriptor as Collection
+from tacit.protocol.round import (
     DESCRIPTOR_LABEL,
     Manifest,
     ManifestRequest,
     RevealRequest,
     RoundDescriptor,
 )
-from common.service.clock import ManualClock
-from common.service.wire import parse_json
-from common.signing import Signed
-from curator.app import create_app as create_curator
-from curator.service import Service
-from curator.settings import CuratorSettings
+from tacit.query.fields import Window
+from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, query
 from tests.migrated import migrated
@@ -185,8 +188,8 @@ class Hostile:
 class Home:
     """A real curator service of one party."""
 
-    def __init__(self, party: str, service: Service, client: httpx.AsyncClient) -> None:
-        self.party, self.service, self.client = party, service, client
+    def __init__(self, party: str, app: FastAPI, client: httpx.AsyncClient) -> None:
+        self.party, self.app, self.client = party, app, client
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A request of its operator."""
@@ -202,15 +205,15 @@ class Home:
 
     async def take_part(self) -> None:
         """One turn of its loop: discover, contribute, deliver."""
-        assert await self.service.participation.discover(COORDINATOR)
-        await self.service.participation.contribute_due()
-        await self.service.participation.tell_refusals()
+        assert await part_of(self.app, Participation).discover(COORDINATOR)
+        await part_of(self.app, Participation).contribute_due()
+        await part_of(self.app, Participation).tell_refusals()
 
     async def report(self) -> None:
         """One turn of its loop: discover collections, decide, send."""
-        participation = self.service.participation
+        participation = part_of(self.app, Participation)
         assert await participation.discover_collections(COORDINATOR)
-        await self.service.reporting.turn()
+        await part_of(self.app, Reporting).turn()
 
     async def history(self) -> list[dict[str, Any]]:
         """Its contributions, oldest first."""
@@ -280,7 +283,7 @@ async def home(
             headers={"Authorization": f"Bearer {CURATOR_OPERATOR}"},
         ) as client,
     ):
-        it = Home(party, app.state.service, client)
+        it = Home(party, app, client)
         await it.ask("PUT", "/v1/policy", {"allow_unverified": True})
         await it.ask("POST", "/v1/enrolments", {"token": token})
         yield it

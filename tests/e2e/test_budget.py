@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.models.base import format_instant
+from tacit.wire import format_instant
 from tests.e2e.world import HOUR, World, world
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from sqlalchemy import text
 
 from cli.deployment import Deployment, Running, ServiceAddress, pair
 from cli.dev_authority import prepare
-from common.models.base import format_instant
-from common.service.database import open_database, reading
-from common.service.tls import trust
+from common.runtime.tls import trust
+from common.store.database import open_database
+from tacit.wire import format_instant
 from tests.conftest import postgres_database, postgres_server
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker, send
 from tests.e2e.test_tls import QUERY
@@ -118,14 +118,14 @@ async def _publish(broker: Broker, it: World, context: Any) -> None:
 
 async def _stored(database: str) -> None:
     """Wait until the curator has the readings."""
-    engine = open_database(database)
+    database = open_database(database)
     try:
         async with asyncio.timeout(60):
             while True:
-                async with reading(engine) as connection:
-                    count = await connection.execute(text("SELECT count(*) FROM reading"))
+                async with database.reading() as transaction:
+                    count = await transaction.execute(text("SELECT count(*) FROM reading"))
                     if count.scalar_one() == len(VALUES):
                         return
                 await asyncio.sleep(0.1)
     finally:
-        await engine.dispose()
+        await database.dispose()

@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
-from common.service.database import reading
+from common.store.transactions import Database
+from common.web.parts import part_of
 from curator.store.tables import noisy_reports
 from tests.e2e.federation import Site, site
 
@@ -95,9 +96,9 @@ async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> Non
     # Rows of no class are sent like the others: who has some sends as much, and pays as much.
     for name in (HOSTED[0], HOSTED[-1]):
         assert [debit["epsilon"] for debit in await spent(it, name)] == ["40"]
-    async with reading(it.service.engine) as connection:
+    async with part_of(it.app, Database).reading() as transaction:
         query = select(noisy_reports.c.body).where(noisy_reports.c.job == job["id"])
-        bodies = [json.loads(body) for body in (await connection.execute(query)).scalars()]
+        bodies = [json.loads(body) for body in (await transaction.execute(query)).scalars()]
     assert len(bodies) == 30 * 6
     assert {body["label"] for body in bodies} == {0, 1, 2}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 from tests.coordinator.double import problem
 from tests.e2e.federation import Site, site
 

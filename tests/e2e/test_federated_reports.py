@@ -17,7 +17,9 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
-from common.service.database import reading
+from common.store.transactions import Database
+from common.web.parts import part_of
+from coordinator.jobs.parts import Jobs
 from curator.store.tables import noisy_reports
 from tests.e2e.federation import Following, Site, site
 from tests.e2e.test_federated_jobs import BOX, CENTRES, HOSTED, LONE, blobs
@@ -111,9 +113,9 @@ async def test_points_are_sent_once_also_where_the_answer_is_lost(
     assert lines[1][:2] == [min(LONE + HOSTED), "00001"]
     assert len(lines) == 1 + 50 * ROWS
     assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [8, 8]
-    async with reading(it.service.engine) as connection:
+    async with part_of(it.app, Database).reading() as transaction:
         query = select(noisy_reports.c.status).where(noisy_reports.c.job == job["id"])
-        statuses = (await connection.execute(query)).scalars().all()
+        statuses = (await transaction.execute(query)).scalars().all()
     assert set(statuses) == {200}
     assert len(statuses) == 50 * ROWS
 
@@ -180,7 +182,7 @@ async def test_an_aggregation_is_cancelled_within_two_seconds(it: Site) -> None:
     assert (await it.house.ask("DELETE", f"/v1/jobs/{job['id']}")).status_code == 202
     ended = await it.finished(job["id"], 20)
     assert ended["state"] == "cancelled"
-    collection = it.house.app.state.service.jobs.federated.collection
+    collection = part_of(it.house.app, Jobs).federated.collection
     async with asyncio.timeout(20):
         while collection.working:
             await asyncio.sleep(0.05)

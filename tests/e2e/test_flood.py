@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from common.models.base import format_instant
+from tacit.wire import format_instant
 from tests.e2e.plain import plain
 from tests.e2e.world import World
 

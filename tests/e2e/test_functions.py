@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.models.base import format_instant
+from tacit.wire import format_instant
 from tests.e2e.world import World, world
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common import sets
-from common.agreement import manifest_hash, manifest_of, open_sum
-from common.models.round import (
-    COMMITMENT_LABEL,
-    Commitment,
-    Manifest,
-    Reveal,
-)
-from common.signing import Identity, Signed
+from tacit import sets
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum
+from tacit.protocol.round import COMMITMENT_LABEL, Commitment, Manifest, Reveal
 from tests.aggregator.double import SALT, Round, query
 from tests.e2e.hostile import (
     PLAIN,

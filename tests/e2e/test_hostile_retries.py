@@ -13,19 +13,15 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from common import sets
-from common.agreement import RevealRefused, manifest_hash, manifest_of, open_sum
-from common.models.enrolment import EPOCH_KEY_LABEL, EpochKey
-from common.models.query import Window
-from common.models.round import (
-    ACCEPTED_LABEL,
-    AcceptedSet,
-    AggregatorEntry,
-    Manifest,
-    Reveal,
-)
-from common.service.clock import ManualClock
-from common.signing import Identity, Signed
+from common.runtime.clock import ManualClock
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from tacit import sets
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.agreement import RevealRefused, manifest_hash, manifest_of, open_sum
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.round import ACCEPTED_LABEL, AcceptedSet, AggregatorEntry, Manifest, Reveal
+from tacit.query.fields import Window
 from tests.aggregator.double import SALT
 from tests.e2e.hostile import (
     NOISY,
@@ -271,7 +267,7 @@ async def test_an_abort_after_the_reveals_is_paid_for(
             for party in parties:
                 it.show(party.party)
                 await party.take_part()
-                await party.service.participation.settle()
+                await part_of(party.app, Participation).settle()
                 debits = await party.debits()
                 assert len(debits) == turn + 1
                 assert not any(item["credited"] for item in debits)

@@ -31,18 +31,21 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from aggregator import opening
 from aggregator.app import create_app as create_aggregator
+from aggregator.context import Aggregator
+from aggregator.rounds import opening
 from aggregator.store.tables import metadata
-from common.models.query import Query
-from common.models.round import RoundState
-from common.sealing import read_batch_header
-from common.service.clock import ManualClock
-from common.service.logs import configure_logging
-from common.service.wire import decode_cbor
-from curator import participation
+from common.runtime.clock import ManualClock
+from common.runtime.logs import configure_logging
+from common.web.parts import part_of
+from common.web.wire import decode_cbor
 from curator.app import create_app as create_curator
+from curator.participation import loop
+from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
+from tacit.crypto.sealing import read_batch_header
+from tacit.protocol.round import RoundState
+from tacit.query.query import Query
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round
 from tests.aggregator.double import query as aggregator_query
@@ -112,7 +115,7 @@ async def arrivals(site: Site) -> dict[str, list[tuple[str, int, int]]]:
     seen: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for step in range(STEPS):
         site.clock.advance(timedelta(seconds=OPEN_S / STEPS))
-        await site.service.participation.contribute_due()
+        await part_of(site.app, Participation).contribute_due()
         for item in site.world.aggregators:
             for round_id, body in item.bodies:
                 seen[sender_of(body)].append((round_id, len(body), step))
@@ -152,7 +155,7 @@ async def test_silence_has_the_size_and_the_moment_of_speech(
         await fill(site, FULL)
         for index in range(ROUNDS):
             site.open(query(PLAIN, name=f"round-{index}", aggregators=2))
-        assert await site.service.participation.discover(COORDINATOR)
+        assert await part_of(site.app, Participation).discover(COORDINATOR)
         seen = await arrivals(site)
     moments: dict[str, list[int]] = {"full": [], "void": []}
     sizes = set()
@@ -184,7 +187,7 @@ async def test_the_same_randomness_gives_the_same_moments_with_and_without_readi
     look at readings."""
     told = {}
     for spoken in (False, True):
-        monkeypatch.setattr(participation, "_moment", random.Random(11))
+        monkeypatch.setattr(loop, "_moment", random.Random(11))
         folder, clock, world = tmp_path / str(spoken), ManualClock(), FakeWorld()
         async with curators(folder, world, clock) as site:
             names = []
@@ -197,7 +200,7 @@ async def test_the_same_randomness_gives_the_same_moments_with_and_without_readi
                 await fill(site, names[1:])
             changes = {**mechanism, "collusion": {"curators": 0, "aggregators": 0}}
             places = [site.open(query(NOISY, **changes, name=f"q-{i}")).round for i in range(3)]
-            assert await site.service.participation.discover(COORDINATOR)
+            assert await part_of(site.app, Participation).discover(COORDINATOR)
             seen = await arrivals(site)
         told[spoken] = {
             name: sorted((places.index(r), size, step) for r, size, step in items)
@@ -258,12 +261,12 @@ Rows = dict[str, list[dict[str, Any]]]
 
 async def books(client: httpx.AsyncClient) -> Rows:
     """Every row of every table of an aggregator, and its metrics but for times and memory."""
-    engine = client.app.state.service.aggregator.engine  # type: ignore[attr-defined]
+    database = part_of(client.app, Aggregator).database  # type: ignore[attr-defined]
     found: Rows = {}
-    async with engine.connect() as connection:
+    async with database.reading() as transaction:
         for table in metadata.sorted_tables:
             asked = select(table).order_by(*table.primary_key.columns)
-            found[table.name] = [dict(row._mapping) for row in await connection.execute(asked)]
+            found[table.name] = [dict(row._mapping) for row in await transaction.execute(asked)]
     shown = (await client.get("/metrics")).text.splitlines()
     kept = [x for x in shown if "seconds" not in x and "process_" not in x and "created" not in x]
     found["metrics"] = [{"line": line} for line in kept if "python_" not in line]

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
 
 from cli.deployment import Deployment, Running, ServiceAddress, pair
-from common.service.problems import TYPE_PREFIX
+from common.web.problems import TYPE_PREFIX
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -20,7 +20,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from common.models.base import format_instant
+from tacit.wire import format_instant
 from tests.e2e.listening import Collector, Heard, Listener
 from tests.e2e.plain import plain
 from tests.e2e.taint import COLUMNS, Taint

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.randomness import SeededRandom
+from tacit.randomness import SeededRandom
 from tests.e2e.taint import Taint
 
 VALUE = SeededRandom(5).generator.bytes(200)

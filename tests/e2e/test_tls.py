@@ -17,13 +17,13 @@ from fastapi import FastAPI
 
 from cli.deployment import Deployment, Running, pair
 from cli.dev_authority import Authority, prepare
-from common.service.app import build_app
-from common.service.client import distrusted, service_client
-from common.service.serve import make_server
-from common.service.settings import ServiceSettings
-from common.service.tls import expiry, renew, trust
+from common.runtime.settings import ServiceSettings
+from common.runtime.tls import expiry, renew, trust
+from common.web.app import build_app
+from common.web.client import distrusted, service_client
+from common.web.serve import make_server
 from coordinator.errors import AggregatorUnreachable
-from coordinator.peers import Peers
+from coordinator.registry.peers import Peers
 from tests.e2e.world import FAST, World
 
 QUERY: dict[str, Any] = {

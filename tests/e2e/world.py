@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
-from common.models.base import format_instant
-from common.models.enrolment import PartyKind
+from tacit.protocol.enrolment import PartyKind
+from tacit.wire import format_instant
 from tests.e2e.proxy import Proxy
 
 FAST = {

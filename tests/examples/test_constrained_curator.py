@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from cli.deployment import Deployment, Running, join_token, pair
-from common.models.base import encode_binary
-from common.models.enrolment import PartyKind
-from common.signing import Identity
 from tacit import Client
+from tacit.crypto.signing import Identity
+from tacit.protocol.enrolment import PartyKind
+from tacit.wire import encode_binary
 
 pytestmark = pytest.mark.slow
 

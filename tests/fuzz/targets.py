@@ -13,13 +13,9 @@ from typing import Any
 import cbor2
 import numpy as np
 
-from common import sets
-from common.errors import DomainError
-from common.models.base import encode_binary
-from common.models.enrolment import JoinToken
-from common.models.query import Query
-from common.models.round import Piece
-from common.sealing import (
+from common.web.wire import decode_cbor, parse_cbor, parse_json
+from tacit import sets
+from tacit.crypto.sealing import (
     BatchHeader,
     SealBroken,
     Span,
@@ -29,8 +25,12 @@ from common.sealing import (
     seal_batch,
     seal_words,
 )
-from common.service.wire import decode_cbor, parse_cbor, parse_json
-from common.signing import Signed
+from tacit.crypto.signing import Signed
+from tacit.errors import DomainError
+from tacit.protocol.enrolment import JoinToken
+from tacit.protocol.round import Piece
+from tacit.query.query import Query
+from tacit.wire import encode_binary
 
 KEY = bytes(range(32))
 DIGEST = b"d" * 32

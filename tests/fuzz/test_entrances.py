@@ -16,17 +16,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from common.errors import DomainError
-from curator.items import Times, parse_item
+from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import load, routes
 from curator.mqtt.messages import Message, raw_items
+from tacit.errors import DomainError
 from tests.coordinator import conftest as coordinator
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import hand_in
 from tests.coordinator.double import WINDOW, query
 from tests.curator import conftest as curator
 from tests.curator.conftest import START, OpenSite, Site
-from tests.curator.green_button_files import FeedFile, Meter
+from tests.curator.files.green_button_files import FeedFile, Meter
 from tests.fuzz.mutations import mutated
 
 house = coordinator.house

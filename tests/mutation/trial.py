@@ -1,12 +1,14 @@
 """One trial: the tests of a module, with a changed source in place of its file.
 
-A trial is a fork of a process that has imported every library, so it costs no start-up, and no
-file is ever changed: an import hook gives the changed source. Processes that a test starts see
-the file, so a module's tests must run it in their own process.
+A trial is a fork of a process that has imported every library, and every module of the project
+that does not need the changed one, so it costs little start-up. No file is ever changed: an import
+hook gives the changed source. Processes that a test starts see the file, so a module's tests must
+run it in their own process.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.abc
 import importlib.util
@@ -24,6 +26,16 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+from hypothesis import Phase, settings
+
+# The same examples each time, and none made smaller: nobody reads what a failed test says.
+settings.register_profile(
+    "mutation",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+)
 
 
 class _Changed(importlib.abc.MetaPathFinder):
@@ -31,8 +43,7 @@ class _Changed(importlib.abc.MetaPathFinder):
 
     def __init__(self, file: Path, source: str) -> None:
         self._file, self._source = file, source
-        parts = file.with_suffix("").parts
-        self._name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        self._name = _name(file)
 
     def find_spec(
         self, fullname: str, path: object = None, target: object = None
@@ -51,22 +62,49 @@ class _Changed(importlib.abc.MetaPathFinder):
         )
 
 
-def warm(tests: Sequence[str], own: frozenset[str]) -> None:
-    """Import every library that the tests import; `own` are the project's top-level packages."""
+def _name(file: Path) -> str:
+    """The name under which a file is imported."""
+    parts = file.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+class _Withheld(importlib.abc.MetaPathFinder):
+    """Refuses to import one module, so that whatever needs it is not imported either."""
+
+    def __init__(self, file: Path) -> None:
+        self._name = _name(file)
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == self._name:
+            raise ModuleNotFoundError(f"{fullname} is imported by each trial")
+
+
+def warm(file: Path, tests: Sequence[str]) -> None:
+    """Import what the tests import, but for `file`, the modules that need it and the tests.
+
+    For one module in the life of a process: what it leaves in memory may need another one.
+    """
     with tempfile.NamedTemporaryFile("r") as found:
         if not (child := os.fork()):
             before = set(sys.modules)
             _run([*tests, "--collect-only"])
-            libraries = [m for m in sys.modules if m not in before and m.split(".")[0] not in own]
-            Path(found.name).write_text("\n".join(libraries))
+            names = [m for m in sys.modules if m not in before and m.split(".")[0] != "tests"]
+            Path(found.name).write_text("\n".join(names))
             os._exit(0)
         os.waitpid(child, 0)
+        withheld = _Withheld(file)
+        sys.meta_path.insert(0, withheld)
         for name in found.read().splitlines():
-            # A name that pytest made up, or a module that cannot come first: the trial imports it.
+            # A name that pytest made up, a module that cannot come first, or one that needs `file`:
+            # the trial imports it.
             try:
                 importlib.import_module(name)
             except Exception:
                 continue
+        sys.meta_path.remove(withheld)
+    # pytest collects garbage at its end: in a fork that would copy every page of the libraries.
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -105,8 +143,10 @@ def _run(tests: Sequence[str]) -> int:
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not postgres"]
-    # Plugins are among the libraries imported early.
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    # pytest reads a file that is named like tests itself, before the import hook gives its change.
+    options += ["-o", "python_files=test_*.py"]
+    # Nobody reads what a failed assertion compared, and rewriting the tests takes time.
+    options += ["--assert=plain", "--hypothesis-profile=mutation"]
     try:
         return int(pytest.main([*options, *tests]))
     except BaseException:

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.loss.draws import Draws
-from common.randomness import SeededRandom
 from simulation.baselines import (
     Layers,
     distributed,
@@ -27,6 +25,8 @@ from simulation.baselines import (
     total_noise,
     weighted_pieces,
 )
+from tacit.accounting.loss.draws import Draws
+from tacit.randomness import SeededRandom
 
 S, EPSILON, RATIO = Fraction(500), Fraction(10), Fraction(3, 4)
 N, C = 10_000, 5

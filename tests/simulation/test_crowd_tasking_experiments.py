@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.randomness import SeededRandom
 from simulation.experiments import crowd_tasking_classifiers as classifiers
 from simulation.experiments import crowd_tasking_privacy as privacy
 from simulation.experiments import crowd_tasking_utility as utility
@@ -22,17 +21,18 @@ from simulation.experiments.crowd_tasking_populations import (
 )
 from simulation.experiments.experiment import QUICK, Run
 from simulation.experiments.registry import experiment
+from tacit.randomness import SeededRandom
 from tests.simulation.runs import wrong_rows
 
 QUICK_IDS = (
     "book-fig-12.3",
     "book-fig-12.4",
-    "book-fig-12.6",
-    "book-fig-12.7",
+    pytest.param("book-fig-12.6", marks=pytest.mark.slow),
+    pytest.param("book-fig-12.7", marks=pytest.mark.slow),
     "book-fig-12.8",
     "book-fig-12.11",
-    "book-fig-12.12",
-    "book-fig-12.13",
+    pytest.param("book-fig-12.12", marks=pytest.mark.slow),
+    pytest.param("book-fig-12.13", marks=pytest.mark.slow),
 )
 
 

@@ -19,12 +19,6 @@ from scipy.stats import ks_2samp
 
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.up import service_settings
-from common.accounting.error import all_draws, mean_absolute
-from common.functions import decode
-from common.models.enrolment import PartyKind
-from common.models.query import Query, Stance
-from common.models.round import RoundState
-from common.randomness import SeededRandom
 from simulation.drivers import in_process
 from simulation.drivers.in_process import InProcess, agreed
 from simulation.drivers.outcome import Outcome
@@ -32,6 +26,13 @@ from simulation.drivers.services import Services
 from simulation.events import Rates, RoundEvents, quiet, stream
 from simulation.network import PERFECT, Network
 from simulation.populations import Population
+from tacit.accounting.error import all_draws, mean_absolute
+from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round import RoundState
+from tacit.query.functions import decode
+from tacit.query.query import Query
+from tacit.query.words import Stance
+from tacit.randomness import SeededRandom
 
 BASE: dict[str, Any] = {
     "name": "simulated",

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.randomness import SeededRandom
 from simulation.events import Rates, RoundEvents, quiet, stream
+from tacit.randomness import SeededRandom
 
 MANY = 100_000
 DEVIATIONS = 5

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.accounting.loss.draws import Draws
 from simulation import baselines
 from simulation.experiments import (
     budget_bounds,
@@ -44,6 +43,7 @@ from simulation.experiments.registry import experiment, experiments, ordered
 from simulation.experiments.results import result_document, said, write
 from simulation.plots import Line, Panel, Plot
 from simulation.populations import MOVIELENS_FILE, shared_data
+from tacit.accounting.loss.draws import Draws
 from tests.simulation.runs import wrong_rows
 
 IDS = (

@@ -53,7 +53,13 @@ def test_an_experiment_runs(name: str) -> None:
 
 @needs_facebook
 @pytest.mark.parametrize(
-    "name", ["book-table-11.6", "book-table-11.7", "book-table-11.11", "book-fig-11.8"]
+    "name",
+    [
+        "book-table-11.6",
+        "book-table-11.7",
+        pytest.param("book-table-11.11", marks=pytest.mark.slow),
+        pytest.param("book-fig-11.8", marks=pytest.mark.slow),
+    ],
 )
 def test_figures_come_out(name: str) -> None:
     outcome = experiment(name).run(Run(SMALL, shared_data()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.randomness import SeededRandom
 from simulation.load_model import household_load
+from tacit.randomness import SeededRandom
 
 
 @pytest.fixture(scope="module")

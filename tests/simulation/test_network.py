@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from common.randomness import SeededRandom
-from common.service.client import with_retries
+from common.web.client import with_retries
 from simulation.network import PERFECT, Faults, Network, Traffic, arrivals
+from tacit.randomness import SeededRandom
 
 MANY = 200_000
 DEVIATIONS = 5

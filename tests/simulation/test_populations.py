@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.randomness import SeededRandom
 from simulation.populations import (
     MOVIELENS_FILE,
     Marginals,
@@ -28,6 +27,7 @@ from simulation.populations import (
     read_csv,
     shared_data,
 )
+from tacit.randomness import SeededRandom
 
 BOUNDS = (Fraction(0), Fraction(5))
 SEEDS = range(40)
@@ -160,7 +160,7 @@ def test_electricity_meets_the_four_figures_that_the_tables_fix() -> None:
 
 
 def check_movielens(population: Population) -> None:
-    """The statistics of budget, section 6."""
+    """Spec: budget, section 6 (the statistics)."""
     marginals = population.marginals()
     assert population.curators == 943
     assert int(population.counts.sum()) == 100_000

@@ -70,7 +70,7 @@ def test_patterns_that_are_lost_are_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_printed_tables_add_up() -> None:
-    """Spec, acceptance 11; one printed entry does not: 241 + 58."""
+    """Spec: sequential-prefix-tree, section 8, check 11; one printed entry does not: 241 + 58."""
     wrong = []
     for table in (printed.TABLE_6_6, printed.TABLE_6_7, printed.TABLE_6_8):
         for form, entries in table.items():
@@ -81,7 +81,10 @@ def test_printed_tables_add_up() -> None:
 
 
 def test_stand_ins_are_as_stated() -> None:
-    """Spec, section 5: means 4.209, 5.668, 6.700 of the whole sets; six standard errors here."""
+    """Spec: sequential-prefix-tree, section 5.
+
+    Means 4.209, 5.668, 6.700 of the whole sets; six standard errors here.
+    """
     for made, longest, mean, lines in (
         (metro(20_000), 90, 4.21, 4),
         (bus(20_000), 121, 5.67, 60),

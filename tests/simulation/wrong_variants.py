@@ -14,11 +14,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from algorithms.datasets.table import Table
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.kmeans import baselines as kmeans_baselines
 from algorithms.kmeans import paper as kmeans_paper
-from common.datasets.table import Table
-from common.encoders.dpbv_clustering import Flip
 from simulation.experiments import (
     budget_bounds,
     budget_figures,
@@ -45,6 +44,7 @@ from simulation.experiments import (
     two_layer_sweep,
 )
 from simulation.set_valued_data import Population
+from tacit.encoders.dpbv_clustering.encoder import Flip
 
 Patch = pytest.MonkeyPatch
 Variant = Callable[[Patch], None]

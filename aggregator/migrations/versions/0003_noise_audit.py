@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from common.service.columns import Instant
+from common.store.columns import Instant
 
 revision = "0003"
 down_revision = "0002"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from common.service.columns import Instant
+from common.store.columns import Instant
 
 revision = "0007"
 down_revision = "0006"
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables, empty; every scheduled query goes on."""
+    """Make the tables, empty; every scheduled query continues."""
     op.add_column("query", sa.Column("stopped", Instant(), nullable=True))
     op.create_table(
         "job_schedule",

@@ -1,9 +1,9 @@
-"""Records of a curator's own table, and the federated jobs it takes part in."""
+"""Records of a curator's own table, and the federated jobs that it participates in."""
 
 import sqlalchemy as sa
 from alembic import op
 
-from common.service.columns import Instant
+from common.store.columns import Instant
 
 revision = "0003"
 down_revision = "0002"

@@ -1,4 +1,4 @@
-"""Every debit in both privacy units; running totals of the unit `curator` only, summed anew."""
+"""Every debit in both privacy units; running totals of the unit `curator` only, summed again."""
 
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -6,12 +6,12 @@ from dataclasses import astuple
 import sqlalchemy as sa
 from alembic import op
 
-from common.models.query import PrivacyUnit
-from common.models.round import RoundDescriptor
-from common.service.columns import Instant
-from common.signing import Signed
-from curator import runs
-from curator.ledger import INFINITE, charges_of
+from common.store.columns import Instant
+from curator.ledger import run_lengths
+from curator.ledger.ledger import INFINITE, charges_of
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.words import PrivacyUnit
 
 revision = "0004"
 down_revision = "0003"
@@ -85,6 +85,8 @@ def _reports(connection: sa.Connection) -> Iterator[Filled]:
     many times one row; one row costs at most what all do."""
     for row in connection.execute(sa.select(DEBIT).where(DEBIT.c.contribution.is_(None))).all():
         unit = PrivacyUnit(row.unit)
-        factor = int(runs.unpack(row.used).max(initial=1)) if unit is PrivacyUnit.RECORD else 1
+        factor = (
+            int(run_lengths.unpack(row.used).max(initial=1)) if unit is PrivacyUnit.RECORD else 1
+        )
         amounts = tuple(min(factor * getattr(row, name), INFINITE) for name in AMOUNTS)
         yield DEBIT.c.id == row.id, unit, amounts

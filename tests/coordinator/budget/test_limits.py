@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from common.accounting.amounts import FEMTO, MICRO
-from common.accounting.scenarios import Scenario
-from common.models.query import PrivacyUnit
 from coordinator.budget.limits import YEAR_S, Limit, Limits, Planned, shortages
+from tacit.accounting.amounts import FEMTO, MICRO, Amount
+from tacit.accounting.scenarios import Scenario
+from tacit.query.words import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, limit, planned, price, spending, who
 
 
@@ -91,7 +92,7 @@ def test_a_limit_that_nothing_was_spent_against_still_bounds_the_first_round() -
     assert shortages(Limits((limit(f"2/{MICRO}"),)), book, new) == []
     (found,) = shortages(Limits((limit(f"1/{MICRO}"),)), book, new)
     assert found.members.tolist() == [True, True, False, False]
-    assert (found.asked, found.spent, found.rounds) == ((2, 0), (0, 0), ())
+    assert (found.asked, found.spent, found.rounds) == (Amount(2, 0), Amount(0, 0), ())
 
 
 def test_a_round_without_a_figure_blocks_whom_it_charged() -> None:
@@ -100,10 +101,10 @@ def test_a_round_without_a_figure_blocks_whom_it_charged() -> None:
     book.debit("known", "q", 0, (0, 10), price(1, 1, everyone=1), who(0, 1))
     (found,) = shortages(Limits((everyone,)), book, planned(price(1, 1, everyone=1), bits(0, 1, 3)))
     assert found.members.tolist() == [False, True, False, False]
-    assert (found.asked, found.spent) == ((1, 0), (None, None))
+    assert (found.asked, found.spent) == (Amount(1, 0), None)
     assert found.rounds == ("open", "known")
     (bare,) = shortages(Limits((everyone,)), book, planned(price(1, 1), bits(0)))
-    assert (bare.asked, bare.spent, bare.rounds) == ((None, None), (1, 0), ("known",))
+    assert (bare.asked, bare.spent, bare.rounds) == (None, Amount(1, 0), ("known",))
 
 
 def test_the_figures_of_a_refusal() -> None:
@@ -177,5 +178,18 @@ def test_a_refusal_names_the_rounds_of_the_period_only() -> None:
         book.debit(name, "q", made, (0, 10), cost, members)
     limits = Limits((limit("2", period_s=60),))
     (found,) = shortages(limits, book, planned(cost, bits(0), now=90_000_000))
-    assert (found.rounds, found.spent, found.instant) == (("first", "last"), (2 * MICRO, 0), None)
+    assert (found.rounds, found.spent, found.instant) == (
+        ("first", "last"),
+        Amount(2 * MICRO, 0),
+        None,
+    )
     assert np.flatnonzero(found.members).tolist() == [0]
+
+
+def test_limits_plans_and_shortages_cannot_be_changed() -> None:
+    plan = planned(price(MICRO, MICRO), bits(0))
+    limits = Limits((limit("0"),))
+    (shortage,) = shortages(limits, spending(), plan)
+    for item, name in ((limits, "deployment"), (shortage, "members"), (plan, "now")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(item, name, None)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from common.accounting.amounts import FEMTO, MICRO, Amount
-from common.accounting.scenarios import Scenario
-from common.models.query import PrivacyUnit
-from common.sets import Bits
-from coordinator.budget.events import MemberSet
+from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limit, Limits, Planned, shortages
-from coordinator.budget.spending import Price, RoundCharge, Spending, worst_of_one
+from coordinator.budget.spending import Figure, Price, RoundCharge, Spending, worst_of_one
+from coordinator.models.budget_events import MemberSet
+from tacit.accounting.amounts import FEMTO, MICRO, Amount
+from tacit.accounting.scenarios import Scenario
+from tacit.query.words import PrivacyUnit
+from tacit.sets import Bits
 
 ASSUMED, EVERYONE = Scenario.ASSUMED, Scenario.EVERYONE
 
@@ -50,7 +52,7 @@ def spending(size: int = 4) -> Spending:
 
 @pytest.mark.parametrize(("factor", "curator"), [(1, 3), (4, 12)])
 def test_the_sweep_of_the_specification(factor: int, curator: int) -> None:
-    """Budget, acceptance check 5."""
+    """Spec: budget, section 7, check 5."""
     book = spending()
     for name, window in (("a", (0, 10)), ("b", (5, 15)), ("c", (20, 30))):
         book.debit(name, "q", 0, window, price(MICRO, factor * MICRO), who(0, 1))
@@ -236,3 +238,103 @@ def test_many_rounds_of_one_schedule_are_looked_at_once() -> None:
     book.sums = counted
     assert book.worst_record(ASSUMED).epsilon == 7
     assert looks == [1]
+
+
+def test_a_book_without_rounds_cost_nobody_anything() -> None:
+    book = Spending()
+    assert book.size == 0
+    assert book.worst_record(ASSUMED) == book.worst_curator(ASSUMED) == Figure(0, 0)
+    book.grow(2)
+    assert book.size == 2
+    assert spending(2).worst_curator(ASSUMED) == Figure(0, 0, 0)
+
+
+def test_a_set_from_before_the_roster_grew_charges_no_later_curator() -> None:
+    book = spending(2)
+    book.debit("a", "q", 0, (0, 10), price(1, 1), who(0, 1, size=2))
+    charge = book.rounds["a"]
+    assert book.members_of(charge).tolist() == [True, True]
+    book.grow(4)
+    assert book.members_of(charge).tolist() == [True, True, False, False]
+    assert [len(book.of_curator(number)) for number in range(4)] == [1, 1, 0, 0]
+
+
+def test_the_worst_curator_is_named_by_its_epsilon_or_by_its_rounds_without_a_figure() -> None:
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price(3, 3), who(2))
+    book.debit("b", "q", 0, (0, 10), price(5, 5, delta=9, everyone=7), who(1))
+    assert book.worst_curator(ASSUMED) == Figure(5, 9, 1)
+    assert book.worst_curator(EVERYONE) == Figure(None, 9, 2)
+    assert [int(book.totals(EVERYONE).of(number).unverified) for number in range(3)] == [0, 0, 1]
+
+
+def test_the_first_instant_keeps_its_place_where_a_later_one_costs_as_much() -> None:
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price(5, 5), who(0))
+    book.debit("b", "q", 0, (20, 30), price(5, 5, delta=7), who(1))
+    assert book.worst_record(ASSUMED) == Figure(5, 7, 0, 0)
+
+
+def test_no_finite_epsilon_hides_a_round_without_a_figure() -> None:
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price((1 << 43) + 1, 1, everyone=1), who(0))
+    book.debit("b", "q", 0, (20, 30), price(1, 1), who(1))
+    assert book.worst_record(EVERYONE).epsilon is None
+
+
+def test_rounds_without_a_figure_are_counted_apart_from_finite_epsilons() -> None:
+    """Half a million at one instant: a large number for infinity would overflow 64 bits."""
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price(1, 1), who(0))
+    book.debit("b", "q", 0, (20, 30), price(1, 1, everyone=1), who(1))
+    many = (1 << 19) + 1
+    book.rounds = dict.fromkeys(map(str, range(many)), book.rounds["a"]) | book.rounds
+    assert book.worst_record(EVERYONE) == Figure(None, 0, 0, 0)
+
+
+def test_the_first_curator_is_named_even_where_the_figure_was_read_before_it_joined() -> None:
+    book = spending(0)
+    book.debit("empty", "q", 0, (0, 10), price(1, 1), who(size=0))
+    assert book.worst_curator(ASSUMED) == Figure(0, 0)
+    book.grow(2)
+    assert book.worst_curator(ASSUMED) == Figure(0, 0, 0)
+
+
+def test_what_is_pending_is_bounded_and_one_addition_per_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spending_module, "MOST_PENDING", 2)
+    book = spending()
+    for turn in range(5):
+        book.debit(f"same-{turn}", "q", 0, (0, 10), price(1, 1), who(0))
+    assert len(book._pending) == 1
+    book.debit("other", "q", 0, (0, 10), price(1, 1), who(1))
+    assert len(book._pending) == 2
+    book.debit("third", "q", 0, (0, 10), price(1, 1), who(2))
+    assert len(book._pending) == 0
+    assert [int(book.totals(ASSUMED).of(number).epsilon) for number in range(4)] == [5, 1, 1, 0]
+
+
+def test_the_search_ends_where_nothing_larger_can_follow() -> None:
+    book, looks = spending(), []
+    book.debit("a", "q", 0, (0, 10), price(5, 5, delta=2), who(0))
+    book.debit("b", "q", 0, (20, 30), price(3, 3, delta=2), who(1))
+    sums = book.sums
+
+    def counted(charges: list[RoundCharge], *rest: object) -> object:
+        looks.append([charge.round for charge in charges])
+        return sums(charges, *rest)
+
+    book.sums = counted
+    assert book.worst_record(ASSUMED) == Figure(5, 2, 0, 0)
+    assert looks == [["a"]]
+
+
+def test_prices_figures_and_charges_cannot_be_changed() -> None:
+    book = spending()
+    book.debit("a", "q", 0, (0, 10), price(1, 1), who(0))
+    charge = book.rounds["a"]
+    frozen = ((charge, "credited"), (charge.price, "full"), (Figure(0, 0), "delta"))
+    for item, name in frozen:
+        with pytest.raises(FrozenInstanceError):
+            setattr(item, name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -11,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.accounting.amounts import Amount
-from common.accounting.bounds import CuratorFigures, aggregate
-from common.accounting.scenarios import Scenario
-from common.models.query import PrivacyUnit
-from coordinator.budget.events import Draft, Kind, MemberSet, chain, first_break
-from coordinator.budget.figures import (
+from coordinator.budget.maxima import Maxima
+from coordinator.budget.roster import Status
+from coordinator.budget.spending import Price
+from coordinator.budget.state import CURATOR_KINDS, LedgerState
+from coordinator.models.budget_events import Draft, Kind, MemberSet, chain, first_break
+from coordinator.models.budget_figures import (
     Declaration,
     Disclosure,
     Scaled,
     ScaledDisclosure,
     exact_figures,
 )
-from coordinator.budget.maxima import Maxima
-from coordinator.budget.roster import Status
-from coordinator.budget.spending import Price
-from coordinator.budget.state import CURATOR_KINDS, LedgerState
+from tacit.accounting.amounts import Amount
+from tacit.accounting.bounds import CuratorFigures, aggregate
+from tacit.accounting.scenarios import Scenario
+from tacit.query.words import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
@@ -239,3 +240,90 @@ def test_a_disclosure_that_no_readings_have_is_refused(
     text = f'{{"largest_reading": "{largest}", "total": "{total}", "readings": {readings}}}'
     with pytest.raises(ValueError, match="no such readings"):
         Disclosure.model_validate_json(text)
+
+
+EVERYWHERE = {Kind.LEFT, Kind.REFRESHED}
+MAY_FOLLOW = {
+    Status.UNKNOWN: {Kind.JOINED},
+    Status.LEFT: {Kind.JOINED},
+    Status.ACTIVE: EVERYWHERE | {Kind.FLAGGED, Kind.NON_COMPLIANT},
+    Status.FLAGGED: EVERYWHERE | {Kind.CLEANSED, Kind.NON_COMPLIANT, Kind.REINSTATED},
+    Status.NON_COMPLIANT: EVERYWHERE | {Kind.CLEANSED, Kind.REINSTATED},
+}
+
+
+def test_which_events_may_follow_a_status() -> None:
+    book = Book()
+    book.add(Kind.JOINED, 0, 4, party="host")
+    for number, kind in ((1, Kind.FLAGGED), (2, Kind.NON_COMPLIANT), (3, Kind.LEFT)):
+        book.add(kind, number, 1)
+    places = (Status.ACTIVE, Status.FLAGGED, Status.NON_COMPLIANT, Status.LEFT, Status.UNKNOWN)
+    for number, status in enumerate(places):
+        for kind in CURATOR_KINDS:
+            refused = book.state.allows(kind, number, 1)
+            assert refused == (None if kind in MAY_FOLLOW[status] else status)
+    assert book.state.allows(Kind.FLAGGED, 0, 3) is Status.FLAGGED
+    assert book.state.allows(Kind.LEFT, 0, 3) is None
+
+
+def test_refreshed_and_cleansed_data_counts_as_changed() -> None:
+    book = Book()
+    book.add(Kind.JOINED, 0, 2, party="host")
+    for kind in (Kind.REFRESHED, Kind.FLAGGED, Kind.CLEANSED, Kind.REFRESHED, Kind.LEFT):
+        book.add(kind, 0, 1)
+    assert [book.state.roster.refreshed(number) for number in (0, 1)] == [3, 0]
+
+
+def test_an_event_of_another_chain_is_refused() -> None:
+    """With the next number, but after another event."""
+    book = Book()
+    book.add(Kind.JOINED, 0, 1, party="a")
+    (event,) = chain([Draft(Kind.FLAGGED, "test", {}, 0, 1)], 1, bytes(32), NOON)
+    assert event.seq == 2
+    with pytest.raises(ValueError, match="not the next event"):
+        book.state.fold(event)
+    (event,) = chain([Draft(Kind.FLAGGED, "test", {}, 0, 1)], 1, book.state.head, NOON)
+    with pytest.raises(ValueError, match="not the next event"):
+        book.state.fold(replace(event, seq=3))
+    book.state.fold(event)
+
+
+def charged(book: Book, name: str) -> None:
+    """Debit a round of the first curator."""
+    members = MemberSet.of(np.ones(1, np.bool_)).text
+    round_of = {"round": name, "query": "q", "made": 1, "window": [0, 5], "operators": []}
+    price = PRICE.to_payload()
+    book.add(Kind.ROUND_DEBITED, None, None, **round_of, price=price, members=members, size=1)
+
+
+def test_a_round_ends_released_or_aborted() -> None:
+    book = Book()
+    book.add(Kind.JOINED, 0, 1, party="a")
+    for name in ("open", "summed", "ended"):
+        charged(book, name)
+    members = MemberSet.of(np.ones(1, np.bool_)).text
+    book.add(Kind.ROUND_RELEASED, None, None, round="summed", members=members, size=1)
+    book.add(Kind.ROUND_ABORTED, None, None, round="ended", credited=True, reason="test")
+    found = {name: item.state for name, item in book.state.spending.rounds.items()}
+    assert found == {"open": "debited", "summed": "released", "ended": "aborted"}
+    assert [item.credited for item in book.state.spending.rounds.values()] == [False, False, True]
+
+
+def test_the_figures_are_of_the_roster_and_of_what_was_spent() -> None:
+    book = Book()
+    book.add(Kind.JOINED, 0, 3, party="a")
+    fields = {"epsilon": "0.5", "sensitivity": "2"}
+    book.add(Kind.REFRESHED, 0, 2, declared=fields)
+    snapshot = book.state.snapshot()
+    shown = dict(item.split("=") for item in snapshot.roster.decode().split(";") if item)
+    assert shown["curators"] == shown["undisclosed"] == "2"
+    assert (shown["largest_epsilon"], shown["sum_of_epsilons"]) == ("0.5", "1")
+    assert (shown["ACTIVE"], shown["LEFT"], shown["non_compliant"]) == ("3", "0", "0")
+    before = snapshot.figures().digest
+    charged(book, "r")
+    after = book.state.snapshot()
+    assert after.roster == snapshot.roster
+    assert after.figures().digest != before
+    for item, name in ((after, "seq"), (after.figures(), "digest")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(item, name, None)

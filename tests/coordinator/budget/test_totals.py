@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 
 from coordinator.budget import totals
-from coordinator.budget.growing import PAGE, Rows
+from coordinator.budget.roster_columns import PAGE, Rows
 from coordinator.budget.totals import BLOCK, ByCurator, Spent, Totals
 
 
@@ -66,6 +68,51 @@ def test_equal_sums_are_one_entry_again_after_a_credit() -> None:
     sums.add(some, one.times(np.int64(-1)))
     assert sums.column(0).table.epsilon.tolist() == [0]
     assert everyone(before)[0] == [1, 0, 1, 0]
+
+
+def one(epsilon: int) -> Spent:
+    """An amount in one column."""
+    return Spent(*(np.array([value], np.int64) for value in (epsilon, 0, 0)))
+
+
+@pytest.mark.parametrize(("different", "kind"), [(256, np.uint8), (257, np.uint16)])
+def test_a_place_takes_as_many_bytes_as_the_sums_need(different: int, kind: type) -> None:
+    sums = Totals(1, 300)
+    for number in range(1, different):
+        sums.add(np.arange(300) == number, one(number))
+    by_curator = sums.column(0)
+    assert by_curator.places.dtype == kind
+    assert everyone(by_curator)[0] == [n if n < different else 0 for n in range(300)]
+
+
+@pytest.mark.parametrize("word", [totals._ODD, np.uint64(0)], ids=["words", "equal words"])
+def test_nothing_is_the_first_sum_also_where_another_is_below_it(
+    monkeypatch: pytest.MonkeyPatch, word: np.uint64
+) -> None:
+    monkeypatch.setattr(totals, "_ODD", word)
+    sums = Totals(1, 4)
+    assert sums.column(0).table.epsilon.tolist() == [0]
+    for number, amount in ((1, -5), (2, -3), (3, 7)):
+        sums.add(np.arange(4) == number, one(amount))
+    assert everyone(sums.column(0))[0] == [0, -5, -3, 7]
+    assert sums.column(0).table.epsilon[0] == 0
+    sums.grow(6)
+    assert everyone(sums.column(0))[0] == [0, -5, -3, 7, 0, 0]
+
+
+def test_amounts_are_multiplied_in_each_part() -> None:
+    amount = Spent(*(np.array([value], np.int64) for value in (2, 3, 5))).times(np.int64(3))
+    assert [int(part[0]) for part in (amount.epsilon, amount.delta, amount.unverified)] == [
+        6,
+        9,
+        15,
+    ]
+
+
+def test_amounts_and_sums_cannot_be_changed() -> None:
+    for item, name in ((one(1), "delta"), (Totals(1, 2).column(0), "places")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(item, name, None)
 
 
 def test_rows_take_memory_page_by_page() -> None:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import delete, update
+from sqlalchemy import Executable, delete, update
 
-from common.accounting.amounts import Amount
-from common.models.dataset import DatasetBudget
+from algorithms.datasets.declaration import DatasetBudget
+from common.store.transactions import Database
+from common.web.parts import part_of
 from coordinator.datasets import ledger
 from coordinator.datasets.accounts import fold
-from coordinator.datasets.events import DatasetEvent, EventKind, first_break, following, genesis
 from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
+from coordinator.models.budget_events import Break
+from coordinator.models.dataset_events import (
+    DatasetEvent,
+    EventKind,
+    first_break,
+    following,
+    genesis,
+)
 from coordinator.store import tables
+from tacit.accounting.amounts import Amount
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import hand_in
 from tests.coordinator.double import House, problem
@@ -38,8 +48,8 @@ async def dataset(it: House, epsilon: str | None = "1", **fields: Any) -> str:
 
 async def reserve(it: House, made: str, job: str, epsilon: float, delta: int = 0) -> None:
     """In a transaction of its own."""
-    async with it.app.state.service.engine.begin() as connection:
-        await ledger.reserve(connection, made, job, round(epsilon * MICRO), delta, NOW)
+    async with part_of(it.app, Database).begin() as transaction:
+        await ledger.reserve(transaction, made, job, round(epsilon * MICRO), delta, NOW)
 
 
 async def told(it: House, made: str) -> dict[str, Any]:
@@ -52,7 +62,7 @@ async def told(it: House, made: str) -> dict[str, Any]:
 async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
     async with house(0, database_url) as it:
         made = await dataset(it)
-        engine = it.app.state.service.engine
+        database = part_of(it.app, Database)
         await reserve(it, made, "one", 0.5, 7)
         await reserve(it, made, "two", 0.5)
         with pytest.raises(BudgetExceeded) as refused:
@@ -67,25 +77,25 @@ async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
         with pytest.raises(BudgetExceeded):
             await reserve(it, made, "delta", 0, 10**9)
         await reserve(it, made, "free", 0)
-        async with engine.begin() as connection:
-            assert await ledger.charge(connection, made, "one", NOW)
-            assert not await ledger.charge(connection, made, "one", NOW)
-            assert not await ledger.give_back(connection, made, "one", NOW)
-            assert await ledger.give_back(connection, made, "two", NOW)
-            assert not await ledger.give_back(connection, made, "two", NOW)
-            assert not await ledger.give_back(connection, made, "never", NOW)
-        async with engine.begin() as connection:
+        async with database.begin() as transaction:
+            assert await ledger.charge(transaction, made, "one", NOW)
+            assert not await ledger.charge(transaction, made, "one", NOW)
+            assert not await ledger.give_back(transaction, made, "one", NOW)
+            assert await ledger.give_back(transaction, made, "two", NOW)
+            assert not await ledger.give_back(transaction, made, "two", NOW)
+            assert not await ledger.give_back(transaction, made, "never", NOW)
+        async with database.begin() as transaction:
             with pytest.raises(ValueError, match="given back"):
-                await ledger.charge(connection, made, "two", NOW)
+                await ledger.charge(transaction, made, "two", NOW)
             with pytest.raises(ValueError, match="no more"):
-                await ledger.credit(connection, made, "one", MICRO, 0, NOW)
+                await ledger.credit(transaction, made, "one", MICRO, 0, NOW)
             with pytest.raises(ValueError, match="no more"):
-                await ledger.credit(connection, made, "free", 0, 1, NOW)
+                await ledger.credit(transaction, made, "free", 0, 1, NOW)
             with pytest.raises(ValueError, match="once"):
-                await ledger.reserve(connection, made, "one", 1, 0, NOW)
+                await ledger.reserve(transaction, made, "one", 1, 0, NOW)
             with pytest.raises(ValueError, match="negative"):
-                await ledger.reserve(connection, made, "new", -1, 0, NOW)
-            await ledger.credit(connection, made, "one", 200_000, 7, NOW)
+                await ledger.reserve(transaction, made, "new", -1, 0, NOW)
+            await ledger.credit(transaction, made, "one", 200_000, 7, NOW)
         found = await told(it, made)
         assert found["charged"] == found["lifetime"] == {"epsilon": "0.3", "delta": "0"}
         assert found["left"] == {"epsilon": "0.7", "delta": "0.000001"}
@@ -93,8 +103,8 @@ async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
         kinds = [event["kind"] for event in found["events"]]
         assert kinds == ["declared", *["reserved"] * 3, "charged", "credited", "credited"]
         await reserve(it, made, "later", 0.7)
-        async with engine.begin() as connection:
-            assert await ledger.verify(connection, made) is None
+        async with database.begin() as transaction:
+            assert await ledger.verify(transaction, made) is None
 
 
 async def test_a_release_outside_the_budget_is_never_forgotten(
@@ -102,14 +112,14 @@ async def test_a_release_outside_the_budget_is_never_forgotten(
 ) -> None:
     async with house(0, database_url) as it:
         made = await dataset(it)
-        engine = it.app.state.service.engine
-        async with engine.begin() as connection:
+        database = part_of(it.app, Database)
+        async with database.begin() as transaction:
             for _ in range(2):
-                await ledger.release_outside_budget(connection, made, "paper", "stance paper", NOW)
+                await ledger.release_outside_budget(transaction, made, "paper", "stance paper", NOW)
         revised = await dataset(it, None, content=b"x,y\n9,9\n", revision_of=made)
-        async with engine.begin() as connection:
+        async with database.begin() as transaction:
             for each in (made, revised):
-                (found,) = await ledger.released_outside(connection, each)
+                (found,) = await ledger.released_outside(transaction, each)
                 assert (found.job_id, found.dataset_id) == ("paper", made)
                 assert (found.reason, found.time) == ("stance paper", NOW)
         shown = (await it.ask("GET", f"/v1/datasets/{revised}")).json()
@@ -129,9 +139,9 @@ async def test_no_budget_no_charge(house: Houses) -> None:
         table = (await hand_in(it, kind="table")).json()["id"]
         with pytest.raises(BudgetMissing):
             await reserve(it, table, "one", 0.1)
-        async with it.app.state.service.engine.begin() as connection:
-            assert await ledger.released_outside(connection, table) == []
-            assert await ledger.verify(connection, table) is None
+        async with part_of(it.app, Database).begin() as transaction:
+            assert await ledger.released_outside(transaction, table) == []
+            assert await ledger.verify(transaction, table) is None
         assert (await told(it, table))["events"] == []
 
 
@@ -142,8 +152,8 @@ async def test_the_ledger_belongs_to_the_data(house: Houses, database_url: str) 
         await reserve(it, made, "one", 0.75)
         answer = await it.ask("DELETE", f"/v1/datasets/{made}")
         assert problem(answer) == (409, "dataset_in_use")
-        async with it.app.state.service.engine.begin() as connection:
-            await ledger.charge(connection, made, "one", NOW)
+        async with part_of(it.app, Database).begin() as transaction:
+            await ledger.charge(transaction, made, "one", NOW)
         assert (await it.ask("DELETE", f"/v1/datasets/{made}")).status_code == 204
         assert problem(await it.ask("DELETE", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
         assert problem(await it.ask("GET", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
@@ -186,10 +196,10 @@ async def test_two_jobs_at_one_instant_against_a_budget_for_one(
         apps = (it.app, other)
 
         async def attempt(number: int) -> bool:
-            engine = apps[number % 2].state.service.engine
+            database = part_of(apps[number % 2], Database)
             try:
-                async with engine.begin() as connection:
-                    await ledger.reserve(connection, made, f"job {number}", 600_000, 0, NOW)
+                async with database.begin() as transaction:
+                    await ledger.reserve(transaction, made, f"job {number}", 600_000, 0, NOW)
                     await asyncio.sleep(0.02)
             except BudgetExceeded:
                 return False
@@ -200,10 +210,14 @@ async def test_two_jobs_at_one_instant_against_a_budget_for_one(
         assert (await told(it, made))["reserved"]["epsilon"] == "0.6"
 
 
+class _Undone(Exception):
+    """Ends a transaction without a commit."""
+
+
 async def test_a_changed_row_stops_everything(house: Houses) -> None:
     async with house(0) as it:
         made = await dataset(it)
-        engine, rows = it.app.state.service.engine, tables.dataset_events
+        database, rows = part_of(it.app, Database), tables.dataset_events
         await reserve(it, made, "one", 0.5)
         await reserve(it, made, "two", 0.1)
         edits = (
@@ -212,16 +226,21 @@ async def test_a_changed_row_stops_everything(house: Houses) -> None:
             delete(rows).where(rows.c.seq == 2),
             delete(rows).where(rows.c.seq == 3),
         )
-        for number, edit in enumerate(edits):
-            async with engine.connect() as connection:
-                await connection.execute(edit)
-                found = await ledger.verify(connection, made)
+
+        async def broken_by(number: int, edit: Executable) -> None:
+            async with database.begin() as transaction:
+                await transaction.execute(edit)
+                found = await ledger.verify(transaction, made)
                 assert found is not None, number
                 assert found.seq == 3 if number == 3 else found.seq == 2, found
                 with pytest.raises(LedgerBroken):
-                    await ledger.reserve(connection, made, "three", 1, 0, NOW)
-                assert (await ledger.statement(connection, made))["verified"] is False
-                await connection.rollback()
+                    await ledger.reserve(transaction, made, "three", 1, 0, NOW)
+                assert (await ledger.statement(transaction, made))["verified"] is False
+                raise _Undone
+
+        for number, edit in enumerate(edits):
+            with pytest.raises(_Undone):
+                await broken_by(number, edit)
         await reserve(it, made, "three", 0.1)
 
 
@@ -234,6 +253,13 @@ def test_rows_of_one_ledger_do_not_verify_in_another() -> None:
     event = following(0, genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
     assert first_break("a", [event]) is None
     assert first_break("b", [event]) is not None
+
+
+def test_a_row_whose_time_was_changed_by_a_microsecond_is_found() -> None:
+    event = following(0, genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
+    assert first_break("a", [replace(event, time=event.time + timedelta.resolution)]) == Break(
+        1, "the row does not have the content that its hash covers"
+    )
 
 
 STEPS = st.lists(

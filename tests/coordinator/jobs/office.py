@@ -17,12 +17,12 @@ from pydantic import SecretStr
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
+from algorithms.datasets.tables import NumericTable
 from cli.deployment import free_ports
-from common.datasets.tables import NumericTable
-from common.randomness import SeededRandom
-from common.service.serve import Server, make_server
+from common.web.serve import Server, make_server
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
+from tacit.randomness import SeededRandom
 
 TOKEN = "coordinator-operator-token-0123456789abcdef"
 FINISHED = ("succeeded", "failed", "cancelled")
@@ -140,7 +140,7 @@ class Office:
         found: dict[str, Any] = self.ask("GET", f"/v1/jobs/{job_id}").json()
         return found
 
-    def until(self, job_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
+    def until(self, job_id: str, *states: str, timeout_s: float = 300) -> dict[str, Any]:
         """The job once it is in one of these states (or has finished)."""
         end = time.monotonic() + timeout_s
         while (found := self.shown(job_id))["state"] not in (*states, *FINISHED):
@@ -148,7 +148,7 @@ class Office:
             time.sleep(0.02)
         return found
 
-    def drawn(self, job_id: str, timeout_s: float = 60) -> dict[str, Any]:
+    def drawn(self, job_id: str, timeout_s: float = 300) -> dict[str, Any]:
         """The job once noise was drawn."""
         end = time.monotonic() + timeout_s
         while not (found := self.shown(job_id))["budget"]["noise_drawn"]:
@@ -156,6 +156,12 @@ class Office:
             assert found["state"] not in FINISHED, found
             time.sleep(0.02)
         return found
+
+    def events(self, job_id: str) -> list[dict[str, Any]]:
+        """The events of a job until it has finished."""
+        answer = self.ask("GET", f"/v1/jobs/{job_id}/events")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return [json.loads(line[6:]) for line in answer.text.splitlines() if line[:6] == "data: "]
 
     def succeeded(self, job_id: str) -> dict[str, Any]:
         """The result of a job that must succeed."""
@@ -189,6 +195,12 @@ def office(directory: Path, **changes: Any) -> Iterator[Office]:
 def problem(answer: httpx.Response) -> tuple[int, str]:
     """Status and name of a problem."""
     return answer.status_code, answer.json()["type"].rpartition(":")[2]
+
+
+def monotone(events: list[dict[str, Any]]) -> bool:
+    """Whether attempts follow each other, and progress never goes back within one."""
+    steps = [(event["attempt"], event["progress"]) for event in events]
+    return steps == sorted(steps)
 
 
 def expected(

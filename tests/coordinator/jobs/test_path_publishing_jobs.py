@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from common.datasets.network_path import NetworkMap
-from common.models.base import encode_binary
-from common.paths.recovery import recover
-from tests.algorithms.path_publishing_examples import SIX
+from tacit.paths.network import NetworkMap
+from tacit.paths.recovery import recover
+from tacit.wire import encode_binary
+from tests.algorithms.path_publishing.examples import SIX
 from tests.coordinator.jobs.office import Office, problem
 
 NAME = "path-publishing"

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,11 @@ from typing import Any
 import pytest
 
 from algorithms import catalogue
-from common.models.report import PrivacyReport
+from common.web.parts import part_of
+from coordinator import examples
 from coordinator.jobs import submission
+from coordinator.jobs.parts import Jobs
+from tacit.report.model import PrivacyReport
 from tests.coordinator.jobs.office import (
     BOX,
     KMEANS,
@@ -25,6 +29,7 @@ from tests.coordinator.jobs.office import (
     Office,
     blobs,
     expected,
+    monotone,
     problem,
     scattered,
 )
@@ -125,11 +130,9 @@ def test_from_asking_to_the_archive(it: Office, name: str) -> None:
     changes, params = SAMPLES[name]
     dataset = it.rows(**changes)
     job = it.submit(dataset, name, params=params)
-    told = it.ask("GET", f"/v1/jobs/{job}/events")
-    assert told.headers["content-type"].startswith("text/event-stream")
-    events = [json.loads(line[6:]) for line in told.text.splitlines() if line[:6] == "data: "]
+    events = it.events(job)
     assert events[-1]["state"] == "succeeded", events[-1]
-    assert [event["progress"] for event in events] == sorted(e["progress"] for e in events)
+    assert monotone(events), events
     result = it.succeeded(job)
     assert result["format"] == "tacit.job-result/1"
     assert (result["job"], result["dataset"], result["algorithm"]) == (job, dataset, name)
@@ -269,7 +272,10 @@ def test_a_seed_repeats_and_says_so(it: Office) -> None:
 
 
 def test_a_cancelled_job_ends_and_keeps_what_it_was_charged(it: Office) -> None:
-    """In the middle of one long call: the worker's process is ended (acceptance 5)."""
+    """In the middle of one long call: the worker's process is ended.
+
+    Spec: jobs, "Acceptance", check 5.
+    """
     dataset = it.rows(rows=scattered(3500, 5))
     job = it.submit(dataset, "dpbv-clustering", params=LONG)
     it.drawn(job)
@@ -294,30 +300,68 @@ def test_a_queued_job_is_cancelled_and_gives_back(it: Office) -> None:
     assert {it.until(other)["state"] for other in busy} <= {"cancelled", "succeeded"}
 
 
+def worker_of(it: Office, job: str) -> int:
+    """The process of the worker that has a job; others may still be ending an earlier one."""
+    with sqlite3.connect(it.settings.data_dir / "coordinator.db") as database:
+        query = "SELECT holder FROM job_attempt WHERE job_id = ? AND state = 'held'"
+        (holder,) = database.execute(query, (job,)).fetchone()
+    database.close()
+    client = part_of(it.app, Jobs).dispatcher._cluster._client
+    return int(client.run(os.getpid, workers=[holder])[holder])
+
+
 def test_a_lost_worker_costs_an_attempt_and_nothing_else(it: Office) -> None:
     """Acceptance 4: kill -9 after noise was drawn; the next attempt draws the same."""
     dataset = it.rows(rows=scattered(1000, 6))
     job = it.submit(dataset, "dpbv-clustering", params=LONG)
-    it.drawn(job)
-    dispatcher = it.app.state.service.jobs.dispatcher
-    client = dispatcher._cluster._client
-    running = [name for name, tasks in client.processing().items() if tasks]
-    pids = client.run(os.getpid, workers=running)
-    assert len(pids) == 1
-    os.kill(next(iter(pids.values())), signal.SIGKILL)
-    found = it.until(job)
-    assert (found["state"], found["attempts"]) == ("succeeded", 2)
+    with ThreadPoolExecutor(1) as executor:
+        following = executor.submit(it.events, job)
+        killed = it.drawn(job)["attempt"]
+        os.kill(worker_of(it, job), signal.SIGKILL)
+        found = it.until(job)
+        events = following.result()
+    assert (found["state"], found["attempt"]) == ("succeeded", killed + 1)
     assert it.kinds(dataset) == ["declared", "reserved", "charged"]
+    assert {killed, killed + 1} <= {event["attempt"] for event in events}
+    assert monotone(events), events
+    first = next(event for event in events if event["attempt"] == killed + 1)
+    assert (first["state"], first["progress"]) == ("running", 0)
+
+
+def test_a_late_heartbeat_of_a_live_worker_loses_nothing(
+    it: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is stopped for several leases, as on a machine with other work to do."""
+    jobs = part_of(it.app, Jobs)
+    short = it.settings.model_copy(update={"job_lease_s": 0.6})
+    for item in (jobs.attempts, jobs.dispatcher):
+        name = "settings" if item is jobs.attempts else "_settings"
+        monkeypatch.setitem(vars(item), name, short)
+    job = it.submit(it.rows(rows=scattered(1000, 9)), "dpbv-clustering", params=LONG)
+    stopped = it.drawn(job)["attempt"]
+    worker = worker_of(it, job)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        time.sleep(4 * short.job_lease_s)
+        assert it.shown(job)["state"] == "running"
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    found = it.until(job)
+    assert (found["state"], found["attempt"]) == ("succeeded", stopped)
 
 
 @pytest.mark.parametrize(
     ("limit", "value", "name"),
-    [("job_wall_s", 0.4, "job_time_exceeded"), ("job_memory_bytes", 1, "job_memory_exceeded")],
+    [
+        ("job_wall_s", 0.4, "job_time_exceeded"),
+        # below zero: a worker that gives back what earlier jobs held need not grow by one byte
+        ("job_memory_bytes", -(100 << 20), "job_memory_exceeded"),
+    ],
 )
 def test_a_job_beyond_its_limits_fails_with_the_reason(
     it: Office, limit: str, value: float, name: str
 ) -> None:
-    attempts = it.app.state.service.jobs.attempts
+    attempts = part_of(it.app, Jobs).attempts
     changed = attempts.settings.model_copy(update={limit: value})
     object.__setattr__(attempts, "settings", changed)
     try:
@@ -327,7 +371,7 @@ def test_a_job_beyond_its_limits_fails_with_the_reason(
         object.__setattr__(attempts, "settings", it.settings)
     assert found["state"] == "failed"
     assert found["error"]["type"] == f"urn:tacit:problem:{name}"
-    assert found["attempts"] == 1
+    assert found["attempt"] == 1
     it.succeeded(it.submit(it.rows()))
 
 
@@ -339,6 +383,19 @@ def test_many_at_once(it: Office) -> None:
         time.sleep(0.1)
     assert {it.shown(job)["state"] for job in jobs} == {"succeeded"}
     assert it.ledger(dataset)["charged"]["epsilon"] == "8"
+
+
+def test_the_examples_of_the_api_document_have_the_fields_of_a_job(it: Office) -> None:
+    job = it.submit(it.rows())
+    it.succeeded(job)
+    shown = it.shown(job)
+    assert set(examples.JOB_DOCUMENT) == set(shown)
+    assert set(examples.JOB_DOCUMENT["budget"]) == set(shown["budget"])
+    assert examples.JOB_EVENT.startswith("event: job\ndata: {")
+    paths = it.http.get("/openapi.json").json()["paths"]
+    events = paths["/v1/jobs/{job_id}/events"]["get"]["responses"]["200"]
+    assert "attempt" in events["description"]
+    assert events["content"]["text/event-stream"]["example"] == examples.JOB_EVENT
 
 
 def test_a_seed_is_destroyed_with_its_job(it: Office) -> None:

@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from cli.deployment import free_ports
-from coordinator.jobs.submission import seed_purpose
-from coordinator.storage_key import load_storage_key
+from coordinator.sealed.key import load_storage_key, seed_purpose
 from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
 
 
@@ -106,7 +105,7 @@ def killed_in_the_middle(it: Process, count: int) -> tuple[str, dict[str, Any]]:
 def test_a_killed_coordinator_ends_its_jobs_with_the_same_noise(tmp_path: Path) -> None:
     with process(tmp_path) as it:
         _, shown = killed_in_the_middle(it, 400)
-        assert shown["attempts"] == 2
+        assert shown["attempt"] == 2
 
 
 @pytest.mark.slow
@@ -128,7 +127,7 @@ def test_the_workers_of_another_scheduler(tmp_path: Path) -> None:
             home.mkdir()
             with process(home, TACIT_DASK_SCHEDULER=address, TACIT_JOB_LEASE_S="6") as it:
                 _, shown = killed_in_the_middle(it, 1000)
-                assert shown["attempts"] == 1
+                assert shown["attempt"] == 1
         finally:
             for item in started[::-1]:
                 os.killpg(item.pid, signal.SIGTERM)

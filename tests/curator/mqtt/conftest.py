@@ -33,7 +33,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """SQLite alone: how messages are stored on both is tested with HTTP."""
-    return f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
+    return f"sqlite:///{tmp_path / 'test.db'}"
 
 
 @pytest.fixture

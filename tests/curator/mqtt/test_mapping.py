@@ -12,8 +12,8 @@ import pytest
 from pydantic_core import to_json
 
 from curator.errors import BadMapping
-from curator.items import Times, parse_item
-from curator.localtime import zone_named
+from curator.files.localtime import zone_named
+from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
 from curator.mqtt.messages import Message, raw_items
 from tests.curator.conftest import OPEN, PLAIN, query

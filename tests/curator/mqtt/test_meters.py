@@ -16,10 +16,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from sqlalchemy.exc import OperationalError
 
-from common.service.app import StartFailed
-from common.service.logs import configure_logging
+from common.runtime.logs import configure_logging
+from common.web.app import StartFailed
+from curator.intake.intake import Intake
 from curator.mqtt.connection import Connection
-from curator.readings import Intake
 from curator.settings import CuratorSettings
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, query
 from tests.curator.double import FakeWorld

@@ -1,0 +1,361 @@
+"""The one queue of an aggregator's process: it stores items in order before they are answered.
+
+Everything goes through one writer per process, in the order of arrival: lone pieces, batches, and
+the transitions that close a round (freeze, abort). What is queued before the freeze is included,
+what is queued after it is answered 410, so no acknowledged piece is missing from the signed set
+(spec: hot-path, section 2). State in memory is only a cache: `Held` is rebuilt from the rows, and
+new rows are added after their commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import BatchOverlaps, PieceConflict, RoundClosed, UnknownRound
+from aggregator.pieces.unsealing import BatchItem, LonePiece, Words, batch_words, words_of
+from aggregator.store import pieces as piece_store
+from aggregator.store import rounds as round_store
+from aggregator.store.pieces import BatchRow
+from common.runtime.notice import Notice
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.store.writer import BatchingWriter
+from tacit import sets
+from tacit.crypto.sealing import TAG_BYTES, BatchHeader, read_batch_header
+from tacit.errors import DomainError
+from tacit.protocol.round import RoundState
+from tacit.wire import encode_binary
+
+ROUNDS_LOCK = "aggregator rounds"
+_NAMED = 10_000
+_KEPT = 8
+
+
+class Outcome(IntEnum):
+    """The outcome of an accepted piece, as its HTTP status."""
+
+    KNOWN = 200
+    STORED = 201
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesItem:
+    """Lone pieces of one request; answered one by one."""
+
+    context: RoundContext
+    pieces: tuple[LonePiece, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece.body) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionItem:
+    """A change of a round's state that must keep its place among the pieces."""
+
+    context: RoundContext
+    run: Callable[[Transaction], Awaitable[Any]]
+    size: int = 0
+
+
+Item: TypeAlias = PiecesItem | BatchItem | TransitionItem
+
+
+class Held:
+    """Which row holds each lone number of a round: a uint32 per number, 0 for none."""
+
+    def __init__(self, roster_size: int) -> None:
+        self.last = 0
+        self._rows: list[int] = []
+        self._place = np.zeros(roster_size, np.uint32)
+
+    def row_of(self, number: int) -> int | None:
+        """The row that holds a number's piece."""
+        place = int(self._place[number])
+        return self._rows[place - 1] if place else None
+
+    def add(self, row: int, numbers: NDArray[np.uint32]) -> None:
+        """Add a committed row."""
+        self._rows.append(row)
+        self._place[numbers] = len(self._rows)
+        self.last = max(self.last, row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A batch of this round, with its body while it is not written yet."""
+
+    row: BatchRow
+    body: bytes | None = None
+    count: int = 0
+
+
+@dataclass
+class _Round:
+    """A round inside one transaction: its state, and pieces that are not written yet."""
+
+    context: RoundContext
+    held: Held
+    state: RoundState | None
+    lone: dict[int, LonePiece] = field(default_factory=dict)
+    hosts: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """The senders of batches in this transaction, by segment."""
+    parts: dict[int, list[_Part]] = field(default_factory=dict)
+    """The held batches of these senders, by segment; loaded with a segment's first batch."""
+    fresh: list[_Part] = field(default_factory=list)
+
+
+class Intake:
+    """The one queue of this process, and the transaction that drains it."""
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        *,
+        on_batch: Callable[[int, float], None] = lambda _items, _seconds: None,
+    ) -> None:
+        self._aggregator = aggregator
+        self._on_batch = on_batch
+        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._staged: list[tuple[Held, int, NDArray[np.uint32]]] = []
+        self.changed = Notice()
+        """Rounds have got pieces, or were closed."""
+        self._writer: BatchingWriter[Item, Any] = BatchingWriter(
+            aggregator.database,
+            self.apply,
+            max_items=aggregator.settings.queue_max_items,
+            max_bytes=aggregator.settings.queue_max_bytes,
+            size_of=lambda item: item.size,
+            on_batch=self._committed,
+        )
+
+    async def start(self) -> None:
+        """Begin to drain the queue."""
+        await self._writer.start()
+
+    async def stop(self) -> None:
+        """Write what waits, and end."""
+        await self._writer.stop()
+
+    async def submit(self, item: Item) -> Any:
+        """Queue an item; its answer comes after the commit."""
+        return await self._writer.submit(item)
+
+    async def apply(
+        self, transaction: Transaction, items: Sequence[Item]
+    ) -> Sequence[Any | Exception]:
+        """Write a queue's items in order, inside the writer's transaction."""
+        await exclusive(transaction, ROUNDS_LOCK)
+        self._staged = []
+        contexts = {item.context.key: item.context for item in items}
+        states = await round_store.states(transaction, list(contexts))
+        open_rounds: dict[int, _Round] = {}
+        answers: list[Any | Exception] = []
+        for item in items:
+            key = item.context.key
+            if key not in open_rounds:
+                held = await self._refreshed(transaction, item)
+                open_rounds[key] = _Round(item.context, held, states.get(key))
+            if isinstance(item, BatchItem):
+                open_rounds[key].hosts[item.header.span.segment].add(item.sender.key)
+        for item in items:
+            try:
+                answers.append(await self._do(transaction, open_rounds[item.context.key], item))
+            except DomainError as error:
+                answers.append(error)
+        for state in open_rounds.values():
+            await self._flush(transaction, state)
+        return answers
+
+    async def _do(self, transaction: Transaction, state: _Round, item: Item) -> Any:
+        if state.state is None:
+            raise UnknownRound
+        if isinstance(item, PiecesItem):
+            return [await self._lone(transaction, state, piece) for piece in item.pieces]
+        if isinstance(item, BatchItem):
+            return await self._batch(transaction, state, item)
+        await self._flush(transaction, state)
+        try:
+            return await item.run(transaction)
+        finally:
+            key = item.context.key
+            state.state = (await round_store.states(transaction, [key])).get(key)
+
+    def _committed(self, items: int, seconds: float) -> None:
+        # Called after the commit and before any sender runs on.
+        for held, row, numbers in self._staged:
+            held.add(row, numbers)
+        self._staged = []
+        self.changed.notify()
+        self._on_batch(items, seconds)
+
+    async def _refreshed(self, transaction: Transaction, item: Item) -> Held:
+        """What a round holds, with the rows that others (or a start) brought."""
+        key, name = item.context.key, item.context.descriptor.round
+        held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
+        if held is None:
+            held = self._held[name] = Held(item.context.descriptor.roster_size)
+            while len(self._held) > _KEPT:
+                self._held.popitem(last=False)
+        self._held.move_to_end(name)
+        if isinstance(item, PiecesItem):
+            for row, numbers in await piece_store.piece_numbers(transaction, key, held.last):
+                held.add(row, np.frombuffer(numbers, "<u4"))
+        return held
+
+    async def _flush(self, transaction: Transaction, state: _Round) -> None:
+        """Write the lone pieces of a round as one row."""
+        if state.lone:
+            numbers = np.fromiter(state.lone, np.uint32, len(state.lone))
+            row = await piece_store.add_pieces(
+                transaction,
+                state.context.key,
+                numbers.astype("<u4").tobytes(),
+                b"".join(piece.tag for piece in state.lone.values()),
+                b"".join(piece.body for piece in state.lone.values()),
+            )
+            self._staged.append((state.held, row, numbers))
+        if state.fresh:
+            received = [(part.row, part.body or b"") for part in state.fresh]
+            await piece_store.add_batches(transaction, state.context.key, received)
+        curators = len(state.lone) + sum(part.count for part in state.fresh)
+        if curators:
+            await round_store.count_received(transaction, state.context.key, curators)
+        state.lone, state.fresh, state.parts = {}, [], {}
+
+    # --- lone pieces ---
+
+    async def _lone(
+        self, transaction: Transaction, state: _Round, piece: LonePiece
+    ) -> Outcome | DomainError:
+        number = piece.sender.first
+        earlier = state.lone.get(number) or await self._stored(transaction, state, number, piece)
+        if state.state is not RoundState.OPEN:
+            return _closed(state, earlier is not None and earlier.tag == piece.tag)
+        if earlier is None:
+            state.lone[number] = piece
+            return Outcome.STORED
+        if (earlier.tag, earlier.body) == (piece.tag, piece.body):
+            return Outcome.KNOWN
+        if self._same_words(state.context, earlier, piece):
+            return Outcome.KNOWN
+        return PieceConflict()
+
+    async def _stored(
+        self, transaction: Transaction, state: _Round, number: int, piece: LonePiece
+    ) -> LonePiece | None:
+        row_id = state.held.row_of(number)
+        if row_id is None:
+            # written earlier in this very transaction, before a transition flushed it?
+            staged = [row for held, row, at in self._staged if held is state.held and number in at]
+            if not staged:
+                return None
+            row_id = staged[0]
+        row = await piece_store.piece_row(transaction, row_id)
+        place = int(np.flatnonzero(np.frombuffer(row.numbers, "<u4") == number)[0])
+        length = len(piece.body)
+        return LonePiece(
+            piece.sender,
+            row.tags[TAG_BYTES * place : TAG_BYTES * (place + 1)],
+            row.bodies[length * place : length * (place + 1)],
+        )
+
+    def _same_words(self, context: RoundContext, one: LonePiece, other: LonePiece) -> bool:
+        opened = [
+            words_of(self._aggregator, context, item.sender, item.body, item.tag)
+            for item in (one, other)
+        ]
+        return bool(np.array_equal(opened[0], opened[1]))
+
+    # --- batches ---
+
+    async def _batch(self, transaction: Transaction, state: _Round, item: BatchItem) -> Outcome:
+        header = item.header
+        parts = [
+            part
+            for part in await self._parts(transaction, state, header.span.segment)
+            if part.row.host == item.sender.key
+        ]
+        same = next((part for part in parts if part.row.part == header.part), None)
+        if state.state is not RoundState.OPEN:
+            raise _closed(state, same is not None and same.row.tag == item.tag)
+        if same is not None:
+            if not await self._same_content(transaction, item, same):
+                raise PieceConflict("another batch is held for this part")
+            return Outcome.KNOWN
+        _refuse_overlap(header, [part.row for part in parts])
+        row = BatchRow(
+            0,
+            header.span.segment,
+            item.sender.key,
+            header.part,
+            header.span.first,
+            item.tag,
+            header.presence,
+        )
+        part = _Part(row, item.body, header.count)
+        state.fresh.append(part)
+        state.parts[header.span.segment].append(part)
+        return Outcome.STORED
+
+    async def _parts(self, transaction: Transaction, state: _Round, segment: int) -> list[_Part]:
+        """What the senders of this transaction have sent in a segment so far."""
+        if segment not in state.parts:
+            hosts, key = sorted(state.hosts[segment]), state.context.key
+            rows = await piece_store.batch_parts(transaction, key, segment, hosts)
+            state.parts[segment] = [_Part(row) for row in rows]
+        return state.parts[segment]
+
+    async def _same_content(self, transaction: Transaction, item: BatchItem, held: _Part) -> bool:
+        """Whether a batch is the held one, byte for byte or freshly sealed."""
+        body = held.body
+        if body is None:
+            body = (await piece_store.batch_bodies(transaction, [held.row.id]))[held.row.id]
+        if body == item.body:
+            return True
+        if held.row.presence != item.header.presence:
+            return False
+
+        def opened(sealed: bytes) -> Words:
+            header, offset = read_batch_header(sealed)
+            context, sender = item.context, item.sender
+            return batch_words(self._aggregator, context, sender, header, sealed, offset)
+
+        def compare() -> bool:
+            return bool(np.array_equal(opened(body), opened(item.body)))
+
+        return await asyncio.to_thread(compare)
+
+
+def _closed(state: _Round, included: bool) -> RoundClosed:
+    assert state.state is not None
+    return RoundClosed(extra={"included": included, "state": state.state.value})
+
+
+def _refuse_overlap(header: BatchHeader, parts: Sequence[BatchRow]) -> None:
+    """409 for the whole batch; `overlap` is a bitmap over the span."""
+    mine = np.frombuffer(header.presence, np.uint8)
+    meeting = np.zeros_like(mine)
+    for part in parts:
+        meeting |= mine & np.frombuffer(part.presence, np.uint8)
+    if not meeting.any():
+        return
+    bitmap = meeting.tobytes()
+    numbers = np.flatnonzero(sets.unpack(bitmap, header.span.length)) + header.span.first
+    raise BatchOverlaps(
+        extra={
+            "count": int(numbers.size),
+            "numbers": numbers[:_NAMED].tolist(),
+            "overlap": encode_binary(bitmap),
+        }
+    )

@@ -1,0 +1,187 @@
+"""The two routes that take pieces: the hot path (spec: hot-path, section 2).
+
+They are plain Starlette routes, for speed, and come before all others. No metric distinguishes
+curators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.routing import Route
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownSender
+from aggregator.meters import Meters
+from aggregator.pieces import pieces
+from aggregator.pieces.intake import Intake, Outcome
+from aggregator.roster.senders import SenderDirectory
+from aggregator.store.roster import Party
+from common.web.auth import authenticate
+from common.web.parts import part_of
+from common.web.problems import MalformedBody, invalid_from, status_of
+from common.web.tokens import Scope
+from common.web.wire import (
+    CBOR,
+    JSON,
+    answer,
+    content_type,
+    decode_cbor,
+    encode,
+    json_response,
+    parse_json,
+)
+from tacit.errors import DomainError, UnsupportedForm
+from tacit.protocol.round import ItemAnswer, Piece
+
+OCTETS = "application/octet-stream"
+_STORED = encode(ItemAnswer(index=0, status=Outcome.STORED))
+_KNOWN = encode(ItemAnswer(index=0, status=Outcome.KNOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class PieceParts:
+    """What the two routes need, as one part: a lone piece takes one look-up, not four."""
+
+    aggregator: Aggregator
+    intake: Intake
+    directory: SenderDirectory
+    meters: Meters
+
+
+def add_pieces(app: FastAPI) -> None:
+    """Put them first in line, before every route that the app has."""
+
+    async def take_pieces(request: Request) -> Response:
+        return await _counted(request, "lone", _pieces)
+
+    async def take_batch(request: Request) -> Response:
+        return await _counted(request, "batch", _batch)
+
+    # first in line, so that no other route is tried before them
+    app.router.routes.insert(
+        0, Route("/v1/rounds/{round_id}/pieces", take_pieces, methods=["POST"])
+    )
+    app.router.routes.insert(
+        1, Route("/v1/rounds/{round_id}/batches", take_batch, methods=["POST"])
+    )
+    examples.document_plain_routes(app)
+
+
+async def _counted(
+    request: Request, form: str, take: Callable[[Request, PieceParts, Party], Awaitable[Response]]
+) -> Response:
+    """Answer an upload and count its outcome; once more if the sender has a new key."""
+    parts = part_of(request.app, PieceParts)
+    try:
+        sender = await _sender(request, parts)
+        try:
+            return await take(request, parts, sender)
+        except UnknownEpochKey:
+            sender = await _sender(request, parts, fresh=True)
+            return await take(request, parts, sender)
+    except DomainError as error:
+        parts.meters.refused.labels(form, error.name).inc()
+        raise
+
+
+async def _sender(request: Request, parts: PieceParts, *, fresh: bool = False) -> Party:
+    """The party that the token belongs to, or the problem with the token."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        sender = await parts.directory.find(token.strip(), fresh=fresh)
+        if sender is not None:
+            return sender
+    principal = await authenticate(request)
+    principal.demand(Scope.CURATOR)
+    raise UnknownSender
+
+
+async def _batch(request: Request, parts: PieceParts, sender: Party) -> Response:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    context = await parts.aggregator.round(request.path_params["round_id"])
+    body = await request.body()
+    outcome = await pieces.accept_batch(parts.aggregator, parts.intake, context, sender, body)
+    return _outcome(parts, "batch", outcome)
+
+
+async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Response:
+    form = content_type(request)
+    if form not in (JSON, CBOR):
+        raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
+    context = await parts.aggregator.round(request.path_params["round_id"])
+    body = await request.body()
+    if _is_array(body, form):
+        return await _many(request, parts, sender, body, form)
+    piece = parse_json(body, Piece) if form == JSON else _piece(decode_cbor(body))
+    if isinstance(piece, DomainError):
+        raise piece
+    (outcome,) = await pieces.accept_pieces(
+        parts.aggregator, parts.intake, context, sender, (piece,)
+    )
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return _outcome(parts, "lone", outcome)
+
+
+def _outcome(parts: PieceParts, form: str, outcome: Outcome) -> Response:
+    parts.meters.accepted.labels(form, str(outcome.value)).inc()
+    return json_response(_STORED if outcome is Outcome.STORED else _KNOWN, outcome.value)
+
+
+def _is_array(body: bytes, form: str) -> bool:
+    if form == CBOR:
+        return bool(body) and body[0] >> 5 == 4
+    return body.lstrip()[:1] == b"["
+
+
+def _piece(value: object) -> Piece | DomainError:
+    try:
+        return Piece.model_validate(value)
+    except ValidationError as error:
+        return invalid_from(error, value)
+
+
+async def _many(
+    request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
+) -> Response:
+    """An answer per item; one bad item spoils no other."""
+    try:
+        items = decode_cbor(body) if form == CBOR else from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise MalformedBody from None
+    if len(items) > parts.aggregator.settings.max_pieces:
+        raise TooManyPieces(extra={"max_pieces": parts.aggregator.settings.max_pieces})
+    context = await parts.aggregator.round(request.path_params["round_id"])
+    parsed = [_piece(item) for item in items]
+    good = [item for item in parsed if isinstance(item, Piece)]
+    if any(item.key_epoch not in sender.keys for item in good):
+        sender = await _sender(request, parts, fresh=True)
+    done = iter(await pieces.accept_pieces(parts.aggregator, parts.intake, context, sender, good))
+    outcomes = [next(done) if isinstance(item, Piece) else item for item in parsed]
+    shown = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, DomainError):
+            parts.meters.refused.labels("lone", outcome.name).inc()
+            shown.append(_refused(index, outcome))
+        else:
+            parts.meters.accepted.labels("lone", str(outcome.value)).inc()
+            shown.append({"index": index, "status": outcome.value})
+    return answer(request, shown)
+
+
+def _refused(index: int, error: DomainError) -> dict[str, Any]:
+    detail = error.detail
+    if "included" in error.extra:
+        detail = "This very piece is in" if error.extra["included"] else "This piece is not in"
+    shown = {"index": index, "status": status_of(error), "problem": error.name, "detail": detail}
+    if "included" in error.extra:
+        shown["included"] = error.extra["included"]
+    return shown

@@ -1,0 +1,343 @@
+"""Who may call this aggregator: one coordinator, and the parties on its own roster.
+
+The coordinator is pinned by its identity key. A party enrols once with a one-time secret that this
+aggregator's operator gave out of band, and proves that it holds the identity it names: the
+coordinator alone can enrol nobody (spec: aggregation, section 8). Roster numbers are assigned by
+the coordinator, checked here to be free, and never reused; one identity has one active number, so
+a curator cannot enrol twice. Secrets and tokens are stored as hashes only.
+
+An answer can be lost after the commit. So an identical enrolment (secret, identity, keys, numbers,
+curators) is answered again while its grant is valid: with a fresh token; the earlier one ends. This
+grants no new access: it takes the secret and the identity's signature, and changes nothing on the
+roster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.context import Aggregator
+from aggregator.errors import (
+    AlreadyPaired,
+    CuratorEnrolled,
+    EpochKeyConflict,
+    NotPaired,
+    UnknownParty,
+)
+from aggregator.store import admission, roster, tables
+from aggregator.store.admission import CoordinatorRow
+from aggregator.store.roster import Party
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.web import grants
+from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
+from common.web.tokens import Scope, insert_token, mint, revoke_subject
+from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, verify
+from tacit.errors import places_of
+from tacit.protocol.enrolment import (
+    EPOCH_KEY_LABEL,
+    RUN_ALIGNMENT,
+    Enrolment,
+    EnrolmentAnswer,
+    EpochKey,
+    GrantAnswer,
+    GrantRequest,
+    PartyKind,
+    PublicKey,
+    grant_hash,
+)
+from tacit.query.words import Identifier
+from tacit.wire import WireModel, encode_binary
+
+_ROSTER = "aggregator roster"
+_END_OF_NUMBERS = 2**32
+_HASHED = 1 << 14
+
+
+class CoordinatorRequest(WireModel):
+    """Pair with one coordinator, known by its deployment and its identity key."""
+
+    deployment: Identifier
+    identity_key: PublicKey
+
+
+class CoordinatorAnswer(WireModel):
+    """`token` is the coordinator's API token here; it is shown once."""
+
+    deployment: str
+    fingerprint: str
+    token: str
+
+
+async def pair(
+    aggregator: Aggregator, request: CoordinatorRequest, *, replace: bool, overlap_s: int = 0
+) -> CoordinatorAnswer:
+    """Pin the coordinator and mint its token; the same request again renews the token.
+
+    An earlier token of the same coordinator stays valid for `overlap_s` more seconds, in which it
+    receives the new one; that of another coordinator ends immediately. Raises AlreadyPaired.
+    """
+    now = aggregator.clock.now()
+    wanted = CoordinatorRow(request.deployment, request.identity_key)
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _ROSTER)
+        known = await admission.coordinator(transaction)
+        if known is not None and known != wanted and not replace:
+            raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
+        await admission.put_coordinator(transaction, wanted, now)
+        overlap = timedelta(seconds=overlap_s if known == wanted else 0)
+        await admission.end_scope(transaction, Scope.COORDINATOR, now, overlap)
+        token, record = mint(
+            (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
+        )
+        await insert_token(transaction, tables.tokens, record)
+    return CoordinatorAnswer(
+        deployment=wanted.deployment,
+        fingerprint=fingerprint(wanted.identity_key).hex(),
+        token=token,
+    )
+
+
+async def part(aggregator: Aggregator) -> None:
+    """End the pairing: no coordinator may call any more. Accepted pieces are never summed, unless
+    the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _ROSTER)
+        if not await admission.remove_coordinator(transaction):
+            raise NotPaired
+        await admission.end_scope(transaction, Scope.COORDINATOR, aggregator.clock.now())
+
+
+async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAnswer:
+    """A one-time secret for one party; only its hash is kept."""
+    async with aggregator.database.begin() as transaction:
+        return await grants.issue_grant(
+            transaction,
+            tables.grants,
+            request,
+            aggregator.clock.now(),
+            service=aggregator.id,
+            url=aggregator.url,
+            fingerprint=aggregator.keyring.identity.fingerprint,
+        )
+
+
+async def largest_body(aggregator: Aggregator, named: str | None) -> int:
+    """How many bytes of an enrolment are read. Raises for a grant that is not good."""
+    settings = aggregator.settings
+    return await grants.largest_body(
+        aggregator.database,
+        tables.grants,
+        named,
+        aggregator.clock.now(),
+        open_to_all=settings.enrolment_open_body_bytes,
+        most=settings.enrolment_max_body_bytes,
+    )
+
+
+async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[EnrolmentAnswer, bool]:
+    """Put a party on the roster: check the grant, the proof of possession and the numbers.
+
+    The answer, and whether it is new: the same enrolment again is answered with a fresh token.
+    """
+    request = signed.statement
+    await asyncio.to_thread(grants.check_proof, signed)
+    if request.service != aggregator.id:
+        raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
+    hosted = await asyncio.to_thread(_hosted, request)
+    now = aggregator.clock.now()
+    async with aggregator.database.begin(large=True) as transaction:
+        await exclusive(transaction, _ROSTER)
+        secret_hash = grant_hash(request.secret)
+        granted = await grants.find_grant(transaction, tables.grants, secret_hash, now)
+        first = request.first
+        if granted.used is not None:
+            await _check_same(transaction, granted, request, hosted)
+            await revoke_subject(transaction, tables.tokens, request.party, now)
+        else:
+            first = _check_grant(granted, request)
+            await _check_free(transaction, request, first, hosted)
+            await grants.use_grant(transaction, tables.grants, secret_hash, now)
+            await _add(transaction, request, first, hosted, now)
+        token, record = mint(
+            (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
+        )
+        await insert_token(transaction, tables.tokens, record)
+    assert first is not None
+    answer = EnrolmentAnswer(
+        party=request.party, first=first, curators=len(request.curators), token=token
+    )
+    return answer, granted.used is None
+
+
+async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochKey]) -> bool:
+    """Keep a party's key of a new epoch; whether it is new. Raises EpochKeyConflict."""
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _ROSTER)
+        known = await roster.active_party(transaction, party)
+        if known is None:
+            raise UnknownParty
+        try:
+            key = verify(EPOCH_KEY_LABEL, signed, known.identity_key)
+        except SignatureBroken as error:
+            raise EnrolmentRefused(str(error), pointer="/signature") from None
+        if key.party != party:
+            raise EnrolmentRefused("the epoch key names another party", pointer="/statement/party")
+        held = known.keys.get(key.epoch)
+        if held is not None and held != key.public_key:
+            raise EpochKeyConflict
+        if held is None:
+            await roster.add_party_key(transaction, known.key, key.epoch, key.public_key)
+        return held is None
+
+
+async def revoke(aggregator: Aggregator, party: str) -> None:
+    """Take a party off the roster and end its tokens. Its numbers are never given again."""
+    now = aggregator.clock.now()
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _ROSTER)
+        if not await roster.leave(transaction, party, now):
+            raise UnknownParty
+        await revoke_subject(transaction, tables.tokens, party, now)
+
+
+# --- the checks of an enrolment ------------------------------------------------------------------
+
+
+async def _check_same(
+    transaction: Transaction,
+    granted: GrantRow,
+    request: Enrolment,
+    hosted: _Hosted | None,
+) -> None:
+    """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
+    and the party has been on the roster since then."""
+    known = await roster.active_party(transaction, request.party)
+    if known is None:
+        raise JoinTokenUsed
+    asked = (request.kind, request.identity_key, request.first, len(request.curators))
+    stored = (known.kind, known.identity_key, known.first, known.curators)
+    epoch_key = request.epoch_key
+    same = (
+        asked == stored
+        and known.keys.get(epoch_key.epoch) == epoch_key.public_key
+        and await roster.enrolled_at(transaction, known.key) == granted.used
+    )
+    if same and hosted is not None:
+        ids = await roster.hosted_ids(transaction, known.key)
+        same = hosted.compressed == ids or _unpack(ids) == list(request.curators)
+    elif same:
+        same = request.curators == (request.party,)
+    if not same:
+        raise JoinTokenUsed
+
+
+def _check_grant(granted: GrantRow, request: Enrolment) -> int:
+    """The first number, if the unused secret allows this enrolment."""
+    grants.check_allowed(granted, request)
+    first = request.first
+    if first is None or first + len(request.curators) > _END_OF_NUMBERS:
+        raise EnrolmentRefused("the first roster number is missing", pointer="/first")
+    if request.kind is PartyKind.HOST and first % RUN_ALIGNMENT:
+        raise EnrolmentRefused(
+            f"a host's run starts at a multiple of {RUN_ALIGNMENT}", pointer="/first"
+        )
+    return first
+
+
+async def _check_free(
+    transaction: Transaction, request: Enrolment, first: int, hosted: _Hosted | None
+) -> None:
+    if await roster.is_active(transaction, request.party, request.identity_key):
+        raise CuratorEnrolled("the party or its identity is enrolled")
+    if await roster.numbers_taken(transaction, first, len(request.curators)):
+        raise CuratorEnrolled("roster numbers were given before", pointer="/first")
+    ids = request.curators
+    hashes = hosted.hashes if hosted is not None else _hashes(ids)
+    taken: set[str] = set()
+    if hosted is not None:
+        async for names in roster.lone_ids(transaction):
+            if _meet(_hashes(names), hashes):
+                taken |= set(ids) & set(names)
+    async for party, theirs in roster.hosted_hashes(transaction):
+        if _meet(hashes, theirs):
+            taken |= set(ids) & set(_unpack(await roster.hosted_ids(transaction, party)))
+    if taken:
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(ids, taken))
+
+
+async def _add(
+    transaction: Transaction,
+    request: Enrolment,
+    first: int,
+    hosted: _Hosted | None,
+    now: datetime,
+) -> None:
+    """Store the party."""
+    party = Party(
+        0, request.party, request.kind, request.identity_key, first, len(request.curators), None, {}
+    )
+    epoch_key = request.epoch_key
+    key = await roster.add_party(transaction, party, epoch_key.epoch, epoch_key.public_key, now)
+    if hosted is not None:
+        await roster.add_hosted(
+            transaction, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
+        )
+
+
+# --- many ids, compactly -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Hosted:
+    """A host's curators: sorted 64-bit hashes (8 MB for 10^6) and compressed ids."""
+
+    hashes: NDArray[np.uint64]
+    compressed: bytes
+
+
+def _hosted(request: Enrolment) -> _Hosted | None:
+    ids = request.curators
+    hashes = np.unique(_hashes(ids))
+    if hashes.size != len(ids) and len(set(ids)) != len(ids):
+        raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
+    if request.kind is PartyKind.CURATOR:
+        return None
+    return _Hosted(hashes, zlib.compress("\n".join(ids).encode(), 1))
+
+
+def _hashes(ids: Sequence[str]) -> NDArray[np.uint64]:
+    # Only a filter: two that match are then compared by their full ids.
+    hashes, digest = np.empty(len(ids), np.uint64), hashlib.blake2b
+    for start in range(0, len(ids), _HASHED):
+        names = ids[start : start + _HASHED]
+        joined = b"".join(digest(name.encode(), digest_size=8).digest() for name in names)
+        hashes[start : start + len(names)] = np.frombuffer(joined, "<u8")
+    return hashes
+
+
+def _meet(some: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
+    """Whether some are among the others, which are sorted."""
+    if others.size == 0:
+        return False
+    place = np.minimum(np.searchsorted(others, some), others.size - 1)
+    return bool((others[place] == some).any())
+
+
+def _unpack(compressed: bytes) -> list[str]:
+    return zlib.decompress(compressed).decode().split("\n")
+
+
+def public_party(item: dict[str, object]) -> dict[str, object]:
+    """A row of the roster for its operator."""
+    identity_key = item["identity_key"]
+    assert isinstance(identity_key, bytes)
+    return {**item, "identity_key": encode_binary(identity_key)}

@@ -1,0 +1,96 @@
+"""Routes of this aggregator's identity, and of the pairing with its one coordinator."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.roster import enrolment
+from aggregator.roster.enrolment import CoordinatorRequest
+from aggregator.settings import AggregatorSettings
+from aggregator.web import Operator
+from common.web.auth import Authenticator
+from common.web.bodies import takes
+from common.web.parts import part
+from common.web.wire import answer, etag_response, read_body
+from tacit.crypto.signing import fingerprint
+from tacit.wire import encode_binary
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+Overlap = Annotated[
+    int,
+    Parameter(ge=0, le=604_800, description="Seconds for which an earlier token stays good."),
+]
+Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is pinned now.")]
+
+
+def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
+    """Add them to the app."""
+
+    @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
+    async def identity(aggregator: AggregatorPart) -> dict[str, Any]:
+        keyring = aggregator.keyring
+        current = await keyring.current()
+        key = keyring.identity.public_key
+        return {
+            "id": settings.aggregator_id,
+            "operator": settings.operator,
+            "identity_key": encode_binary(key),
+            "fingerprint": fingerprint(key).hex(),
+            "fingerprint_base64url": encode_binary(fingerprint(key)),
+            "epoch_s": settings.epoch_s,
+            "epoch_key": current.signed.model_dump(mode="json"),
+            "policy": {
+                "min_participants": settings.policy_min_participants,
+                "max_curators": settings.policy_max_curators,
+                "max_roster": settings.policy_max_roster,
+                "max_dimension": settings.policy_max_dimension,
+                "max_round_s": settings.policy_max_round_s,
+                "allow_exact": settings.insecure_allow_exact,
+                "allow_paper": settings.allow_paper,
+            },
+            "self_test": "passed" if aggregator.samplers_passed else "failed",
+            "version": app.version,
+        }
+
+    @app.get("/v1/keys/current", tags=["identity"], summary="The signed key of this epoch")
+    async def current_key(request: Request, aggregator: AggregatorPart) -> Response:
+        current = await aggregator.keyring.current()
+        return etag_response(request, current.signed.model_dump_json().encode())
+
+    @app.put(
+        "/v1/coordinator",
+        tags=["identity"],
+        summary="Pair with the one coordinator",
+        openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
+    )
+    async def pair(
+        request: Request,
+        aggregator: AggregatorPart,
+        authenticator: AuthenticatorPart,
+        _: Operator,
+        replace: Replace = False,
+        overlap_s: Overlap = 0,
+    ) -> Response:
+        body = await read_body(request, CoordinatorRequest)
+        answered = await enrolment.pair(aggregator, body, replace=replace, overlap_s=overlap_s)
+        authenticator.forget()
+        return answer(request, answered)
+
+    @app.delete(
+        "/v1/coordinator",
+        tags=["identity"],
+        status_code=204,
+        name="part",  # clients see it in the operation's id
+        summary="End the pairing: no coordinator may speak here",
+    )
+    async def end_pairing(
+        aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
+    ) -> None:
+        await enrolment.part(aggregator)
+        authenticator.forget()

@@ -1,0 +1,114 @@
+"""Routes of the roster: grants, enrolments, announced keys, and revocations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request, Response
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.errors import NotYourParty
+from aggregator.roster import enrolment
+from aggregator.roster.senders import SenderDirectory
+from aggregator.store import roster as store
+from aggregator.web import Curator, Operator
+from common.web.auth import Authenticator
+from common.web.bodies import takes
+from common.web.grants import EnrolmentRefused, answer_enrolment
+from common.web.paging import PageQuery, next_link
+from common.web.parts import part
+from common.web.wire import answer, encode, etag_response, read_body
+from tacit.crypto.signing import Signed
+from tacit.protocol.enrolment import (
+    GRANT_HEADER,
+    Enrolment,
+    EpochKey,
+    GrantRequest,
+)
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
+
+
+def add_enrolment(app: FastAPI) -> None:
+    """Add them to the app."""
+    large = asyncio.Lock()
+
+    @app.post(
+        "/v1/grants",
+        tags=["roster"],
+        status_code=201,
+        summary="A one-time secret with which a party may enrol",
+        openapi_extra=takes(GrantRequest, examples.GRANT),
+    )
+    async def grant(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+        body = await read_body(request, GrantRequest)
+        granted = await enrolment.issue_grant(aggregator, body)
+        return answer(request, granted, status=201)
+
+    @app.post(
+        "/v1/enrolments",
+        tags=["roster"],
+        status_code=201,
+        summary="Enrol a curator or a host with a one-time secret",
+        openapi_extra=takes(Signed[Enrolment]),
+    )
+    async def enrol(
+        request: Request,
+        aggregator: AggregatorPart,
+        directory: DirectoryPart,
+        authenticator: AuthenticatorPart,
+    ) -> Response:
+        async def enrolled(signed: Signed[Enrolment]) -> Response:
+            found, new = await enrolment.enrol(aggregator, signed)
+            if not new:  # the token of the answer that was lost is revoked
+                directory.forget()
+                authenticator.forget()
+            return answer(request, found, status=201)
+
+        limit = await enrolment.largest_body(aggregator, request.headers.get(GRANT_HEADER))
+        return await answer_enrolment(request, limit, large, enrolled)
+
+    @app.put(
+        "/v1/parties/{party}/keys/{epoch}",
+        tags=["roster"],
+        summary="Announce a party's key of a new epoch",
+        openapi_extra=takes(Signed[EpochKey]),
+    )
+    async def announce(
+        request: Request, party: str, epoch: int, aggregator: AggregatorPart, caller: Curator
+    ) -> Response:
+        if caller.subject != party:
+            raise NotYourParty
+        body = await read_body(request, Signed[EpochKey])
+        if body.statement.epoch != epoch:
+            raise EnrolmentRefused("another epoch than the path's", pointer="/statement/epoch")
+        new = await enrolment.announce_key(aggregator, party, body)
+        return answer(request, {"party": party, "epoch": epoch}, status=201 if new else 200)
+
+    @app.delete(
+        "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"
+    )
+    async def revoke(
+        party: str,
+        aggregator: AggregatorPart,
+        directory: DirectoryPart,
+        authenticator: AuthenticatorPart,
+        _: Operator,
+    ) -> None:
+        await enrolment.revoke(aggregator, party)
+        directory.forget()
+        authenticator.forget()
+
+    @app.get("/v1/roster", tags=["roster"], summary="Parties in the order of their enrolment")
+    async def roster(
+        request: Request, page: PageQuery, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
+        async with aggregator.database.reading() as transaction:
+            found = await store.list_parties(transaction, page.after_number(), page.limit)
+        shown = [enrolment.public_party(item) for item in found]
+        headers = next_link(request, found[-1]["key"]) if len(found) == page.limit else {}
+        return etag_response(request, encode({"parties": shown}), headers=headers)

@@ -1,0 +1,215 @@
+"""From the manifest to the partial sum (spec: aggregation, section 6).
+
+This aggregator commits to one manifest per round, which it recomputed from all signed sets, and
+reveals only after it has seen the whole quorum's commitments to that manifest. The sum is stored
+with its noise inside, never without. A local round adds to the noise audit in the transaction of
+its commitment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.audit import audit
+from aggregator.audit.noise_audit import Listener, Noisy, audited
+from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
+from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
+from aggregator.pieces.intake import ROUNDS_LOCK
+from aggregator.rounds import differencing
+from aggregator.rounds.summing import sum_of
+from aggregator.store import rounds as store
+from aggregator.store.rounds import RoundRow
+from common.store.database import exclusive
+from tacit import sets
+from tacit.crypto.signing import Signed
+from tacit.protocol.agreement import (
+    CommitmentRefused,
+    ManifestRefused,
+    check_commitments,
+    commitment_hash,
+    manifest_hash,
+    manifest_of,
+)
+from tacit.protocol.round import (
+    COMMITMENT_LABEL,
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    ManifestRequest,
+    Reveal,
+    RevealRequest,
+    RoundState,
+)
+from tacit.query.mechanisms import aggregator_plan, draw
+from tacit.query.words import Sharing
+
+NONCE_BYTES = 32
+
+
+# --- commit --------------------------------------------------------------------------------------
+
+
+async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest) -> str:
+    """frozen -> committed: sum what the manifest lists, add the noise, sign a commitment."""
+    context = await aggregator.round(round_id)
+    async with aggregator.lock(round_id):
+        async with aggregator.database.reading() as transaction:
+            row = await stored_round(transaction, round_id)
+            accepted = await store.document(transaction, row.key, "accepted")
+        if row.state is RoundState.ABORTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        if accepted is None:
+            raise RoundNotFrozen
+        manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
+        if row.commitment is not None:
+            return _committed_before(row, manifest)
+        listener = Listener(audited(context.descriptor.query))
+        partial = await _partial_sum(aggregator, context, manifest, listener)
+        return await _commit(aggregator, context, manifest, partial, listener.heard())
+
+
+def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
+    """The manifest, recomputed from all signed sets; refused unless everything agrees."""
+    salt = request.manifest.salt
+    if salt is None:
+        raise ManifestRefused("without a salt nobody could check how many took part")
+    manifest = manifest_of(context.descriptor, request.accepted, salt)
+    if manifest != request.manifest:
+        raise ManifestRefused
+    own = Signed[AcceptedSet].model_validate_json(accepted)
+    if context.index not in manifest.quorum or own not in request.accepted:
+        raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
+    if not sets.is_subset(manifest.members, own.statement.members):
+        raise ManifestRefused("the manifest lists curators whose pieces are not held")
+    if not set(manifest.contributions) <= set(own.statement.contributions):
+        raise ManifestRefused("the manifest lists noise that is not held")
+    return manifest
+
+
+def _committed_before(row: RoundRow, manifest: Manifest) -> str:
+    if row.manifest_hash != manifest_hash(manifest):
+        raise ManifestRefused("another manifest was committed to; there is never a second one")
+    assert row.commitment is not None
+    return row.commitment
+
+
+async def _partial_sum(
+    aggregator: Aggregator, context: RoundContext, manifest: Manifest, listener: Listener
+) -> NDArray[np.uint64]:
+    """The sum of the listed pieces with this aggregator's noise inside."""
+    total = await sum_of(aggregator, context, manifest, listener)
+    query = context.descriptor.query
+    plan = aggregator_plan(query)
+    if plan is None or query.sharing is Sharing.SHAMIR:
+        return total
+    noise = await asyncio.to_thread(draw, plan, aggregator.random, 1)
+    return np.asarray(total + noise[0].astype(np.uint64), np.uint64)
+
+
+async def _commit(
+    aggregator: Aggregator,
+    context: RoundContext,
+    manifest: Manifest,
+    partial: NDArray[np.uint64],
+    noisy: Noisy,
+) -> str:
+    """Nonce, partial sum, manifest, commitment and audit in one transaction, once per round.
+
+    Raises DifferenceRefused, and nothing of it is stored.
+    """
+    nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
+    digest = manifest_hash(manifest)
+    statement = Commitment(
+        round=context.id,
+        descriptor_hash=context.digest,
+        manifest_hash=digest,
+        aggregator=aggregator.id,
+        hash=commitment_hash(context.digest, digest, aggregator.id, nonce, content),
+    )
+    signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, ROUNDS_LOCK)
+        done = await store.advance(
+            transaction,
+            context.key,
+            RoundState.FROZEN,
+            RoundState.COMMITTED,
+            manifest=wire_json(manifest),
+            manifest_hash=digest,
+            nonce=nonce,
+            partial=content,
+            commitment=signed,
+        )
+        if done:
+            await differencing.admit(transaction, aggregator, context, manifest)
+            await audit.add_round(transaction, audited(context.descriptor.query), noisy)
+            return signed
+        row = await store.round_by_key(transaction, context.key)
+    if row.commitment is None or row.state is RoundState.ABORTED:
+        raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+    return _committed_before(row, manifest)
+
+
+# --- reveal --------------------------------------------------------------------------------------
+
+
+async def reveal(aggregator: Aggregator, round_id: str, request: RevealRequest) -> str:
+    """committed -> released: return the partial sum, and destroy the pieces immediately."""
+    context = await aggregator.round(round_id)
+    async with aggregator.lock(round_id):
+        async with aggregator.database.reading() as transaction:
+            row = await stored_round(transaction, round_id)
+            manifest = await store.document(transaction, row.key, "manifest")
+        if row.state is RoundState.ABORTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        if manifest is None:
+            raise RoundNotCommitted
+        digest = _checked_commitments(context, row, manifest, request)
+        return await _reveal(aggregator, context, digest)
+
+
+def _checked_commitments(
+    context: RoundContext, row: RoundRow, manifest: str, request: RevealRequest
+) -> bytes:
+    """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
+    assert row.manifest_hash is not None
+    quorum = Manifest.model_validate_json(manifest).quorum
+    check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
+    own = Signed[Commitment].model_validate_json(row.commitment or "")
+    if own not in request.commitments:
+        raise CommitmentRefused("the commitment of this aggregator is not the one it signed")
+    together = b"".join(sorted(item.digest() for item in request.commitments))
+    return hashlib.sha256(together).digest()
+
+
+async def _reveal(aggregator: Aggregator, context: RoundContext, digest: bytes) -> str:
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, ROUNDS_LOCK)
+        row = await store.round_by_key(transaction, context.key)
+        revealed = await store.document(transaction, context.key, "reveal")
+        if revealed is not None:
+            if row.reveal_request != digest:
+                raise CommitmentRefused("the partial sum was revealed to other commitments")
+            return revealed
+        if row.state is not RoundState.COMMITTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        partial = await store.partial_sum(transaction, context.key)
+        assert row.nonce is not None
+        assert partial is not None
+        answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=partial))
+        await store.advance(
+            transaction,
+            context.key,
+            RoundState.COMMITTED,
+            RoundState.RELEASED,
+            reveal_request=digest,
+            reveal=answer,
+            finished=aggregator.clock.now(),
+        )
+        await store.destroy_pieces(transaction, context.key)
+        return answer

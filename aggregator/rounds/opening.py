@@ -1,0 +1,282 @@
+"""Opening a round: its checks, and the noise that aggregators share.
+
+Spec: aggregation, section 6.
+
+This aggregator does not participate in a round that its policy forbids or that breaks its promise,
+regardless of the caller. Under Shamir its noise is drawn once, here, and only sealed shares of it
+are stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from aggregator.context import Aggregator, RoundContext, wire_json
+from aggregator.errors import (
+    ContributionRefused,
+    NotPaired,
+    PieceConflict,
+    PolicyRefused,
+    RoundClosed,
+    RoundConflict,
+    WrongLength,
+)
+from aggregator.keys import EpochKeyGone, EpochSecret
+from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
+from aggregator.pieces.unsealing import check_words
+from aggregator.rounds.summing import opened_contribution
+from aggregator.store import admission
+from aggregator.store import rounds as round_store
+from aggregator.store.rounds import ContributionRow, RoundRow
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from tacit.accounting.debits import sound_refusal
+from tacit.accounting.headroom import headroom_problem
+from tacit.crypto.sealing import (
+    TAG_BYTES,
+    Direction,
+    Ends,
+    SealBroken,
+    agree_key,
+    piece_context,
+    seal_words,
+)
+from tacit.crypto.signing import Signed
+from tacit.protocol.agreement import DescriptorRefused, check_descriptor
+from tacit.protocol.round import AggregatorEntry, Contribution, Piece, RoundDescriptor, RoundState
+from tacit.query.functions import dimension
+from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
+from tacit.query.words import Identifier, Mechanism, Stance
+from tacit.wire import WireModel, encode_binary
+
+
+class Opening(WireModel):
+    """The answer to a descriptor. `contribution`: this aggregator's noise, shared (Shamir)."""
+
+    round: str
+    descriptor_hash: str
+    contribution: Contribution | None = None
+
+
+class RelayedPiece(WireModel):
+    """Another aggregator's share of noise for this one, as the coordinator passes it on."""
+
+    aggregator: Identifier
+    piece: Piece
+
+
+async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) -> tuple[str, bool]:
+    """Participate in a round: (the answer, whether it is new). Raises what forbids it."""
+    async with aggregator.database.reading() as transaction:
+        coordinator = await admission.coordinator(transaction)
+        known = await round_store.round_row(transaction, signed.statement.round)
+    if coordinator is None:
+        raise NotPaired
+    descriptor = check_descriptor(signed, coordinator.identity_key, aggregator.clock.now())
+    digest = descriptor.digest()
+    if known is not None:
+        async with aggregator.database.reading() as transaction:
+            return await _opened_before(transaction, known, digest), False
+    if descriptor.deployment != coordinator.deployment:
+        raise DescriptorRefused("the round belongs to another deployment")
+    own = await _own_entry(aggregator, descriptor)
+    check_policy(aggregator, descriptor)
+    await asyncio.to_thread(check_promise, descriptor)
+    async with aggregator.lock(descriptor.round):
+        return await _open(aggregator, signed, digest, own)
+
+
+async def _opened_before(transaction: Transaction, row: RoundRow, digest: bytes) -> str:
+    if row.descriptor_hash != digest:
+        raise RoundConflict
+    shares = await round_store.document(transaction, row.key, "noise_shares")
+    contribution = None if shares is None else Contribution.model_validate_json(shares)
+    return _opening(row.id, digest, contribution)
+
+
+def _opening(round_id: str, digest: bytes, contribution: Contribution | None) -> str:
+    digest_text = encode_binary(digest)
+    return wire_json(
+        Opening(round=round_id, descriptor_hash=digest_text, contribution=contribution)
+    )
+
+
+async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> EpochSecret:
+    """The epoch key that the descriptor names, if the entry is this aggregator's own."""
+    try:
+        entry: AggregatorEntry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
+    except KeyError:
+        raise DescriptorRefused("this aggregator is not one of the round") from None
+    identity = aggregator.keyring.identity.public_key
+    if entry.identity_key != identity or entry.operator != aggregator.settings.operator:
+        raise DescriptorRefused("the entry of this aggregator is not its own")
+    try:
+        own = await aggregator.keyring.of(entry.epoch_key.statement.epoch)
+    except EpochKeyGone:
+        raise DescriptorRefused("the epoch key of this aggregator is not in use") from None
+    if own.signed.statement != entry.epoch_key.statement:
+        raise DescriptorRefused("the epoch key of this aggregator is not its own")
+    settings = aggregator.settings
+    ends = (own.epoch + 1) * settings.epoch_s + settings.epoch_grace_s
+    if aggregator.clock.now().timestamp() >= ends:
+        raise DescriptorRefused("the epoch key of this aggregator has expired")
+    return own
+
+
+def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
+    """Raise unless this aggregator's own policy allows the round, regardless of the caller."""
+    settings, query, now = aggregator.settings, descriptor.query, aggregator.clock.now()
+    if descriptor.deadline <= now:
+        raise DescriptorRefused("the deadline is over")
+    refusals = {
+        "exact rounds add no noise": query.mechanism is Mechanism.EXACT
+        and not settings.insecure_allow_exact,
+        "the paper stance is not allowed": query.stance is Stance.PAPER
+        and not settings.allow_paper,
+        "fewer participants than this aggregator's minimum": query.min_participants
+        < settings.policy_min_participants,
+        "n_max is above this aggregator's limit": query.n_max > settings.policy_max_curators,
+        "the roster is larger than this aggregator's limit": descriptor.roster_size
+        > settings.policy_max_roster,
+        "the vector is longer than this aggregator's limit": dimension(query)
+        > settings.policy_max_dimension,
+        "the deadline is too far away": descriptor.deadline
+        > now + timedelta(seconds=settings.policy_max_round_s),
+    }
+    for reason, refused in refusals.items():
+        if refused:
+            raise PolicyRefused(reason)
+
+
+def check_promise(descriptor: RoundDescriptor) -> None:
+    """Raise unless sums of the query cannot wrap and, if it is sound, its guarantee holds here.
+
+    The coordinator checked the same; this aggregator believes its own arithmetic, and the operators
+    of this very round. Verified figures are kept by `tacit.accounting`: about a millisecond.
+    """
+    query = descriptor.query
+    problem = headroom_problem(query)
+    if problem is not None:
+        raise DescriptorRefused(problem)
+    refusal = sound_refusal(query, tuple(entry.operator for entry in descriptor.aggregators))
+    if refusal is not None:
+        raise PolicyRefused(refusal)
+
+
+async def _open(
+    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: EpochSecret
+) -> tuple[str, bool]:
+    descriptor = signed.statement
+    shares = None
+    if shares_its_noise(descriptor.query):
+        shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own)
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, ROUNDS_LOCK)
+        known = await round_store.round_row(transaction, descriptor.round)
+        if known is not None:
+            return await _opened_before(transaction, known, digest), False
+        key = await round_store.add_round(
+            transaction,
+            descriptor.round,
+            digest,
+            signed.model_dump_json(),
+            own.epoch,
+            descriptor.deadline,
+            None if shares is None else wire_json(shares),
+        )
+        if shares is not None:
+            index = descriptor.index_of(aggregator.id)
+            row = _contribution_row(index, shares.pieces[index])
+            await round_store.add_contribution(transaction, key, row)
+    return _opening(descriptor.round, digest, shares), True
+
+
+def _share_noise(
+    aggregator: Aggregator, descriptor: RoundDescriptor, digest: bytes, own: EpochSecret
+) -> Contribution:
+    """This aggregator's noise, drawn once, split and sealed for every aggregator of the round."""
+    query = descriptor.query
+    plan = aggregator_plan(query)
+    assert plan is not None
+    noise = draw(plan, aggregator.random, 1)[0]
+    shares = scheme(query).split(noise, aggregator.random)
+    pieces = []
+    for index, (entry, words) in enumerate(zip(descriptor.aggregators, shares, strict=True)):
+        receiver = entry.epoch_key.statement
+        ends = Ends(
+            aggregator.id,
+            entry.id,
+            own.public_key,
+            receiver.public_key,
+            receiver.epoch,
+            Direction.AGGREGATOR_TO_AGGREGATOR,
+        )
+        place = piece_context(digest, aggregator.id, entry.id, index, noise.size)
+        try:
+            nonce, sealed = seal_words(agree_key(own.private_key, ends), words, place)
+        except SealBroken as error:
+            raise DescriptorRefused(f"{entry.id}: {error}") from None
+        pieces.append(Piece(sender=aggregator.id, key_epoch=own.epoch, nonce=nonce, sealed=sealed))
+    return Contribution(aggregator=aggregator.id, pieces=tuple(pieces))
+
+
+def _contribution_row(position: int, piece: Piece) -> ContributionRow:
+    return ContributionRow(position, piece.key_epoch, piece.nonce, piece.sealed)
+
+
+# --- contributions of noise ----------------------------------------------------------------------
+
+
+async def add_contributions(
+    aggregator: Aggregator, intake: Intake, round_id: str, relayed: Sequence[RelayedPiece]
+) -> list[int]:
+    """Open and store other aggregators' shares of noise; the places of all that are held."""
+    context = await aggregator.round(round_id)
+    if not shares_its_noise(context.descriptor.query):
+        raise ContributionRefused("the round's aggregators do not share their noise")
+    rows = [_checked_contribution(aggregator, context, item) for item in relayed]
+
+    async def run(transaction: Transaction) -> list[int]:
+        row = await round_store.round_by_key(transaction, context.key)
+        held = await round_store.held_contributions(transaction, context.key)
+        if row.state is not RoundState.OPEN:
+            known = all(held.get(item.position) == item for item in rows)
+            if known or _all_numbered(held, rows):
+                return sorted(held)
+            raise RoundClosed(extra={"included": False, "state": row.state.value})
+        new = {item.position: item for item in rows if item.position not in held}
+        if any({**held, **new}[item.position] != item for item in rows):
+            raise PieceConflict("another share of this aggregator's noise is held")
+        for item in new.values():
+            await round_store.add_contribution(transaction, context.key, item)
+        return sorted({**held, **new})
+
+    answer: list[int] = await intake.submit(TransitionItem(context, run))
+    return answer
+
+
+def _all_numbered(held: dict[int, ContributionRow], rows: Sequence[ContributionRow]) -> bool:
+    """After the pieces were destroyed: the same nonces are the same shares."""
+    return all(item.position in held and held[item.position].nonce == item.nonce for item in rows)
+
+
+def _checked_contribution(
+    aggregator: Aggregator, context: RoundContext, item: RelayedPiece
+) -> ContributionRow:
+    piece, descriptor = item.piece, context.descriptor
+    try:
+        index = descriptor.index_of(item.aggregator)
+    except KeyError:
+        raise ContributionRefused("the aggregator is not one of the round") from None
+    if index == context.index or piece.sender != item.aggregator:
+        raise ContributionRefused("the share is not another aggregator's")
+    if piece.key_epoch != descriptor.aggregators[index].epoch_key.statement.epoch:
+        raise ContributionRefused("the share was sealed with another epoch key")
+    if len(piece.sealed) != 8 * context.dimension + TAG_BYTES:
+        raise WrongLength(extra={"dimension": context.dimension})
+    row = _contribution_row(index, piece)
+    if context.own_key is not None:
+        check_words(context, opened_contribution(aggregator, context, row))
+    return row

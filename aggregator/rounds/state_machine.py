@@ -1,0 +1,252 @@
+"""The state machine of a round (spec: aggregation, section 6).
+
+    open -> frozen -> committed -> released
+       \\_______\\________\\________-> aborted
+
+One function per transition, one transaction each, durable before it is answered: `opening` begins
+a round, `committing` sums and reveals, and here it is frozen, ended and swept. A repeated request
+gets the stored answer again, byte for byte; a different one is refused. This aggregator signs one
+manifest per round, reveals only after it has seen the whole quorum's commitments to that manifest,
+and after an abort never anything. Its noise is drawn once: under Shamir when the round opens
+(sealed shares are stored), else with the sum, and is never stored apart from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+
+from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
+from aggregator.errors import RoundClosed, RoundReleased
+from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
+from aggregator.rounds import differencing
+from aggregator.store import pieces as piece_store
+from aggregator.store import roster
+from aggregator.store import rounds as round_store
+from aggregator.store.rounds import RoundRow
+from aggregator.store.tables import grants
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.web.grants import forget_grants
+from tacit import sets
+from tacit.errors import Invalid
+from tacit.protocol.round import (
+    ABORT_LABEL,
+    ACCEPTED_LABEL,
+    AbortRequest,
+    AbortStatement,
+    AcceptedSet,
+    RoundState,
+)
+from tacit.wire import encode_binary, format_instant
+
+_logger = get_logger("tacit.aggregator.rounds")
+MAX_WAIT_S: Final = 30.0
+GATHER_S: Final = 0.01
+LOOK_S: Final = 0.5
+"""Another process on the same database may have accepted pieces without a notification here."""
+
+# --- freeze --------------------------------------------------------------------------------------
+
+
+async def freeze(aggregator: Aggregator, intake: Intake, round_id: str) -> str:
+    """open -> frozen: close the round to pieces, then sign the set of accepted curators."""
+    context = await aggregator.round(round_id)
+
+    async def close(transaction: Transaction) -> None:
+        await round_store.advance(transaction, context.key, RoundState.OPEN, RoundState.FROZEN)
+
+    async with aggregator.lock(round_id):
+        await intake.submit(TransitionItem(context, close))
+        return await _sign_accepted(aggregator, context)
+
+
+async def _sign_accepted(aggregator: Aggregator, context: RoundContext) -> str:
+    """Export and sign the set of a frozen round. Nothing can change it any more."""
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, ROUNDS_LOCK)
+        row = await round_store.round_by_key(transaction, context.key)
+        accepted = await round_store.document(transaction, context.key, "accepted")
+        if accepted is not None:
+            return accepted
+        if row.state is not RoundState.FROZEN:
+            raise RoundClosed(extra={"included": False, "state": row.state.value})
+        statement = AcceptedSet(
+            round=context.id,
+            descriptor_hash=context.digest,
+            aggregator=aggregator.id,
+            members=await _members(transaction, context),
+            contributions=await round_store.held_places(transaction, context.key),
+        )
+        signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
+        await round_store.advance(
+            transaction, context.key, RoundState.FROZEN, RoundState.FROZEN, accepted=signed
+        )
+        return signed
+
+
+async def _members(transaction: Transaction, context: RoundContext) -> bytes:
+    """The bitmap over roster numbers of all pieces held, without parties that left."""
+    size = context.descriptor.roster_size
+    lone = np.zeros(size, np.bool_)
+    for _, numbers in await piece_store.piece_numbers(transaction, context.key, 0):
+        lone[np.frombuffer(numbers, "<u4")] = True
+    bitmap = np.frombuffer(sets.pack(lone), np.uint8).copy()
+    for batch in await piece_store.round_batches(transaction, context.key):
+        presence = np.frombuffer(batch.presence, np.uint8)
+        start = batch.first // 8
+        bitmap[start : start + presence.size] |= presence
+    left = await roster.left_runs(transaction, size)
+    if left:
+        members = sets.unpack(bitmap.tobytes(), size).copy()
+        for first, count in left:
+            members[first : first + count] = False
+        return sets.pack(members)
+    return bitmap.tobytes()
+
+
+# --- abort ---------------------------------------------------------------------------------------
+
+
+async def abort(
+    aggregator: Aggregator,
+    intake: Intake,
+    round_id: str,
+    request: AbortRequest,
+    *,
+    may_have_frozen: bool = False,
+) -> str:
+    """Any live state -> aborted, permanently: destroy the pieces, sign that there is no sum.
+
+    `may_have_frozen`: the round may have advanced after this state, unknown to the store.
+    """
+    context = await aggregator.round(round_id)
+
+    async def run(transaction: Transaction) -> str:
+        row = await round_store.round_by_key(transaction, context.key)
+        if row.abort_statement is not None:
+            return row.abort_statement
+        if row.state is RoundState.RELEASED:
+            raise RoundReleased
+        statement = AbortStatement(
+            round=context.id,
+            descriptor_hash=context.digest,
+            aggregator=aggregator.id,
+            frozen=may_have_frozen or row.state is not RoundState.OPEN,
+            reason=request.reason,
+        )
+        signed = wire_json(aggregator.keyring.identity.sign(ABORT_LABEL, statement))
+        await round_store.advance(
+            transaction,
+            context.key,
+            row.state,
+            RoundState.ABORTED,
+            abort_statement=signed,
+            reason=request.reason,
+            partial=None,
+            nonce=None,
+            finished=aggregator.clock.now(),
+        )
+        await differencing.withdraw(transaction, context)
+        await round_store.destroy_pieces(transaction, context.key)
+        return signed
+
+    async with aggregator.lock(round_id):
+        answer: str = await intake.submit(TransitionItem(context, run))
+        return answer
+
+
+async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) -> int:
+    """Abort every live round: required after a restore from a backup.
+
+    A round that is open in the restored store may have been frozen, or even released, after the
+    backup. So "never frozen" is signed for none of them: it would give curators budget back.
+    """
+    async with aggregator.database.reading() as transaction:
+        names = await round_store.live(transaction)
+    for round_id in names:
+        await abort(aggregator, intake, round_id, AbortRequest(reason=reason), may_have_frozen=True)
+    return len(names)
+
+
+# --- reading and housekeeping --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """When to answer about an open round: once pieces of this many curators are held, or it is no
+    longer open, or the time is over."""
+
+    accepted: int
+    wait_s: float
+
+
+async def describe(
+    aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
+) -> dict[str, object]:
+    """The state of a round, in public figures. Raises UnknownRound."""
+
+    async def look() -> tuple[RoundRow, bool]:
+        async with aggregator.database.reading() as transaction:
+            row = await stored_round(transaction, round_id)
+        waits = row.received < awaited.accepted and row.state is RoundState.OPEN
+        if waits and awaited.wait_s:
+            await asyncio.sleep(GATHER_S)  # one query for many arrivals
+        return row, waits
+
+    row = await intake.changed.poll(look, awaited.wait_s, LOOK_S)
+    async with aggregator.database.reading() as transaction:
+        held = await round_store.held_places(transaction, row.key)
+    return _described(row, held)
+
+
+async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
+    """Of how many curators of a bitmap over the roster no piece is held. Raises Invalid."""
+    context = await aggregator.round(round_id)
+    size = context.descriptor.roster_size
+    try:
+        asked = sets.unpack(members, size)
+    except ValueError as error:
+        raise Invalid(str(error), pointer="/members") from None
+    async with aggregator.database.reading() as transaction:
+        held = sets.unpack(await _members(transaction, context), size)
+    return int((asked & ~held).sum())
+
+
+def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
+    return {
+        "round": row.id,
+        "state": row.state.value,
+        "accepted": row.received,
+        "contributions": held,
+        "descriptor_hash": encode_binary(row.descriptor_hash),
+        "deadline": format_instant(row.deadline),
+        "reason": row.reason,
+    }
+
+
+async def sweep(aggregator: Aggregator, intake: Intake) -> None:
+    """Abort abandoned rounds, delete old ones, make and destroy epoch keys, erase."""
+    settings, now = aggregator.settings, aggregator.clock.now()
+    async with aggregator.database.reading() as transaction:
+        abandoned = await round_store.overdue(
+            transaction, now - timedelta(seconds=settings.abandon_s)
+        )
+    for round_id in abandoned:
+        await abort(aggregator, intake, round_id, AbortRequest(reason="abandoned"))
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, ROUNDS_LOCK)
+        before = now - timedelta(seconds=settings.retention_s)
+        await round_store.purge(transaction, before)
+        await forget_grants(transaction, grants, before)
+    await aggregator.keyring.current()
+    if await aggregator.keyring.destroy_idle():
+        aggregator.forget_rounds()
+    if not await aggregator.erasure.erase():
+        _logger.warning("log_not_emptied")

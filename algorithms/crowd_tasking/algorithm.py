@@ -1,0 +1,402 @@
+"""The central form: every user of a data set is simulated, then the aggregator does its part.
+
+Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
+users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.crowd_tasking.aggregates import (
+    Reports,
+    averages,
+    cross_validated,
+    deconvolved,
+    shares,
+    shares_by_round,
+)
+from algorithms.crowd_tasking.evaluation import evaluate
+from algorithms.crowd_tasking.evaluation_pictures import evaluation_pictures
+from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.parameters import Parameters
+from algorithms.crowd_tasking.pictures import task_plots
+from algorithms.crowd_tasking.prediction import accuracy_outlook
+from algorithms.crowd_tasking.report import NAME, privacy_report
+from algorithms.crowd_tasking.task import Task, resolve
+from algorithms.datasets.tables import UserSeries
+from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
+from tacit.errors import Invalid
+from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
+from tacit.report.model import PrivacyReport
+
+BLOCK: Final = 1_000_000
+"""Numbers of a block, but for a user who alone has more. Fixed: streams are named by blocks."""
+_MOST_CELLS: Final = 1_000_000
+"""Most cells of a table of shares by round; larger tables are omitted."""
+
+
+class BadRows(Invalid):
+    """A data set that does not fit the task. Seen by the data's custodian only."""
+
+    name = "data_shape"
+    title = "The data set does not fit the task"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, pointer="/dataset")
+
+
+def check(dataset: UserSeries, params: Parameters, stance: Stance) -> None:
+    """Refuse rows and parameters that do not go together. Raises BadTask, BadRows."""
+    _checked(dataset, resolve(params, stance))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Whole users' readings, sorted; `number` names the streams."""
+
+    number: int
+    users: Ints
+    rounds: Ints
+    readings: Floats
+    labels: Ints | None
+
+
+def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Context) -> Outcome:
+    """Simulate the task on a data set. Raises BadTask, BadRows, Cancelled."""
+    task = resolve(params, stance)
+    labels = _checked(dataset, task)
+    context.progress(0.0, "open")
+    everyone = np.unique(dataset.users)
+    willing = everyone[_willing(everyone, task)]
+    joined = willing[: params.n]
+    rows = np.flatnonzero(np.isin(dataset.users, joined))
+    rows = rows[np.lexsort((dataset.rounds[rows], dataset.users[rows]))]
+    users, rounds, readings = dataset.users[rows], dataset.rounds[rows], dataset.values[rows]
+    true_labels = None if labels is None else labels[rows]
+    blocks = _blocks(users, rounds, readings, true_labels)
+    context.progress(0.05, "collecting")
+
+    def collect(block: _Block) -> tuple[Floats, Ints | None]:
+        found = _reports_of(block, task, context)
+        context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
+        return found
+
+    parts = context.map_blocks(collect, blocks)
+    labels_sent = [part[1] for part in parts if part[1] is not None]
+    reports = Reports(
+        users,
+        rounds,
+        np.concatenate([part[0] for part in parts]) if parts else readings,
+        np.concatenate(labels_sent) if labels_sent else None,
+    )
+    context.progress(0.8, "aggregating")
+    people = {"offered": int(everyone.size), "joined": int(joined.size)}
+    outcome, found = _aggregated(task, reports, people, context)
+    evaluation = None
+    if params.evaluate:
+        evaluation = evaluate(
+            task,
+            readings,
+            true_labels,
+            reports,
+            found,
+            lambda: context.progress(0.9, "evaluating"),
+        )
+    context.progress(1.0, "done")
+    report = privacy_report(task, joined=int(joined.size), evaluated=params.evaluate)
+    return replace(outcome, report=report, evaluation=evaluation)
+
+
+def aggregate(task: Task, reports: Reports, offered: int, context: Context) -> Outcome:
+    """The aggregator's part alone, for reports that curators sent (federation `reports`).
+
+    Reports are sorted by user and round; `offered`: users who were asked.
+    """
+    people = {"offered": offered, "joined": int(np.unique(reports.users).size)}
+    return _aggregated(task, reports, people, context)[0]
+
+
+def preview(params: Parameters, stance: Stance) -> PrivacyReport:
+    """The report that a result would carry. Raises BadTask."""
+    return privacy_report(resolve(params, stance))
+
+
+# ----------------------------------------------------------------------------------- collecting
+
+
+def _checked(dataset: UserSeries, task: Task) -> Ints | None:
+    """Labels as places in the list of classes. Raises BadRows."""
+    params = task.params
+    if len(dataset.columns) != params.dimension:
+        raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
+    if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
+        raise BadRows(f"a round lies outside 1..{params.rounds}")
+    if params.aggregate != "CLS":
+        return None
+    if dataset.labels is None:
+        raise BadRows("a classifier needs a label for each row")
+    assert params.classes is not None
+    order = np.argsort(params.classes)
+    known = np.array(params.classes)[order]
+    places = np.clip(np.searchsorted(known, dataset.labels), 0, known.size - 1)
+    if (known[places] != dataset.labels).any():
+        raise BadRows("a label is none of the classes")
+    return np.asarray(order[places], np.int64)
+
+
+def _willing(users: Ints, task: Task) -> Bools:
+    """Who joins: epsilon_u >= epsilon_a, or no limit set."""
+    limits: Mapping[str, Fraction] = task.params.epsilon_limits or {}
+    if not limits:
+        return np.ones(users.size, np.bool_)
+    asked = task.asked_of_users
+    return np.array(
+        [admits(limits.get(str(user), asked), asked) for user in users.tolist()], np.bool_
+    )
+
+
+def _blocks(users: Ints, rounds: Ints, readings: Floats, labels: Ints | None) -> list[_Block]:
+    if not users.size:
+        return []
+    starts = np.flatnonzero(np.concatenate([[True], users[1:] != users[:-1]])).tolist()
+    cuts, begin = [], 0
+    for start, end in zip(starts, [*starts[1:], users.size], strict=True):
+        if (end - begin) * readings.shape[1] > BLOCK and start > begin:
+            cuts.append((begin, start))
+            begin = start
+    cuts.append((begin, users.size))
+    return [
+        _Block(
+            number,
+            users[low:high],
+            rounds[low:high],
+            readings[low:high],
+            None if labels is None else labels[low:high],
+        )
+        for number, (low, high) in enumerate(cuts)
+    ]
+
+
+def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, Ints | None]:
+    """The block's reports as devices would send them, in the sensor's unit, and reported labels."""
+    source = context.noise("reports", block.number)
+    if task.stance == "paper":
+        values = perturb_floating(
+            task.components,
+            task.scales,
+            float(task.params.p),
+            block.users,
+            block.rounds,
+            block.readings,
+            _floating(source),
+        )
+    else:
+        mechanism = task.perturbation
+        noisy = perturb(
+            mechanism, block.users, block.rounds, mechanism.quantise(block.readings), source
+        )
+        values = mechanism.decode(noisy)
+    labels_sent = block.labels
+    if labels_sent is not None and task.label_epsilon:
+        assert task.params.classes is not None
+        labels_source = context.noise("labels", block.number)
+        labels_sent = respond(
+            labels_sent, len(task.params.classes), task.label_epsilon, labels_source
+        )
+    return values, labels_sent
+
+
+def _floating(source: NoiseSource) -> SeededRandom:
+    """The generator of floating noise, which protects nobody, from the job's own stream."""
+    return SeededRandom(int.from_bytes(source.bytes(16)))
+
+
+# ----------------------------------------------------------------------------------- aggregating
+
+
+def _aggregated(
+    task: Task, reports: Reports, people: Mapping[str, int], context: Context
+) -> tuple[Outcome, Floats | None]:
+    params = task.params
+
+    def tick() -> None:
+        context.progress(0.85, "aggregating")
+
+    summary: dict[str, Any] = {
+        "task": {
+            "aggregate": params.aggregate,
+            "sensor": params.sensor.name,
+            "unit": params.sensor.unit,
+            "n": params.n,
+            "T": params.rounds,
+            "epsilon": _number(float(task.epsilon)),
+            "components": list(task.components),
+            "sensitivity": "per-coordinate" if task.per_coordinate else "l1",
+            "descriptor": task.digest,
+        },
+        "users": dict(people),
+        "reports": reports.count,
+        "predicted": _predicted(task, params.n),
+        "predicted_for_joined": _predicted(task, people["joined"]),
+    }
+    found = averages(reports, params.rounds, task.scales, task.components, float(params.p))
+    low, high = found.interval
+    names = [each.name for each in params.sensor.coordinates]
+    summary["average"] = {
+        name: {
+            "estimate": _number(found.mean[place]),
+            "standard_error": _number(found.error[place]),
+            "interval_95": [_number(low[place]), _number(high[place])],
+        }
+        for place, name in enumerate(names)
+    }
+    files = [_rounds_file(names, found.counts, found.means, found.errors)]
+    estimated: Floats | None = None
+    if params.aggregate == "HIST":
+        estimated = _histogram(task, reports)
+        edges = np.array(params.bucket_edges)
+        summary["histogram"] = {
+            "coordinate": params.histogram_coordinate.name,
+            "estimator": params.estimator,
+            "edges": edges.tolist(),
+            "shares": [_number(share) for share in estimated],
+        }
+        if params.rounds * estimated.size <= _MOST_CELLS:
+            values = reports.values[:, params.histogram_place]
+            each = shares_by_round(values, reports.rounds, params.rounds, edges)
+            files.append(_shares_file(each, edges))
+    if params.aggregate == "CLS":
+        summary["classifier"] = _classifier(task, reports, tick)
+        files.append(_training_file(names, reports, task))
+    plots = task_plots(task, people["joined"], reports, estimated, tick)
+    report = privacy_report(task, joined=people["joined"])
+    seeds = {"prediction_seed": params.prediction_seed}
+    return Outcome(summary, report, tuple(files), plots, seeds), estimated
+
+
+def _predicted(task: Task, n: int) -> dict[str, Any] | None:
+    """What was to be expected with n users."""
+    if n < 1:
+        return None
+    expected = task.predicted(n)
+    stated: dict[str, Any] = {
+        "n": n,
+        "mean_error": _number(expected.mean),
+        "error_95": _number(expected.point_95),
+        "source_bound": _number(expected.bound),
+    }
+    if task.params.aggregate == "CLS" and task.params.d_avg is not None:
+        ratio = expected.mean / task.params.d_avg
+        stated["ratio"] = _number(ratio)
+        stated["outlook"] = accuracy_outlook(ratio)
+    return stated
+
+
+def _histogram(task: Task, reports: Reports) -> Floats:
+    params = task.params
+    values = reports.values[:, params.histogram_place]
+    edges = np.array(params.bucket_edges)
+    if params.estimator == "naive":
+        return shares(values, edges)
+    chosen = params.histogram_coordinate
+    scale = float(task.scales[params.histogram_place])
+    return deconvolved(values, edges, chosen.lower, chosen.upper, scale, task.parts)
+
+
+def _classifier(task: Task, reports: Reports, tick: Callable[[], None]) -> dict[str, Any] | None:
+    """Trained and tested on noisy reports only: five folds."""
+    params = task.params
+    if reports.labels is None or params.classes is None:
+        return None
+    found = cross_validated(
+        params.classifier,
+        params.neighbours,
+        reports.values,
+        reports.labels,
+        len(params.classes),
+        PublicRandom(params.prediction_seed),
+        tick=tick,
+    )
+    if found is None:
+        return None
+    return {
+        "kind": params.classifier,
+        "classes": list(params.classes),
+        "accuracy_on_noisy_reports": _number(found.accuracy),
+        "confusion_on_noisy_reports": [list(row) for row in found.confusion],
+    }
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def _number(value: float | None) -> float | None:
+    """For JSON: null where there is none."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _csv(name: str, header: list[str], table: Floats, description: str) -> ResultFile:
+    text = io.StringIO()
+    text.write(",".join(json.dumps(each) if "," in each else each for each in header) + "\n")
+    np.savetxt(text, table, fmt="%.10g", delimiter=",")
+    content = text.getvalue().replace("nan", "").encode()
+    return ResultFile(name, "text/csv", content, description)
+
+
+def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) -> ResultFile:
+    header = ["round", "reports", *names, *(f"{name}_standard_error" for name in names)]
+    numbers = np.arange(1, counts.size + 1)[:, None]
+    table = np.concatenate([numbers, counts[:, None], means, errors], axis=1)
+    return _csv("rounds.csv", header, table, "mean of the noisy reports of each round")
+
+
+def _shares_file(each: Floats, edges: Floats) -> ResultFile:
+    header = ["round", *(f"from_{low:.10g}" for low in edges[:-1])]
+    table = np.concatenate([np.arange(1, each.shape[0] + 1)[:, None], each], axis=1)
+    return _csv("shares.csv", header, table, "bucket shares of the noisy reports of each round")
+
+
+def _training_file(names: list[str], reports: Reports, task: Task) -> ResultFile:
+    """The classifier's training data, as noisy as it was sent."""
+    assert task.params.classes is not None
+    labels = np.array(task.params.classes)
+    labels_sent = np.zeros(reports.count) if reports.labels is None else labels[reports.labels]
+    table = np.concatenate([labels_sent[:, None], reports.values], axis=1)
+    return _csv("training.csv", ["label", *names], table, "noisy reports with labels as sent")
+
+
+ALGORITHM: Final = Algorithm(
+    name=NAME,
+    title="Predictable crowd sensing (Salus)",
+    source="Predictable Privacy-Preserving Mobile Crowd Sensing: A Tale of Two Roles, book chapter "
+    "12, Algorithms 1 and 2",
+    purpose="averages, histograms or classifiers of sensor readings that users perturb themselves, "
+    "with the error told before anything is collected",
+    dataset_kind="user-series",
+    params=Parameters,
+    stances=("sound", "paper"),
+    run=run,
+    preview=preview,
+    result={
+        "users": "how many were offered the task and how many joined",
+        "average": "estimate, standard error and 95 % interval of each coordinate, over all rounds",
+        "histogram": "bucket shares (HIST)",
+        "classifier": "cross-validated on noisy reports (CLS)",
+        "predicted": "mean error and 95 % point before collection, and the source's bound",
+        "rounds.csv": "estimates and standard errors of each round",
+    },
+    complexity="O(n T k) draws of noise; about 10^7 readings a second on one core",
+    check=check,
+    evaluation_pictures=evaluation_pictures,
+)
+"""The entry of the catalogue."""

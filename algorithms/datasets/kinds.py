@@ -1,0 +1,396 @@
+"""The kinds of datasets: their formats, readers, default unit, and what an operator is shown.
+
+Spec: jobs, section "Datasets". Adding a kind is one module with its class and its readers, and one
+entry in `KINDS`. Readers are imported when they are first used: some need pyarrow.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, BinaryIO, Final
+
+from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference
+from algorithms.datasets.parts import split
+from tacit.errors import Invalid
+from tacit.report.model import Unit
+
+Reader = Callable[[DatasetDeclaration, BinaryIO], Any]
+FILE: Final = "file"
+
+
+class WrongKind(Invalid):
+    """A kind or a format that there is not, or a role that the kind does not have."""
+
+    name = "wrong_kind"
+    title = "The kind of dataset is not the right one"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A way to write a kind. `module.function` is its reader.
+
+    `options`: what of the declaration the reader takes (`label`, `curator`, `universe`). `parts`:
+    the names of its files in the order in which they are read, given to the reader as a mapping;
+    only the last one is required.
+    """
+
+    module: str
+    function: str
+    description: str
+    options: tuple[str, ...] = ()
+    parts: tuple[str, ...] = (FILE,)
+
+    def read(self, declaration: DatasetDeclaration, stream: BinaryIO) -> Any:
+        """The dataset in a plain stream."""
+        reader = getattr(import_module(self.module), self.function)
+        if declaration.format == "parquet" and not stream.seekable():
+            stream = io.BytesIO(stream.read())  # its index is at the end
+        options = {name: _option(declaration, name) for name in self.options}
+        if len(self.parts) == 1:
+            return reader(stream, **options)
+        return reader(dict(split(stream, self.parts[-1])), **options)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind. `budgeted`: whether there is a ledger; a list of public items needs none.
+
+    `outline(dataset)`: schema and sizes, for the operator only.
+    """
+
+    name: str
+    title: str
+    default_privacy_unit: Unit | None
+    formats: Mapping[str, Format]
+    outline: Callable[[Any], dict[str, Any]]
+    units: tuple[Unit, ...] = ()
+    budgeted: bool = True
+    roles: tuple[str, ...] = field(default=())
+
+    @property
+    def items(self) -> bool:
+        """Whether a universe of items may be declared."""
+        return any("universe" in each.options for each in self.formats.values())
+
+
+def kind_of(declaration: DatasetDeclaration) -> Kind:
+    """The kind of a declaration. Raises WrongKind, which names the field."""
+    kind = KINDS.get(declaration.kind)
+    if kind is None:
+        raise WrongKind("there is no such kind", pointer="/kind", extra={"kinds": sorted(KINDS)})
+    if declaration.format not in kind.formats:
+        raise WrongKind(
+            f"the kind {kind.name} has no such format",
+            pointer="/format",
+            extra={"formats": sorted(kind.formats)},
+        )
+    for role in ("label", "curator"):
+        if getattr(declaration.roles, role) is not None and role not in kind.roles:
+            raise WrongKind(f"the kind {kind.name} has no such role", pointer=f"/roles/{role}")
+    if declaration.universe is not None and not kind.items:
+        raise WrongKind(f"the kind {kind.name} has no universe", pointer="/universe")
+    return kind
+
+
+def format_of(declaration: DatasetDeclaration) -> Format:
+    """The format of a declaration. Raises WrongKind."""
+    return kind_of(declaration).formats[declaration.format]
+
+
+def read(declaration: DatasetDeclaration, stream: BinaryIO) -> Any:
+    """The dataset in a plain stream, of the class of its kind. Raises WrongKind, MalformedRow and
+    its subclasses, MalformedContent, TooManyRows.
+
+    A `universe` must be part of the declaration: the holder of datasets resolves references.
+    """
+    return format_of(declaration).read(declaration, stream)
+
+
+def written(format_name: str, columns: Sequence[str] | None, rows: Any) -> bytes:
+    """Inline rows, as the content of a file of this format. Raises WrongKind."""
+    writer = _WRITERS.get(format_name)
+    if writer is None:
+        raise WrongKind(
+            "rows of this format come as a file",
+            pointer="/format",
+            extra={"inline_formats": sorted(_WRITERS)},
+        )
+    return writer(columns, rows)
+
+
+def _option(declaration: DatasetDeclaration, name: str) -> Any:
+    if name != "universe":
+        return getattr(declaration.roles, name)
+    if isinstance(declaration.universe, DatasetReference):
+        raise ValueError("the universe is a reference that was not resolved")
+    return declaration.universe
+
+
+# --- rows that come inline -----------------------------------------------------------------------
+
+
+class BadRows(Invalid):
+    """Rows that this format cannot carry in a request."""
+
+    name = "malformed_row"
+    title = "A row of the dataset is malformed"
+
+
+def _cell(value: Any, row: int) -> str:
+    if value is None or isinstance(value, list | dict | bool):
+        raise BadRows("a number or a text is expected", pointer=f"/rows/{row}", extra={"row": row})
+    text = repr(value) if isinstance(value, float) else str(value)
+    if "\n" in text or "\r" in text:
+        raise BadRows("a text has no line break", pointer=f"/rows/{row}", extra={"row": row})
+    return text
+
+
+def _listed(rows: Any) -> list[Any]:
+    if not isinstance(rows, list):
+        raise BadRows("a list of rows is expected", pointer="/rows")
+    return rows
+
+
+def _csv(columns: Sequence[str] | None, rows: Any) -> bytes:
+    listed = _listed(rows)
+    if columns is None:
+        if not listed or not isinstance(listed[0], dict):
+            raise BadRows("name the columns, or give rows as objects", pointer="/columns")
+        columns = list(listed[0])
+    lines = [",".join(_quoted(name) for name in columns)]
+    for number, row in enumerate(listed):
+        if isinstance(row, dict) and set(row) == set(columns):
+            row = [row[name] for name in columns]
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise BadRows(
+                "a row has one value for each column",
+                pointer=f"/rows/{number}",
+                extra={"row": number},
+            )
+        lines.append(",".join(_quoted(_cell(value, number)) for value in row))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text
+
+
+def _blanks(_: Sequence[str] | None, rows: Any) -> bytes:
+    lines = []
+    for number, row in enumerate(_listed(rows)):
+        cells = row if isinstance(row, list) else [row]
+        lines.append(" ".join(_cell(value, number) for value in cells) + "\n")
+    return "".join(lines).encode()
+
+
+def _ndjson(_: Sequence[str] | None, rows: Any) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in _listed(rows)).encode()
+
+
+def _json(_: Sequence[str] | None, rows: Any) -> bytes:
+    return json.dumps(rows).encode()
+
+
+_WRITERS: Final[Mapping[str, Callable[[Sequence[str] | None, Any], bytes]]] = {
+    "csv": _csv,
+    "text": _blanks,
+    "snap": _blanks,
+    "ndjson": _ndjson,
+    "json": _json,
+}
+
+
+# --- what an operator is shown -------------------------------------------------------------------
+
+
+def _numeric(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.rows,
+        "columns": [{"name": name, "type": "number"} for name in dataset.columns],
+        "has_label": dataset.labels is not None,
+        "has_curator": dataset.curators is not None,
+    }
+
+
+def _series(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": int(dataset.users.size),
+        "columns": [{"name": name, "type": "number"} for name in dataset.columns],
+        "has_label": dataset.labels is not None,
+    }
+
+
+def _table(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.rows,
+        "columns": [
+            {"name": name, "type": "text" if dataset.is_text(name) else "number"}
+            for name in dataset.columns
+        ],
+    }
+
+
+def _universe(dataset: Any) -> dict[str, Any]:
+    return {"rows": len(dataset.items), "has_groups": dataset.groups is not None}
+
+
+def _records(dataset: Any) -> dict[str, Any]:
+    return {"rows": int(dataset.records)}
+
+
+def _graph(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.edges,
+        "vertices": dataset.count,
+        "vertices_declared": dataset.declared,
+        "loops_dropped": dataset.loops,
+        "duplicates_merged": dataset.duplicates,
+    }
+
+
+def _network(dataset: Any) -> dict[str, Any]:
+    return {
+        "rows": dataset.network.size,
+        "edges": len(dataset.network.edges),
+        "path_vertices": int(dataset.path.size),
+    }
+
+
+_ROLES = ("label", "curator")
+_ITEMS = ("universe",)
+_HERE = "algorithms.datasets."
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "numeric-table",
+            "Rows of finite numbers",
+            "record",
+            {
+                "csv": Format(
+                    _HERE + "numeric_table_files", "read_csv", "CSV with a header", _ROLES
+                ),
+                "parquet": Format(_HERE + "numeric_table_files", "read_parquet", "Parquet", _ROLES),
+            },
+            _numeric,
+            units=("record", "curator"),
+            roles=_ROLES,
+        ),
+        Kind(
+            "user-series",
+            "Readings of users, round by round",
+            "reading",
+            {
+                "csv": Format(_HERE + "user_series_files", "read_csv", "CSV with a header"),
+                "parquet": Format(_HERE + "user_series_files", "read_parquet", "Parquet"),
+            },
+            _series,
+            units=("reading", "level", "user", "radius"),
+        ),
+        Kind(
+            "transactions",
+            "Sets of items",
+            "record",
+            {
+                "text": Format(
+                    _HERE + "transactions_files",
+                    "read_text",
+                    "a record a line, items between blanks",
+                    _ITEMS,
+                ),
+                "ndjson": Format(
+                    _HERE + "transactions_files", "read_ndjson", "a list a line", _ITEMS
+                ),
+                "parquet": Format(
+                    _HERE + "transactions_files", "read_parquet", "a column of lists", _ITEMS
+                ),
+            },
+            _records,
+            units=("record",),
+        ),
+        Kind(
+            "sequences",
+            "Sequences of items",
+            "sequence",
+            {
+                "text": Format(
+                    _HERE + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                ),
+                "spmf": Format(
+                    _HERE + "sequences_files",
+                    "read_spmf",
+                    "-1 after an item, -2 at the end",
+                    _ITEMS,
+                ),
+                "ndjson": Format(_HERE + "sequences_files", "read_ndjson", "a list a line", _ITEMS),
+                "msnbc": Format(
+                    _HERE + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
+                ),
+            },
+            lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},
+            units=("sequence",),
+        ),
+        Kind(
+            "trajectories",
+            "Paths of places and times, with sensitive attributes",
+            "record",
+            {
+                "ndjson": Format(_HERE + "trajectories_files", "read_ndjson", "a record a line"),
+                "csv": Format(
+                    _HERE + "trajectories_files",
+                    "read_csv",
+                    "two files, points and sensitive",
+                    parts=("sensitive", "points"),
+                ),
+            },
+            _records,
+            units=("record",),
+        ),
+        Kind(
+            "edge-list",
+            "A simple undirected graph",
+            "edge",
+            {
+                "snap": Format(
+                    _HERE + "edge_list_files",
+                    "read_snap",
+                    "two ids a line, between blanks or tabs",
+                    _ITEMS,
+                ),
+            },
+            _graph,
+            units=("edge",),
+        ),
+        Kind(
+            "network-path",
+            "A network and a path in it",
+            "path-edge",
+            {"json": Format("tacit.paths.files", "read_json", "{vertices, edges, path}")},
+            _network,
+            units=("path-edge", "vertex-pair"),
+        ),
+        Kind(
+            "table",
+            "Any columns, of text or of numbers",
+            None,
+            {
+                "csv": Format(_HERE + "table_files", "read_csv", "CSV with a header"),
+                "parquet": Format(_HERE + "table_files", "read_parquet", "Parquet"),
+            },
+            _table,
+            budgeted=False,
+        ),
+        Kind(
+            "universe",
+            "A public list of items",
+            None,
+            {"text": Format(_HERE + "universe", "read_text", "an id a line, a tab and its group")},
+            _universe,
+            budgeted=False,
+        ),
+    )
+}

@@ -1,0 +1,1 @@
+"""The privacy report of a run: one module per method."""

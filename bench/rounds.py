@@ -1,0 +1,245 @@
+"""What a round costs where rounds are small: one, many at once, lone curators, and no round at all.
+
+    python -m bench.rounds [--cases small,many,lone,idle] [--rounds 5] [--groups 300] [--lone 60]
+        [--against CHECKOUT]
+
+Real processes with durable storage on loopback: a coordinator, five aggregators, one gateway;
+mechanism `two-layer` with both probabilities 1, no TLS. CPU is that of all seven processes from the
+request that opens a round to its release; requests, transactions and statements are those that the
+services count in the same time.
+
+    small    a round of 1,000 hosted curators
+    many     `--groups` rounds at once, each over a group of 100 hosted curators; figures per round
+    lone     a round of `--lone` curators that send for themselves; figures per curator
+    idle     seven processes that have nothing to do; CPU milliseconds a second
+
+`--against` runs the same file with the interpreter (`.venv`) and the packages of another checkout
+first, and prints the ratio old / new for each figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.shares import END, QUERY, SETTINGS, START, cpu_s
+from cli.deployment import Deployment, Running, join_token, pair
+from tacit.protocol.enrolment import PartyKind
+
+AGGREGATORS: Final = 5
+PATIENCE_S: Final = 900.0
+GROUP: Final = 100
+IDLE_S: Final = 20
+COUNTED: Final = {
+    "requests": re.compile(r"^tacit_\w+?_http_requests_total\{.*\} (\S+)$", re.M),
+    "transactions": re.compile(r"^tacit_\w+?_store_transactions_total(?:\{.*\})? (\S+)$", re.M),
+    "statements": re.compile(r"^tacit_\w+?_store_statements_total (\S+)$", re.M),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Sizes."""
+
+    rounds: int
+    groups: int
+    lone: int
+
+
+class Measured:
+    """A deployment whose services' CPU and counts are read before and after a piece of work."""
+
+    def __init__(self, directory: Path) -> None:
+        self.deployment = Deployment.plan(directory, AGGREGATORS)
+        self.running = Running(self.deployment, SETTINGS)
+
+    def __enter__(self) -> Measured:
+        self.running.start()
+        pair(self.deployment)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running.stop()
+
+    def counts(self) -> dict[str, float]:
+        """What all services have counted so far."""
+        found = dict.fromkeys(COUNTED, 0.0)
+        for service in self.deployment.services:
+            with service.client() as client:
+                text = client.request("GET", "/metrics").text
+            for name, pattern in COUNTED.items():
+                found[name] += sum(map(float, pattern.findall(text)))
+        return found
+
+    def of(self, work: Callable[[], None], parts: int = 1) -> dict[str, float]:
+        """Milliseconds and counts of `work`, divided by `parts`."""
+        time.sleep(0.5)
+        counts = self.counts()
+        spent, started = cpu_s(self.running), time.perf_counter()
+        work()
+        wall = time.perf_counter() - started
+        after = cpu_s(self.running)
+        cpu = {role: after[role] - spent[role] for role in after}
+        found = {"wall_ms": 1000 * wall / parts, "cpu_ms": 1000 * sum(cpu.values()) / parts}
+        found |= {f"cpu_ms {role}": 1000 * seconds / parts for role, seconds in cpu.items()}
+        return found | {
+            name: (value - counts[name]) / parts for name, value in self.counts().items()
+        }
+
+    def enrol(self, party: str, kind: PartyKind, names: list[str]) -> None:
+        """Enrol a party, and give each of its curators a reading."""
+        token = join_token(self.deployment, party, kind, len(names), 3600)
+        named = {"curators": names} if kind is PartyKind.HOST else {}
+        lines = ["curator,time,value", *(f"{name},{START},1.5" for name in names)]
+        with self.deployment.curator.client(timeout_s=PATIENCE_S) as client:
+            client.post("/v1/enrolments", {"token": token.to_text(), **named})
+            client.request(
+                "POST",
+                "/v1/readings/import",
+                content="\n".join(lines).encode(),
+                media_type="text/csv",
+                params={"unit": "kWh", "kind": "delta", "curator_column": "curator"},
+            )
+            policy = client.get("/v1/policy")
+            client.request("PUT", "/v1/policy", {**policy, "allow_repeats": True})
+
+    def query(self, name: str, count: int, **changes: Any) -> str:
+        """A query whose rounds need all of this many curators."""
+        sizes = {"n_max": count, "min_participants": count, "deadline_s": 3600}
+        with self.deployment.coordinator.client() as client:
+            made = client.create_query(
+                {**QUERY, "sharing": "additive", **sizes, "name": name, **changes}
+            )
+            return str(made["id"])
+
+    def round_of(self, query: str, count: int) -> None:
+        """Open a round and wait for its sum."""
+        with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
+            opened = client.open_round(query, window={"start": START, "end": END})
+            found = client.wait_for(opened["id"], PATIENCE_S)
+        assert found["participants"] == count, found
+
+
+def _median(several: list[dict[str, float]]) -> dict[str, float]:
+    """Figure by figure, of all but the first, which warmed keys and tables."""
+    return {name: statistics.median(each[name] for each in several[1:]) for name in several[0]}
+
+
+def small(directory: Path, options: Options) -> dict[str, float]:
+    """Rounds of 1,000 hosted curators."""
+    with Measured(directory) as it:
+        it.enrol("gateway", PartyKind.HOST, [f"meter-{number:04d}" for number in range(1000)])
+        query = it.query("small", 1000)
+        return _median([it.of(lambda: it.round_of(query, 1000)) for _ in range(options.rounds + 1)])
+
+
+def many(directory: Path, options: Options) -> dict[str, float]:
+    """Rounds over groups, all opened together; the second time counts."""
+    names = [f"meter-{number:06d}" for number in range(GROUP * options.groups)]
+    with Measured(directory) as it:
+        it.enrol("gateway", PartyKind.HOST, names)
+        queries = []
+        with it.deployment.coordinator.client() as client:
+            for number in range(options.groups):
+                group = f"feeder-{number:05d}"
+                client.create_group(group, names[GROUP * number : GROUP * (number + 1)])
+                queries.append(it.query(group, GROUP, group=group))
+
+        def together() -> None:
+            with ThreadPoolExecutor(32) as threads:
+                list(threads.map(lambda query: it.round_of(query, GROUP), queries))
+
+        return _median([it.of(together, options.groups) for _ in range(2)])
+
+
+def lone(directory: Path, options: Options) -> dict[str, float]:
+    """Rounds of curators that are parties of their own."""
+    with Measured(directory) as it:
+        for number in range(options.lone):
+            it.enrol(f"lone-{number}", PartyKind.CURATOR, [f"lone-{number}"])
+        query = it.query("lone", options.lone)
+        work = [
+            it.of(lambda: it.round_of(query, options.lone), options.lone)
+            for _ in range(options.rounds + 1)
+        ]
+        return _median(work)
+
+
+def idle(directory: Path, _: Options) -> dict[str, float]:
+    """Nothing, for a while."""
+    with Measured(directory) as it:
+        it.enrol("gateway", PartyKind.HOST, [f"meter-{number:04d}" for number in range(1000)])
+        time.sleep(5)
+        return it.of(lambda: time.sleep(IDLE_S), IDLE_S)
+
+
+CASES: Final = {"small": small, "many": many, "lone": lone, "idle": idle}
+
+
+def measure(names: list[str], options: Options) -> dict[str, dict[str, float]]:
+    """The figures of some cases, each in a deployment of its own."""
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as directory:
+            found[name] = CASES[name](Path(directory), options)
+    return found
+
+
+def measure_in(checkout: Path, arguments: list[str]) -> dict[str, dict[str, float]]:
+    """The same with another checkout's interpreter and packages."""
+    python = checkout.resolve() / ".venv" / "bin" / "python"
+    done = subprocess.run(
+        [str(python), str(Path(__file__).resolve()), "--json", *arguments],
+        cwd=checkout,
+        env={"PYTHONPATH": str(checkout.resolve()), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    """Print the figures, and the ratios if there is something to compare with."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--groups", type=int, default=300)
+    parser.add_argument("--lone", type=int, default=60)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
+    asked = parser.parse_args()
+    names = asked.cases.split(",")
+    options = Options(asked.rounds, asked.groups, asked.lone)
+    if asked.json:
+        print(json.dumps(measure(names, options)))
+        return
+    sizes = [f"--rounds={asked.rounds}", f"--groups={asked.groups}", f"--lone={asked.lone}"]
+    for name in names:
+        old = measure_in(asked.against, [f"--cases={name}", *sizes])[name] if asked.against else {}
+        new = measure([name], options)[name]
+        print(f"{name}:", flush=True)
+        for figure, value in new.items():
+            line = f"  {figure:24} {value:9.1f}"
+            if old.get(figure):
+                ratio = f"{old[figure] / value:.2f}" if value else "-"
+                line += f"   old {old[figure]:9.1f}   old / new {ratio}"
+            print(line, flush=True)
+
+
+class _Raw(argparse.RawDescriptionHelpFormatter):
+    pass
+
+
+if __name__ == "__main__":
+    main()

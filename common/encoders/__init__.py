@@ -1,1 +1,0 @@
-"""What a curator computes on its own rows for a federated job: one module per algorithm."""

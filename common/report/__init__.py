@@ -1,1 +1,0 @@
-"""The privacy report: its figures, the one builder for queries and rounds, its plain words."""

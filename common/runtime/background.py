@@ -1,0 +1,124 @@
+"""Background tasks end at one of their pauses, not in the middle of a transaction.
+
+A task that is cancelled while SQLite begins a transaction leaves it open, and the database locked
+for every other writer: so a task is asked to end, and cancelled only if it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+from structlog.stdlib import BoundLogger
+
+from common.runtime.logs import describe
+
+Answer = TypeVar("Answer")
+
+GRACE_S: Final = 3.0
+
+
+class Pauses:
+    """The pauses of a task: an event ends a pause early, or ends the task."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        self._event = asyncio.Event()
+
+    def end(self) -> None:
+        """End the task at the next pause; a current pause ends now."""
+        self.ending = True
+        self._event.set()
+
+    def wake(self) -> None:
+        """End the current pause, or the next one."""
+        self._event.set()
+
+    def begin(self) -> None:
+        """Forget earlier notifications: only later ones end the next pause."""
+        if not self.ending:
+            self._event.clear()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until notified."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return
+
+    async def attend(self, work: Coroutine[Any, Any, Answer]) -> Answer | None:
+        """The result of some waiting; None, and the wait is cancelled, once notified."""
+        working = asyncio.ensure_future(work)
+        waking = asyncio.ensure_future(self._event.wait())
+        try:
+            await asyncio.wait({working, waking}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            waking.cancel()
+            await asyncio.gather(working, waking, return_exceptions=True)
+
+
+class Repeating(ABC):
+    """A background task that repeats `look`; a failed pass is logged and does not end the task.
+
+    Logs `<name>_failed`. It pauses for `pause_s` between two passes, for `retry_s` (the same unless
+    given) after a failed one, and for `first_s` before the first; `wake` ends a pause.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: BoundLogger,
+        pause_s: float,
+        *,
+        retry_s: float | None = None,
+        first_s: float = 0.0,
+    ) -> None:
+        self._name, self._log, self._pause_s, self._first_s = name, log, pause_s, first_s
+        self._retry_s = pause_s if retry_s is None else retry_s
+        self._pauses = Pauses()
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def look(self) -> None:
+        """One pass of the task."""
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """Stop; the next start continues from the stored state."""
+        self._pauses.end()
+        if self._task is not None:
+            await finish([self._task])
+
+    def wake(self) -> None:
+        """Start the next pass immediately: there is something new."""
+        self._pauses.wake()
+
+    async def _run(self) -> None:
+        await self._pauses.pause(self._first_s)
+        while not self._pauses.ending:
+            self._pauses.begin()
+            pause = self._pause_s
+            try:
+                await self.look()
+            except Exception as error:
+                self._log.error(f"{self._name}_failed", **describe(error))
+                pause = self._retry_s
+            await self._pauses.pause(pause)
+
+
+async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for tasks that were asked to end; cancel those that still wait for a response."""
+    pending = set(tasks)
+    if pending:
+        _, late = await asyncio.wait(pending, timeout=GRACE_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)

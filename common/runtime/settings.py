@@ -1,0 +1,139 @@
+"""Settings that every service has, from the environment (`TACIT_...`), and secrets from files.
+
+For every secret field `name` the variable `TACIT_NAME_FILE` may hold the path of a file with the
+secret instead (as container secrets are mounted). Setting both is an error. A setting is never
+printed with its secret.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+from common.runtime.limits import LimitSettings
+from common.runtime.tls import TlsSettings
+
+
+class SecretFiles(PydanticBaseSettingsSource):
+    """Reads `<PREFIX><NAME>_FILE` for every field that is a secret."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The content of the file named by the environment, without its last line break."""
+        if not _is_secret(field):
+            return None, field_name, False
+        variable = f"{self.config.get('env_prefix', '')}{field_name}".upper()
+        path = os.environ.get(f"{variable}_FILE")
+        if not path:
+            return None, field_name, False
+        if os.environ.get(variable):
+            raise SettingsError(f"{variable} and {variable}_FILE are both set: keep one")
+        try:
+            content = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"{variable}_FILE: the file cannot be read ({type(error).__name__})"
+            ) from None
+        return content.rstrip("\r\n"), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """All secrets that come from files."""
+        found: dict[str, Any] = {}
+        for name, field in self.settings_cls.model_fields.items():
+            content, key, _ = self.get_field_value(field, name)
+            if content is not None:
+                found[key] = content
+        return found
+
+
+class ServiceSettings(LimitSettings, TlsSettings):
+    """Settings of all three services; each service extends them in its `settings.py`."""
+
+    service: ClassVar[str] = "service"
+    """The name of the service: in metrics, logs and the default database file."""
+
+    data_dir: Path = Field(
+        default=Path("data"),
+        description="Directory for the database and key files; made with mode 0700 if absent.",
+    )
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the database, `sqlite:///...` or "
+        "`postgresql://...`; default: `<data_dir>/<service>.db` in SQLite. "
+        "One database per service.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
+    public_url: str | None = Field(
+        default=None, description="URL under which other parties reach this service."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is logged."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="One JSON object per line, or text for a terminal."
+    )
+    operator_token: SecretStr | None = Field(
+        default=None,
+        description="The operator's API token, at least 32 characters; without it one is made at "
+        "the first start and written to `<data_dir>/operator.token`.",
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Address of a collector (`http://collector:4318`) that gets traces over "
+        "OTLP/HTTP: route templates, statuses and durations. None unless given.",
+    )
+    tls_client_authority: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities one of which must have signed a caller's "
+        "certificate (mutual TLS); needs `tls_certificate`.",
+    )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _home(cls, path: Path) -> Path:
+        return path.expanduser()
+
+    @field_validator("operator_token")
+    @classmethod
+    def _long_enough(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and len(token.get_secret_value()) < 32:
+            raise ValueError("a token needs at least 32 characters")
+        return token
+
+    @model_validator(mode="after")
+    def _callers_over_tls(self) -> "ServiceSettings":
+        if self.tls_client_authority is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_authority needs tls_certificate and tls_key")
+        return self
+
+    @property
+    def https(self) -> bool:
+        """Whether others reach this service over TLS, its own or that of a proxy before it."""
+        return self.tls_certificate is not None or (self.public_url or "").startswith("https:")
+
+    def database(self) -> str:
+        """The URL of the database, with its default."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir / f'{self.service}.db'}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then files of secrets."""
+        return (init_settings, env_settings, SecretFiles(settings_cls), dotenv_settings)
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    annotation = field.annotation
+    return annotation is SecretStr or SecretStr in get_args(annotation)

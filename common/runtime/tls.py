@@ -1,0 +1,146 @@
+"""TLS of a service: its certificate, renewed while it runs, and the authorities that it trusts.
+
+A service presents the certificate of `tls_certificate` to its callers and to the services that it
+calls. With `tls_authority` it trusts that authority alone, else the system's; with
+`tls_client_authority` it answers only callers whose certificate that authority signed (mutual TLS).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography import x509
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from common.runtime.logs import describe, get_logger
+
+RENEWAL_S: Final = 30.0
+_logger = get_logger("tacit.tls")
+
+
+class TlsSettings(BaseSettings):
+    """Paths of the files; every service and the command line have these."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TACIT_",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="PEM file with the certificate chain that is shown, to callers and to those "
+        "who are called; needs `tls_key`. Read again when it changes.",
+    )
+    tls_key: Path | None = Field(default=None, description="PEM file with the private key.")
+    tls_authority: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities that are trusted when another service is "
+        "called; the system's unless given.",
+    )
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> TlsSettings:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together")
+        return self
+
+    def trust(self) -> ssl.SSLContext:
+        """TLS for outgoing calls. Raises OSError or ssl.SSLError for files that are not valid."""
+        return trust(self.tls_authority, self.tls_certificate, self.tls_key)
+
+
+def trust(
+    authority: Path | None = None, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext:
+    """TLS that trusts `authority` alone (the system's without one), and presents a certificate."""
+    if authority is None and certificate is None:
+        return _system_trust()
+    context = _verifying(authority)
+    if certificate is not None:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+@cache  # the system's authorities take 30 ms to load, and nothing is added to this one
+def _system_trust() -> ssl.SSLContext:
+    return _verifying(None)
+
+
+def _verifying(authority: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=None if authority is None else str(authority))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def environment_trust() -> ssl.SSLContext | bool:
+    """The same from the environment alone, for the command line and the workers of jobs."""
+    settings = TlsSettings()
+    if settings.tls_authority is None and settings.tls_certificate is None:
+        return True
+    return settings.trust()
+
+
+def server_options(
+    certificate: Path | None, key: Path | None, client_authority: Path | None
+) -> dict[str, Any]:
+    """TLS options for uvicorn: none without a certificate."""
+    if certificate is None:
+        return {}
+    options: dict[str, Any] = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    if client_authority is not None:
+        options |= {"ssl_ca_certs": str(client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options
+
+
+def certificates(path: Path) -> Sequence[x509.Certificate]:
+    """The chain in a PEM file, the service's own first. Raises OSError, ValueError."""
+    return x509.load_pem_x509_certificates(path.read_bytes())
+
+
+def expiry(path: Path) -> datetime:
+    """The earliest expiry of the chain's certificates."""
+    return min(item.not_valid_after_utc for item in certificates(path))
+
+
+async def renew(
+    context: ssl.SSLContext, certificate: Path, key: Path, every_s: float = RENEWAL_S
+) -> None:
+    """Reload the files whenever they change, without end; open connections keep the old pair.
+
+    A pair that cannot be read or does not match leaves the old one in use, and is tried again.
+    """
+    seen = _changed(certificate, key)
+    while True:
+        await asyncio.sleep(every_s)
+        found = _changed(certificate, key)
+        if found == seen:
+            continue
+        try:
+            context.load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError) as error:
+            _logger.error("certificate_not_renewed", **describe(error))
+        else:
+            seen = found
+            with suppress(ValueError, OSError):
+                _logger.info("certificate_renewed", expires=expiry(certificate).isoformat())
+
+
+def _changed(*paths: Path) -> tuple[tuple[int, int], ...]:
+    """Inode and time of files; a pair whose second half is not there yet differs again later."""
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            status = path.stat()
+            found.append((status.st_ino, status.st_mtime_ns))
+    return tuple(found)

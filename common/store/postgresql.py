@@ -1,0 +1,110 @@
+"""PostgreSQL by asyncpg, with a pool of connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from common.store.transactions import Counts, Database, Parameters, Result, Transaction
+
+
+class PostgresqlTransaction(Transaction):
+    """A transaction."""
+
+    def __init__(self, connection: AsyncConnection, counts: Counts) -> None:
+        self._connection, self._counts = connection, counts
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL's."""
+        return self._connection.dialect
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, /
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """The rows, all of them fetched, or the count of a statement."""
+        self._counts.statements += 1
+        return await self._connection.execute(statement, parameters)
+
+    async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
+        """What the awaitable that `work` returns for the `asyncpg.Connection` gives."""
+        self._counts.statements += 1
+        # The adapter begins its transaction with its first statement, and knows of none of `work`.
+        await self._connection.execute(text("SELECT 1"))
+        raw = await self._connection.get_raw_connection()
+        return await work(raw.driver_connection)
+
+    async def run_sync(self, work: Callable[[Connection], Result], /) -> Result:
+        """What `work` returns for SQLAlchemy's synchronous connection."""
+        return await self._connection.run_sync(work)
+
+
+class PostgresqlDatabase(Database):
+    """A database of a server. `engine`: for sessions outside a transaction."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine, self.counts = engine, Counts()
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL's."""
+        return self.engine.dialect
+
+    @asynccontextmanager
+    async def begin(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
+        """A transaction that may write; `large` makes no difference to a server."""
+        self.counts.writing += 1
+        async with self.engine.begin() as connection:
+            yield PostgresqlTransaction(connection, self.counts)
+
+    @asynccontextmanager
+    async def reading(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
+        """A transaction that only reads; `large` makes no difference to a server."""
+        self.counts.reading += 1
+        async with self.engine.connect() as connection:
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            yield PostgresqlTransaction(connection, self.counts)
+
+    async def change_schema(self, work: Callable[[Connection], None]) -> None:
+        """Run `work` in a transaction without time limits; PostgreSQL checks foreign keys."""
+        async with self.engine.begin() as connection:
+            await connection.execute(text("SET LOCAL lock_timeout = 0"))
+            await connection.execute(text("SET LOCAL statement_timeout = 0"))
+            await connection.run_sync(work)
+
+    async def dispose(self) -> None:
+        """Close the pool's connections."""
+        await self.engine.dispose()
+
+
+def open_postgresql(
+    url: URL, *, pool_size: int = 5, max_overflow: int = 5, pool_timeout_s: float = 10.0
+) -> PostgresqlDatabase:
+    """The database behind `url`; nothing is connected yet."""
+    return PostgresqlDatabase(
+        create_async_engine(
+            url.set(drivername="postgresql+asyncpg"),
+            hide_parameters=True,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_timeout=pool_timeout_s,
+            pool_recycle=1800,
+            pool_pre_ping=True,
+            connect_args={
+                "timeout": 10,
+                "server_settings": {
+                    "application_name": "tacit",
+                    "timezone": "UTC",
+                    "lock_timeout": "30s",
+                    "statement_timeout": "120s",
+                    "idle_in_transaction_session_timeout": "60s",
+                },
+            },
+        )
+    )

@@ -1,0 +1,300 @@
+"""SQLite in the event loop's thread.
+
+A short statement takes a few microseconds and a visit to another thread fifty, so statements run
+where they are asked for. What may take long leaves the loop free: a COMMIT, which waits for the
+disk, the statements of a `large` transaction, and the opening of a connection run in threads.
+
+The writers of this process wait for each other in the order in which they came. A lock of another
+process (a backup) is tried again every few milliseconds, `BUSY_S` long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, create_engine, text
+from sqlalchemy.exc import TimeoutError as WaitedTooLong
+from sqlalchemy.pool import NullPool
+
+from common.runtime.directories import make_private_directory
+from common.store.transactions import Counts, Database, Parameters, Result, Transaction
+
+PAGE_BYTES: Final = 16384
+WAL_BYTES: Final = 64 * 1024 * 1024
+BUSY_S: Final = 10.0
+_INLINE_BUSY_MS: Final = 10
+"""How long a statement in the loop's thread may wait for a file that another process locks."""
+_RETRY_S: Final = 0.005
+_THREADS: Final = 5
+_LARGE_READERS: Final = 3
+
+
+class _Cursor(sqlite3.Cursor):
+    """A cursor whose rows are fetched with the execution: in its thread, and no statement stays
+    open."""
+
+    _rows: Iterator[Any] = iter(())
+
+    def execute(self, sql: str, parameters: Any = (), /) -> _Cursor:
+        super().execute(sql, parameters)
+        self._rows = iter(super().fetchall() if self.description else ())
+        return self
+
+    def executemany(self, sql: str, parameters: Any, /) -> _Cursor:
+        super().executemany(sql, parameters)
+        self._rows = iter(())
+        return self
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int | None = 1) -> list[Any]:
+        return list(islice(self._rows, size))
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
+
+
+class _Connection(sqlite3.Connection):
+    """A connection with such cursors."""
+
+    def cursor(self, _: Any = None) -> _Cursor:  # type: ignore[override]
+        return super().cursor(_Cursor)
+
+
+class SqliteTransaction(Transaction):
+    """A transaction."""
+
+    def __init__(
+        self, connection: Connection, threads: ThreadPoolExecutor, counts: Counts, *, large: bool
+    ) -> None:
+        self._connection, self._threads = connection, threads
+        self._counts, self._large = counts, large
+
+    @property
+    def dialect(self) -> Dialect:
+        """SQLite's."""
+        return self._connection.dialect
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, /
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """The rows, all of them fetched, or the count of a statement."""
+        self._counts.statements += 1
+        return await self._run(partial(self._connection.execute, statement, parameters))
+
+    async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
+        """What `work` returns for the `sqlite3.Connection`."""
+        self._counts.statements += 1
+        return await self._run(partial(work, _driver(self._connection)))
+
+    async def run_sync(self, work: Callable[[Connection], Result], /) -> Result:
+        """What `work` returns for SQLAlchemy's connection, in a thread."""
+        return await _finished(self._threads, partial(work, self._connection))
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        return await _finished(self._threads, work) if self._large else work()
+
+
+class SqliteDatabase(Database):
+    """A database file. It belongs to one event loop at a time."""
+
+    def __init__(self, url: URL) -> None:
+        self._engine = create_engine(
+            url.set(drivername="sqlite"),
+            hide_parameters=True,
+            poolclass=NullPool,
+            connect_args={"check_same_thread": False, "factory": _Connection, "timeout": BUSY_S},
+        )
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite")
+        self._idle: list[Connection] = []
+        self._writer = asyncio.Lock()
+        self.counts = Counts()
+        self._large = asyncio.Semaphore(_LARGE_READERS)
+
+    @property
+    def dialect(self) -> Dialect:
+        """SQLite's."""
+        return self._engine.dialect
+
+    @asynccontextmanager
+    async def begin(self, *, large: bool = False) -> AsyncIterator[SqliteTransaction]:
+        """A transaction that may write; raises sqlalchemy.exc.TimeoutError after `BUSY_S`."""
+        await self._my_turn()
+        self.counts.writing += 1
+        try:
+            connection = await self._take()
+            driver = _driver(connection)
+            try:
+                await _begin_immediate(driver)
+                before = driver.total_changes
+                yield SqliteTransaction(connection, self._threads, self.counts, large=large)
+                if driver.total_changes != before:
+                    await _finished(self._threads, driver.commit)
+                else:
+                    driver.commit()
+                connection.commit()
+            finally:
+                self._give_back(connection)
+        finally:
+            self._writer.release()
+
+    @asynccontextmanager
+    async def reading(self, *, large: bool = False) -> AsyncIterator[SqliteTransaction]:
+        """A transaction that only reads."""
+        if large:
+            async with self._large, self._view(large=True) as transaction:
+                yield transaction
+        else:
+            async with self._view(large=False) as transaction:
+                yield transaction
+
+    @asynccontextmanager
+    async def _view(self, *, large: bool) -> AsyncIterator[SqliteTransaction]:
+        connection = await self._take()
+        self.counts.reading += 1
+        try:
+            _driver(connection).execute("BEGIN DEFERRED")
+            yield SqliteTransaction(connection, self._threads, self.counts, large=large)
+        finally:
+            self._give_back(connection)
+
+    async def change_schema(self, work: Callable[[Connection], None]) -> None:
+        """Run `work` alone, with foreign keys checked at its end."""
+        await self._my_turn()
+        try:
+            await _finished(self._threads, partial(self._change_schema, work))
+        finally:
+            self._writer.release()
+
+    def _change_schema(self, work: Callable[[Connection], None]) -> None:
+        # SQLite changes a table by copying it, which must not cascade.
+        with self._open() as connection:
+            driver = _driver(connection)
+            driver.execute(f"PRAGMA busy_timeout={int(BUSY_S * 1000)}")
+            driver.execute("PRAGMA foreign_keys=OFF")
+            driver.execute("BEGIN IMMEDIATE")
+            work(connection)
+            if connection.execute(text("PRAGMA foreign_key_check")).first() is not None:
+                raise RuntimeError("the migration would leave broken references")
+            connection.commit()
+
+    async def checkpoint(self, patience_ms: int) -> bool:
+        """Move the log into the database and cut it; whether it is empty now. Writers wait for a
+        log that a reader blocks, `patience_ms` long."""
+
+        def emptied() -> bool:
+            with self._open() as connection:
+                driver = _driver(connection)
+                driver.execute(f"PRAGMA busy_timeout={patience_ms}")
+                row = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return tuple(row) == (0, 0, 0)
+
+        await self._my_turn()
+        try:
+            return await _finished(self._threads, emptied)
+        finally:
+            self._writer.release()
+
+    async def dispose(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _my_turn(self) -> None:
+        if not self._writer.locked():
+            await self._writer.acquire()
+            return
+        try:
+            async with asyncio.timeout(BUSY_S):
+                await self._writer.acquire()
+        except TimeoutError:
+            raise WaitedTooLong("another transaction takes too long") from None
+
+    async def _take(self) -> Connection:
+        if self._idle:
+            return self._idle.pop()
+        return await _finished(self._threads, self._open)
+
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            connection.rollback()
+            _driver(connection).rollback()
+        except Exception:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    def _open(self) -> Connection:
+        connection = self._engine.connect()
+        driver = _driver(connection)
+        driver.isolation_level = None
+        for pragma in (
+            f"busy_timeout={int(BUSY_S * 1000)}",
+            f"page_size={PAGE_BYTES}",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            "secure_delete=ON",
+        ):
+            driver.execute(f"PRAGMA {pragma}")
+        page = int(driver.execute("PRAGMA page_size").fetchone()[0])
+        driver.execute(f"PRAGMA wal_autocheckpoint={WAL_BYTES // page}")
+        driver.execute(f"PRAGMA busy_timeout={_INLINE_BUSY_MS}")
+        return connection
+
+
+def open_sqlite(url: URL) -> SqliteDatabase:
+    """The database of a file, which is made with mode 0600 if it is not there."""
+    path = url.database
+    if path and not path.startswith("file:"):
+        make_private_directory(Path(path).absolute().parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    return SqliteDatabase(url)
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+async def _begin_immediate(driver: sqlite3.Connection) -> None:
+    """Take the file's write lock, which another process may hold for a while."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + BUSY_S
+    while True:
+        try:
+            driver.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if loop.time() > end:
+                raise WaitedTooLong("another process locks the database") from None
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _finished(threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    """What `work` returns in a thread. Who is cancelled waits for its end all the same: a
+    connection is never used by two."""
+    running = asyncio.get_running_loop().run_in_executor(threads, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait((running,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return running.result()

@@ -1,0 +1,98 @@
+"""What a store function works on: a transaction of a database, whichever database it is.
+
+SQLite answers in the event loop's own thread, because a visit to another thread costs more than a
+short statement; a COMMIT, which waits for the disk, and the statements of a `large` transaction run
+in a thread. PostgreSQL is reached by asyncpg. Store functions are the same for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, overload
+
+from sqlalchemy import Connection, CursorResult, Dialect, Executable
+from sqlalchemy.sql.selectable import TypedReturnsRows
+
+LARGE_BYTES: Final = 1 << 17
+"""What a transaction binds or reads at least to be `large`."""
+LARGE_ROWS: Final = 1000
+"""How many rows a transaction scans or writes at least to be `large`."""
+
+Result = TypeVar("Result")
+Columns = TypeVarTuple("Columns")
+Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+
+
+class Transaction(ABC):
+    """One transaction. What it wrote is there for others once its context has ended."""
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The database's dialect; its `name` is `sqlite` or `postgresql`."""
+
+    @overload
+    async def execute(
+        self, statement: TypedReturnsRows[*Columns], parameters: Parameters = None, /
+    ) -> CursorResult[*Columns]: ...
+
+    @overload
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, /
+    ) -> CursorResult[*tuple[Any, ...]]: ...
+
+    @abstractmethod
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, /
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """The rows, all of them fetched, or the count of a statement."""
+
+    @abstractmethod
+    async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
+        """What `work` returns for the driver's own connection: an `sqlite3.Connection`; on
+        PostgreSQL an `asyncpg.Connection`, and what `work` returns is awaited."""
+
+    @abstractmethod
+    async def run_sync(self, work: Callable[[Connection], Result], /) -> Result:
+        """What `work` returns for SQLAlchemy's synchronous connection, as schema tools need it."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a database has been asked since it was opened."""
+
+    reading: int = 0
+    writing: int = 0
+    statements: int = 0
+
+
+class Database(ABC):
+    """A database of one service."""
+
+    counts: Counts
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The database's dialect; its `name` is `sqlite` or `postgresql`."""
+
+    @abstractmethod
+    def begin(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that may write, committed at the end unless there was an error. `large`: it
+        binds megabytes or scans many rows, so its statements run in a thread."""
+
+    @abstractmethod
+    def reading(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that only reads: one consistent view, and no writer waits for it."""
+
+    @abstractmethod
+    async def change_schema(self, work: Callable[[Connection], None]) -> None:
+        """Run `work` alone in a transaction in which tables may be copied: foreign keys are checked
+        at its end, and it may take as long as it needs."""
+
+    @abstractmethod
+    async def dispose(self) -> None:
+        """Close what is open."""

@@ -1,0 +1,170 @@
+"""The batching writer: many requests, one transaction, and no answer before the commit.
+
+Requests put items on a queue and wait. One task takes everything that waits, applies it in the
+order of arrival inside one transaction, and answers after the commit returned; what arrived
+meanwhile is the next batch. There is no timer: alone, an item is written at once; under load,
+the batches grow by themselves. The queue is bounded by count and by bytes.
+
+An item that was submitted is applied even if its sender has disconnected. If a transaction fails,
+none of its items was acknowledged, and each sender receives `Unavailable` (a retry must therefore
+be harmless: items are idempotent).
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from common.runtime.logs import describe, get_logger
+from common.store.transactions import LARGE_BYTES, Database, Transaction
+from tacit.errors import TooMany, Unavailable
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+Apply: TypeAlias = Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]]
+"""Writes a batch and answers for each item, in order; an exception rejects that item alone."""
+
+_logger = get_logger("tacit.writer")
+
+
+class QueueFull(TooMany):
+    """More items wait to be written than the memory limit allows."""
+
+    name = "queue_full"
+    title = "Too much is waiting to be written"
+
+
+class WriteFailed(Unavailable):
+    """The transaction failed; nothing was acknowledged."""
+
+    name = "write_failed"
+    title = "The write could not be made durable"
+
+
+class WriterStopped(Unavailable):
+    """The service is shutting down."""
+
+    name = "writer_stopped"
+    title = "The service is shutting down"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[Item, Answer]):
+    item: Item
+    size: int
+    answer: "asyncio.Future[Answer]"
+
+
+class BatchingWriter(Generic[Item, Answer]):
+    """One queue and the one task that drains it; make, `start`, `submit` from requests, `stop`."""
+
+    def __init__(
+        self,
+        database: Database,
+        apply: Apply[Item, Answer],
+        *,
+        max_items: int = 10_000,
+        max_bytes: int = 64 * 1024 * 1024,
+        size_of: Callable[[Item], int] = lambda _: 0,
+        on_batch: Callable[[int, float], None] = lambda _items, _seconds: None,
+    ) -> None:
+        """`size_of` gives an item's bytes; `on_batch` is called per commit with items, seconds."""
+        self._database = database
+        self._apply = apply
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._size_of = size_of
+        self._on_batch = on_batch
+        self._queue: deque[_Waiting[Item, Answer]] = deque()
+        self._items = 0
+        self._bytes = 0
+        self._awake = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to drain the queue."""
+        if self._task is not None or self._stopping:
+            raise RuntimeError("a writer starts once")
+        self._task = asyncio.create_task(self._run(), name="tacit-writer")
+
+    async def submit(self, item: Item) -> Answer:
+        """Queue an item and wait for its answer, which comes after the commit.
+
+        Raises what `apply` answered for the item, `QueueFull` before anything is queued,
+        `WriteFailed` if the transaction failed, `WriterStopped` while shutting down.
+        """
+        if self._stopping or self._task is None:
+            raise WriterStopped
+        size = self._size_of(item)
+        if self._items >= self._max_items or (self._items and self._bytes + size > self._max_bytes):
+            raise QueueFull(retry_after_s=1, extra={"quota": self._max_items})
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(item, size, answer))
+        self._items += 1
+        self._bytes += size
+        self._awake.set()
+        return await answer
+
+    async def stop(self) -> None:
+        """Accept nothing more, write what waits, and end; calling it again does no harm."""
+        self._stopping = True
+        self._awake.set()
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._awake.wait()
+                self._awake.clear()
+                while self._queue:
+                    batch = list(self._queue)
+                    self._queue.clear()
+                    try:
+                        await self._write(batch)
+                    finally:
+                        self._release(batch)
+                if self._stopping:
+                    return
+        finally:
+            self._stopping = True
+            abandoned = list(self._queue)
+            self._queue.clear()
+            self._release(abandoned)
+
+    async def _write(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+        started = time.perf_counter()
+        try:
+            large = sum(waiting.size for waiting in batch) >= LARGE_BYTES
+            async with self._database.begin(large=large) as transaction:
+                answers = await self._apply(transaction, [waiting.item for waiting in batch])
+                if len(answers) != len(batch):
+                    raise RuntimeError("a batch needs one answer for each item")
+        except Exception as error:
+            _logger.error("write_failed", items=len(batch), **describe(error))
+            for waiting in batch:
+                _settle(waiting.answer, WriteFailed())
+            return
+        for waiting, answer in zip(batch, answers, strict=True):
+            _settle(waiting.answer, answer)
+        self._on_batch(len(batch), time.perf_counter() - started)
+
+    def _release(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+        """Stop counting a batch; an item without an answer by now gets none."""
+        for waiting in batch:
+            self._items -= 1
+            self._bytes -= waiting.size
+            _settle(waiting.answer, WriterStopped())
+
+
+def _settle(future: "asyncio.Future[Answer]", answer: Answer | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,116 @@
+"""The outermost layer of a request: access log, two metrics, safe headers, last error handler.
+
+The log and the metrics know the route's template, never the path as sent, its query or a body.
+"""
+
+import time
+from typing import Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from common.runtime.logs import describe, get_logger
+from common.runtime.metrics import ServiceMetrics
+from common.runtime.tracing import Span, Tracer
+from common.web.problems import problem_response
+
+API_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": API_POLICY,
+    "Cache-Control": "no-store",
+}
+_UNMATCHED: Final = "unmatched"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+_logger = get_logger("tacit.access")
+
+
+class ResponseAborted(Exception):
+    """A response broke off after its first bytes; the reason is in the log, by type and place."""
+
+
+class Access:
+    """Outermost middleware of an app. A header that a route has set is kept."""
+
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics, https: bool, tracer: Tracer) -> None:
+        self._app, self._tracer = app, tracer
+        self._headers = dict(_HEADERS)
+        if https:
+            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+        self._requests = metrics.counter(
+            "http_requests", "Requests answered, by route template and status.", ("route", "status")
+        )
+        self._seconds = metrics.histogram(
+            "http_request_duration_seconds",
+            "Time to answer, by route template and status.",
+            ("route", "status"),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request whatever happens inside, and account for it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] in _QUIET:
+            await self._answer(scope, receive, send, None)
+        else:
+            with self._tracer.request(Headers(scope=scope)) as span:
+                await self._answer(scope, receive, send, span)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, span: Span | None) -> None:
+        started, status = time.perf_counter(), 0
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        aborted = False
+        try:
+            await self._app(scope, receive, dressed)
+        except Exception as error:
+            aborted = status != 0
+            if aborted:
+                _logger.error("response_aborted", **describe(error))
+            else:
+                await problem_response(error)(scope, receive, dressed)
+        finally:
+            self._account(scope, status or 499, time.perf_counter() - started, span)
+        if aborted:
+            raise ResponseAborted
+
+    def _account(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
+        route = route_template(scope)
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route, str(status)).observe(seconds)
+        log = _logger.debug if route in _QUIET else _logger.info
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
+        if span is not None:
+            span.answered(method, route, status)
+
+
+def route_template(scope: Scope) -> str:
+    """The template of the route that took the request (`/v1/rounds/{round_id}`)."""
+    inner = scope.get("fastapi")
+    context: Any = inner.get("effective_route_context") if isinstance(inner, dict) else None
+    for holder in (context, scope.get("route")):
+        for attribute in ("path_format", "path"):
+            template = getattr(holder, attribute, None)
+            if isinstance(template, str) and template:
+                return template
+    # a plain Starlette route leaves only its endpoint behind
+    endpoint, app = scope.get("endpoint"), scope.get("app")
+    for route in getattr(app, "routes", ()) if endpoint is not None else ():
+        if getattr(route, "endpoint", None) is endpoint:
+            return str(getattr(route, "path", _UNMATCHED))
+    return _UNMATCHED

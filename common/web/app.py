@@ -1,0 +1,200 @@
+"""Builds the FastAPI app of a service: what all three have, before their own routes.
+
+Problems for every error, limits on bodies and on requests in progress, `/healthz`, `/readyz`,
+`/metrics`, an offline `/docs`, an access log and safe headers. FastAPI's own telemetry is off: it
+records what clients sent when validation fails.
+"""
+
+import asyncio
+import inspect
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from common.runtime.logs import describe, get_logger
+from common.runtime.metrics import ServiceMetrics
+from common.runtime.settings import ServiceSettings
+from common.runtime.tls import expiry
+from common.runtime.tracing import tracer_of
+from common.web.access import Access
+from common.web.bodies import body_schemas
+from common.web.body_limit import BodyLimit
+from common.web.connections import Register
+from common.web.docs import PAGE_POLICY, render_docs
+from common.web.load import Load, LoadLimit
+from common.web.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
+from tacit.errors import DomainError, StartRefused, Unavailable
+
+Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+ReadinessCheck: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Returns None when ready, else the reason in public words."""
+
+_logger = get_logger("tacit.start")
+_TELEMETRY: Final = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
+
+class NotReady(Unavailable):
+    """A readiness check does not pass; `checks` says which."""
+
+    name = "not_ready"
+    title = "The service is not ready"
+
+
+class StartFailed(RuntimeError):
+    """The service could not start. The server prints the whole chain of an exception, and the
+    words of any other may hold what must stay private."""
+
+
+class ServiceApp(FastAPI):
+    """FastAPI whose OpenAPI document also holds the schema of a problem."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        document = super().openapi()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.setdefault("Problem", dict(PROBLEM_SCHEMA))
+        for name, schema in body_schemas().items():
+            schemas.setdefault(name, schema)
+        return document
+
+
+def build_app(
+    name: str,
+    settings: ServiceSettings,
+    lifespan: Lifespan,
+    *,
+    version: str,
+    description: str = "",
+    body_limits: Mapping[str, int] | None = None,
+) -> FastAPI:
+    """The app of service `name`, to which the service adds its routers.
+
+    `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
+    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`) and
+    `readiness`; the lifespan adds the rest.
+    """
+    metrics = ServiceMetrics(name)
+    metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
+    if settings.tls_certificate is not None:
+        ends = metrics.gauge(
+            "tls_certificate_expiry_timestamp_seconds", "When the certificate that is shown ends."
+        )
+        ends.set_function(partial(_ends, settings.tls_certificate))
+    load = Load(settings.max_requests, settings.max_held_bytes, metrics)
+    tracer = tracer_of(name, version, settings.otlp_endpoint)
+
+    @asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, tracer.stop)
+            try:
+                await stack.enter_async_context(lifespan(app))
+            except Exception as error:
+                _logger.error("start_failed", **describe(error))
+                raise StartFailed(_public(error)) from None
+            yield
+
+    app = ServiceApp(
+        title=f"Tacit {name}",
+        version=version,
+        description=description,
+        lifespan=running,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=openapi_responses(),
+        middleware=[
+            Middleware(Access, metrics=metrics, https=settings.https, tracer=tracer),
+            Middleware(LoadLimit, load=load),
+            Middleware(
+                BodyLimit,
+                max_bytes=settings.max_body_bytes,
+                exceptions=dict(body_limits or {}),
+                load=load,
+                grace_s=settings.transfer_grace_s,
+                least_bytes_per_s=settings.transfer_least_bytes_per_s,
+            ),
+        ],
+        **_telemetry_off(),
+    )
+    app.state.settings = settings
+    app.state.metrics = metrics
+    app.state.tracer = tracer
+    app.state.connections = Register(settings, metrics)
+    app.state.readiness = {}
+    install_problem_handlers(app)
+    _add_service_routes(app, name, version)
+    return app
+
+
+def add_readiness(app: FastAPI, name: str, check: ReadinessCheck) -> None:
+    """Let `/readyz` ask `check`; a check of the same name is replaced."""
+    app.state.readiness[name] = check
+
+
+def _telemetry_off() -> dict[str, Any]:
+    """FastAPI's argument against its own telemetry, in the versions that have one."""
+    if "telemetry" in inspect.signature(FastAPI.__init__).parameters:
+        return {"telemetry": dict(_TELEMETRY)}
+    return {}
+
+
+def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
+    @app.get("/healthz", tags=["service"], summary="Whether the process is alive")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok", "service": name, "version": version}
+
+    @app.get("/readyz", tags=["service"], summary="Whether the service can do its work")
+    async def readyz() -> dict[str, object]:
+        checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
+        if any(reason is not None for reason in checks.values()):
+            raise NotReady(extra={"checks": {key: why or "ok" for key, why in checks.items()}})
+        return {"status": "ready", "checks": dict.fromkeys(checks, "ok")}
+
+    async def metrics_text(_: Request) -> Response:
+        return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(
+            render_docs(app.openapi()), headers={"Content-Security-Policy": PAGE_POLICY}
+        )
+
+    app.add_route("/metrics", metrics_text, include_in_schema=False)
+    app.add_route("/docs", docs, include_in_schema=False)
+
+
+def _public(error: Exception) -> str:
+    """What may be reported about an error at startup."""
+    if isinstance(error, StartRefused):
+        return str(error)
+    if isinstance(error, DomainError):
+        return f"{error.name}: {error.title}"
+    return type(error).__name__
+
+
+def _ends(certificate: Path) -> float:
+    try:
+        return expiry(certificate).timestamp()
+    except (OSError, ValueError):
+        return math.nan
+
+
+async def _ask(check: ReadinessCheck) -> str | None:
+    try:
+        return await check()
+    except Exception as error:
+        return f"the check failed ({type(error).__name__})"

@@ -1,0 +1,214 @@
+"""Limits of idle and stalled connections: their number, their duration and their size.
+
+uvicorn closes an idle connection after an answer, but waits without limit for the first byte, for
+the end of a header, for a trailer and for a reader of its answer. Here one register per server
+knows which connections wait for a request (oldest first) and on which an answer is stalled. Once a
+second it closes those past their limit, without a timer for each. Slow bodies: `body_limit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from common.runtime.limits import LimitSettings
+from common.runtime.metrics import ServiceMetrics
+
+LOOK_S: Final = 1.0
+_TITLES: Final = {
+    408: ("header_too_slow", "The request header arrives too slowly"),
+    431: ("header_too_large", "The request header is too large"),
+    503: ("overloaded", "The service has as many connections as it can"),
+}
+
+
+class Register:
+    """The connections of one server, and their limits."""
+
+    def __init__(self, limits: LimitSettings, metrics: ServiceMetrics) -> None:
+        self.limits = limits
+        self.max_connections = limits.max_connections
+        self.open: set[Connection] = set()
+        self.waiting: dict[Connection, float] = {}
+        """Connections without a complete request header, since when; in the order of time."""
+        self.unread: dict[Connection, Unread] = {}
+        """Connections with an answer that the client does not read fast enough."""
+        self._closed = metrics.counter(
+            "connections_closed", "Connections closed for what they cost.", ("reason",)
+        )
+        metrics.gauge("connections_open", "Open connections.").set_function(
+            lambda: float(len(self.open))
+        )
+
+    def protocol(self) -> type[HttpToolsProtocol]:
+        """What uvicorn makes for each connection."""
+        return type("RegisteredConnection", (Connection,), {"register": self})
+
+    def admit(self, connection: Connection, now: float) -> bool:
+        """Add a connection; at the limit, the longest waiting one is closed or this one refused."""
+        if len(self.open) >= self.max_connections:
+            oldest = next(iter(self.waiting), None)
+            if oldest is None:
+                self._closed.labels("full").inc()
+                return False
+            self._closed.labels("displaced").inc()
+            oldest.drop()
+        self.open.add(connection)
+        self.wait(connection, now)
+        return True
+
+    def wait(self, connection: Connection, now: float) -> None:
+        """A connection has no request in progress from now on."""
+        self.waiting.pop(connection, None)
+        self.waiting[connection] = now
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.open.discard(connection)
+        self.waiting.pop(connection, None)
+        self.unread.pop(connection, None)
+
+    def look(self, now: float) -> None:
+        """Close the connections past their limit."""
+        while self.waiting:
+            connection, since = next(iter(self.waiting.items()))
+            if now - since < self.limits.header_timeout_s:
+                break
+            self._closed.labels("header").inc()
+            connection.expire()
+        for connection, then in list(self.unread.items()):
+            if now - then.since < self.limits.transfer_grace_s:
+                continue
+            left = connection.transport.get_write_buffer_size()
+            moved = self.limits.transfer_least_bytes_per_s * (now - then.since)
+            if left > then.bytes - moved:
+                self._closed.labels("answer").inc()
+                connection.drop()
+            else:
+                self.unread[connection] = Unread(now, left)
+
+    def too_large(self) -> None:
+        """Account for a header that was too large."""
+        self._closed.labels("header_size").inc()
+
+    async def keep_looking(self, every_s: float = LOOK_S) -> None:
+        """Check all connections once a second, without end."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(every_s)
+            self.look(loop.time())
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """How much of an answer was still unsent, and when."""
+
+    since: float
+    bytes: int
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's connection, which reports its state to its register."""
+
+    register: ClassVar[Register]
+    _unparsed = 0
+    """Bytes since the parser last completed a header, a piece of a body or a message: limits a
+    header, a trailer or an extension of a chunk without end."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if not self.register.admit(self, self.loop.time()):
+            self._answer(503)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.register.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > self.register.limits.max_header_bytes:
+            self.register.too_large()
+            self._answer(431)
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = 0
+        self.register.waiting.pop(self, None)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unparsed = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self in self.register.open:
+            self.register.wait(self, self.loop.time())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.register.unread[self] = Unread(
+            self.loop.time(), self.transport.get_write_buffer_size()
+        )
+
+    def resume_writing(self) -> None:
+        self.register.unread.pop(self, None)
+        super().resume_writing()
+
+    def expire(self) -> None:
+        """End a wait for a request: with a problem, if a part of it arrived."""
+        if self._unparsed:
+            self._answer(408)
+        elif self.transport.get_write_buffer_size():
+            self.drop()
+        else:
+            self._leave()
+            self.transport.close()
+
+    def drop(self) -> None:
+        """Close immediately; unsent data is lost."""
+        self._leave()
+        self.transport.abort()
+
+    def _leave(self) -> None:
+        self.register.forget(self)
+        self._unset_keepalive_if_required()
+
+    def _answer(self, status: int) -> None:
+        """Send a problem to a client that has no request in progress, then close."""
+        under_way = self.cycle is not None and not self.cycle.response_complete
+        if under_way or self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self.drop()
+            return
+        name, title = _TITLES[status]
+        body = json.dumps(
+            {
+                "type": f"urn:tacit:problem:{name}",
+                "title": title,
+                "status": status,
+                "detail": title,
+                "errors": [],
+                "retryable": status != 431,
+            }
+        ).encode()
+        again = b"retry-after: 1\r\n" if status == 503 else b""
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: application/problem+json\r\ncontent-length: %d\r\n" % len(body)
+            + again
+            + b"connection: close\r\n\r\n"
+            + body
+        )
+        self.transport.close()
+        # A client that does not read this answer is dropped when its time is over.
+        self.register.wait(self, self.loop.time())

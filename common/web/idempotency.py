@@ -1,0 +1,217 @@
+"""Safe retries of POSTs that create: `Idempotency-Key`, as in the IETF draft of that name.
+
+The answer is stored in the transaction that creates, so either both exist or neither does:
+
+    async with engine.begin() as connection:
+        if stored := await recall(connection, table, key):
+            return stored.response()
+        ... create ...
+        await remember(connection, table, key, answer, clock.now())
+
+The same key with another request is refused (422), and while the first is in progress, 409. A key
+belongs to the principal, the method and the path it was sent with; no other request can match it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    text,
+    update,
+)
+from starlette.requests import Request
+from starlette.responses import Response
+
+from common.store.columns import Instant
+from common.store.database import lock_key
+from common.store.transactions import Transaction
+from tacit.errors import Conflict, Invalid, Malformed
+
+HEADER: Final = "Idempotency-Key"
+MAX_CHARACTERS: Final = 255
+REPLAYED: Final = "Idempotency-Replayed"
+
+
+class IdempotencyKeyMissing(Malformed):
+    """This operation needs a key."""
+
+    name = "idempotency_key_missing"
+    title = "The header Idempotency-Key is required"
+
+
+class IdempotencyKeyMalformed(Malformed):
+    """The key is empty, too long, or not printable ASCII."""
+
+    name = "idempotency_key_malformed"
+    title = "The header Idempotency-Key is malformed"
+
+
+class IdempotencyKeyReused(Invalid):
+    """The key was used for another request."""
+
+    name = "idempotency_key_reused"
+    title = "The Idempotency-Key was used for another request"
+
+
+class IdempotencyInProgress(Conflict):
+    """The first request with this key has no answer yet."""
+
+    name = "idempotency_in_progress"
+    title = "A request with this Idempotency-Key is in progress"
+    retryable_by_default = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """A key in its own space, and the digest of the request that it identifies."""
+
+    id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer as it was given, to be given again."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+    location: str | None = None
+
+    def response(self, *, replayed: bool = True) -> Response:
+        """The answer as a response; marked when it is a replay."""
+        headers = {REPLAYED: "true"} if replayed else {}
+        if self.location is not None:
+            headers["Location"] = self.location
+        return Response(self.body, self.status, headers=headers, media_type=self.media_type)
+
+
+def idempotency_table(metadata: MetaData) -> Table:
+    """The table `idempotency_key`, added to a service's own metadata."""
+    return Table(
+        "idempotency_key",
+        metadata,
+        Column("id", String(64), primary_key=True),
+        Column("fingerprint", String(64), nullable=False),
+        Column("status", Integer, nullable=True),
+        Column("body", LargeBinary, nullable=True),
+        Column("media_type", String(100), nullable=True),
+        Column("location", String(500), nullable=True),
+        Column("created", Instant, nullable=False, index=True),
+    )
+
+
+async def request_key(
+    request: Request, holder: str, *, required: bool = False
+) -> RequestKey | None:
+    """The key of a request, if it has one. `holder` is its owner: `Principal.token_id`."""
+    sent = request.headers.get(HEADER)
+    if sent is None:
+        if required:
+            raise IdempotencyKeyMissing
+        return None
+    key = sent.strip()
+    if len(key) >= 2 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if not 1 <= len(key) <= MAX_CHARACTERS or not key.isascii() or not key.isprintable():
+        raise IdempotencyKeyMalformed
+    return RequestKey(
+        id=_digest(holder, request.method, request.url.path, key),
+        fingerprint=_digest(
+            request.url.query,
+            request.headers.get("content-type", ""),
+            await request.body(),
+        ),
+    )
+
+
+async def recall(
+    transaction: Transaction, table: Table, key: RequestKey | None
+) -> StoredAnswer | None:
+    """The answer given before; nothing if this is the first time, and then this transaction is
+    the only one that holds the key until it ends.
+    """
+    if key is None:
+        return None
+    if transaction.dialect.name == "postgresql":
+        held = await transaction.execute(
+            text("SELECT pg_try_advisory_xact_lock(:key)"),
+            {"key": lock_key(f"idempotency {key.id}")},
+        )
+        if not held.scalar_one():
+            raise IdempotencyInProgress(retry_after_s=1)
+    row = (await transaction.execute(select(table).where(table.c.id == key.id))).first()
+    if row is None:
+        return None
+    if row.fingerprint != key.fingerprint:
+        raise IdempotencyKeyReused
+    if row.status is None:
+        raise IdempotencyInProgress(retry_after_s=1)
+    return StoredAnswer(row.status, row.body, row.media_type, row.location)
+
+
+async def reserve(
+    transaction: Transaction, table: Table, key: RequestKey | None, now: datetime
+) -> None:
+    """For work longer than a transaction: mark a key as in progress; then `remember`/`release`."""
+    if key is not None:
+        await transaction.execute(
+            insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now)
+        )
+
+
+async def remember(
+    transaction: Transaction,
+    table: Table,
+    key: RequestKey | None,
+    answer: StoredAnswer,
+    now: datetime,
+) -> None:
+    """Store the answer of a key, in the transaction that made what it describes."""
+    if key is None:
+        return
+    content = {
+        "status": answer.status,
+        "body": answer.body,
+        "media_type": answer.media_type,
+        "location": answer.location,
+    }
+    done = await transaction.execute(update(table).where(table.c.id == key.id).values(**content))
+    if done.rowcount == 0:
+        await transaction.execute(
+            insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now, **content)
+        )
+
+
+async def release(transaction: Transaction, table: Table, key: RequestKey | None) -> None:
+    """Give a reserved key back after a failure, so that a retry may do the work."""
+    if key is not None:
+        await transaction.execute(
+            delete(table).where(table.c.id == key.id, table.c.status.is_(None))
+        )
+
+
+async def forget_before(transaction: Transaction, table: Table, instant: datetime) -> int:
+    """Drop keys older than `instant`; how many there were."""
+    done = await transaction.execute(delete(table).where(table.c.created < instant))
+    return done.rowcount
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()

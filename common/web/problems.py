@@ -1,0 +1,416 @@
+"""The one place where errors become HTTP: RFC 9457 `application/problem+json`, and back.
+
+A problem states what is wrong and where, never what was sent: no input value is repeated, no
+message of an unexpected exception leaves the process. Unexpected exceptions are logged by type
+and place only.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import httpx
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, ResponseValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from common.runtime.logs import describe, get_logger
+from common.store.database import store_unavailable
+from tacit import errors
+from tacit.errors import DomainError, FieldError
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:tacit:problem:"
+DEFAULT_RETRY_AFTER_S: Final = 1
+
+
+class BodyTooSlow(DomainError):
+    """The body arrives slower than the service waits for."""
+
+    name = "body_too_slow"
+    title = "The request body arrives too slowly"
+    retryable_by_default = True
+
+
+STATUS: Final[Mapping[type[DomainError], int]] = MappingProxyType(
+    {
+        errors.Malformed: 400,
+        errors.Unauthenticated: 401,
+        errors.Forbidden: 403,
+        errors.NotFound: 404,
+        BodyTooSlow: 408,
+        errors.Conflict: 409,
+        errors.Gone: 410,
+        errors.TooLarge: 413,
+        errors.UnsupportedForm: 415,
+        errors.Invalid: 422,
+        errors.TooMany: 429,
+        errors.Unavailable: 503,
+    }
+)
+
+_HTTP_NAMES: Final = {
+    400: "malformed_body",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "body_too_slow",
+    409: "conflict",
+    410: "gone",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    422: "bad_parameter",
+    429: "too_many_requests",
+    500: "internal_error",
+    503: "unavailable",
+}
+_QUOTA_UNITS: Final = {"requests": "concurrent-requests", "bytes": "content-bytes"}
+_PLACES: Final = frozenset({"body", "query", "path", "header", "cookie"})
+_OUR_RULES: Final = frozenset({"bad_parameter", "exact", "binary", "instant"})
+"""Kinds raised by our own wire models, whose messages state a rule and never a value."""
+_TALKATIVE: Final = (
+    "uuid_parsing",
+    "union_tag_invalid",
+    "timezone_offset",
+    "json_invalid",
+    "url_parsing",
+    "url_syntax_violation",
+)
+_UNKNOWN: Final = object()
+_TOKEN = re.compile(r"[\w.+-]+")
+_MAX_ERRORS: Final = 50
+_MAX_SEGMENT: Final = 64
+
+_logger = get_logger("tacit.problems")
+
+
+def status_of(error: DomainError) -> int:
+    """The HTTP status of a domain error, by its category."""
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    return 500
+
+
+def problem_of(error: DomainError, *, instance: str | None = None) -> dict[str, object]:
+    """The problem document of a domain error; `extra` never overwrites a standard member."""
+    found: tuple[FieldError, ...] = error.errors if isinstance(error, errors.Invalid) else ()
+    if error.pointer is not None and not found:
+        found = (FieldError(error.pointer, error.detail),)
+    document = _document(
+        status_of(error),
+        error.name,
+        error.title,
+        error.detail,
+        retryable=error.retryable,
+        found=found,
+        instance=instance,
+    )
+    return {**error.extra, **document}
+
+
+def problem_response(error: Exception, *, instance: str | None = None) -> Response:
+    """The answer for any exception, for routes and middleware outside FastAPI's handlers."""
+    if isinstance(error, DomainError):
+        return _domain_response(error, instance)
+    if isinstance(error, (RequestValidationError, ValidationError)):
+        return _domain_response(invalid_from(error), instance)
+    if isinstance(error, HTTPException):
+        return _http_response(error)
+    if store_unavailable(error):
+        _logger.error("store_unavailable", **describe(error))
+        return _domain_response(errors.Unavailable("The store does not answer"), instance)
+    _logger.error("internal_error", **describe(error))
+    document = _document(500, "internal_error", "An internal error occurred", "", retryable=False)
+    return JSONResponse(document, 500, media_type=MEDIA_TYPE)
+
+
+def invalid_from(
+    error: RequestValidationError | ValidationError, body: object = _UNKNOWN
+) -> DomainError:
+    """The domain error of a failed validation: pointers and rules, without the values sent."""
+    if isinstance(error, RequestValidationError):
+        raw: Sequence[Any] = error.errors()
+        body = error.body if error.body is not None else _UNKNOWN
+    else:
+        raw = error.errors(include_url=False)
+    if any(item["type"] == "json_invalid" and len(raw) == 1 for item in raw):
+        return MalformedBody()
+    # pydantic alone knows no place, its locations start at the body
+    found = tuple(
+        _field_error(item, body, placed=isinstance(error, RequestValidationError))
+        for item in raw[:_MAX_ERRORS]
+    )
+    return errors.Invalid(
+        f"{len(raw)} field{'' if len(raw) == 1 else 's'} of the request cannot be accepted",
+        errors=found,
+    )
+
+
+def pointer(segments: Iterable[str | int]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join(
+        "/" + str(segment)[:_MAX_SEGMENT].replace("~", "~0").replace("/", "~1")
+        for segment in segments
+    )
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Let every error of an app leave it as a problem."""
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return problem_response(error)
+
+    for kind in (
+        DomainError,
+        RequestValidationError,
+        ResponseValidationError,
+        ValidationError,
+        HTTPException,
+        Exception,
+    ):
+        app.add_exception_handler(kind, handle)
+
+
+class MalformedBody(errors.Malformed):
+    """The body is not what its content type says."""
+
+    name = "malformed_body"
+    title = "The body cannot be parsed"
+
+
+class ProblemReceived(Exception):
+    """Another service answered with an error; `problem` is its document, or made from the status.
+
+    The text of the exception names the status and the problem only.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        name: str,
+        problem: Mapping[str, object],
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(f"{status} {name}")
+        self.status = status
+        self.name = name
+        self.problem = problem
+        self.retry_after_s = retry_after_s
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the answering service indicates that the same request may succeed later."""
+        return self.problem.get("retryable") is True
+
+
+def raise_for_problem(response: httpx.Response) -> None:
+    """Raise `ProblemReceived` for any answer of 400 and above."""
+    if response.status_code < 400:
+        return
+    status = response.status_code
+    name = _HTTP_NAMES.get(status, f"http_{status}")
+    document: dict[str, object] = {"status": status}
+    if response.headers.get("content-type", "").startswith(MEDIA_TYPE):
+        try:
+            parsed = response.json()
+        except ValueError:
+            parsed = None
+        if isinstance(parsed, dict):
+            document = cast(dict[str, object], parsed)
+            kind = document.get("type")
+            if isinstance(kind, str) and kind.startswith(TYPE_PREFIX):
+                name = kind.removeprefix(TYPE_PREFIX)
+    after = response.headers.get("retry-after", "")
+    raise ProblemReceived(status, name, document, float(after) if after.isdecimal() else None)
+
+
+PROBLEM_SCHEMA: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "title": "Problem",
+        "description": "An error as in RFC 9457; further members hold public figures.",
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "errors", "retryable"],
+        "additionalProperties": True,
+        "properties": {
+            "type": {"type": "string", "examples": ["urn:tacit:problem:not_found"]},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "instance": {"type": "string"},
+            "retryable": {
+                "type": "boolean",
+                "description": "Whether the same request may succeed later.",
+            },
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["pointer", "detail"],
+                    "properties": {
+                        "pointer": {"type": "string", "description": "JSON pointer (RFC 6901)"},
+                        "detail": {"type": "string"},
+                        "in": {
+                            "type": "string",
+                            "enum": ["query", "path", "header", "cookie"],
+                            "description": "Where the pointer starts, when not in the body.",
+                        },
+                    },
+                },
+            },
+        },
+    }
+)
+
+DOCUMENTED_STATUSES: Final = (400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 429, 503)
+
+
+def openapi_responses() -> dict[int | str, dict[str, Any]]:
+    """The error answers that every route documents."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in DOCUMENTED_STATUSES
+    }
+
+
+def _document(
+    status: int,
+    name: str,
+    title: str,
+    detail: str,
+    *,
+    retryable: bool,
+    found: Sequence[FieldError] = (),
+    instance: str | None = None,
+) -> dict[str, object]:
+    document: dict[str, object] = {
+        "type": TYPE_PREFIX + name,
+        "title": title,
+        "status": status,
+        "detail": detail or title,
+        "errors": [_error_member(item) for item in found],
+        "retryable": retryable,
+    }
+    if instance is not None:
+        document["instance"] = instance
+    return document
+
+
+def _error_member(item: FieldError) -> dict[str, str]:
+    member = {"pointer": item.pointer, "detail": item.message}
+    return member if item.place == "body" else {"in": item.place, **member}
+
+
+def _domain_response(error: DomainError, instance: str | None) -> Response:
+    status = status_of(error)
+    headers: dict[str, str] = {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status in (429, 503) or error.retry_after_s is not None:
+        after = error.retry_after_s
+        after = DEFAULT_RETRY_AFTER_S if after is None else max(0, after)
+        headers["Retry-After"] = str(after)
+        headers |= _rate_limit(error, after)
+    document = problem_of(error, instance=instance)
+    return JSONResponse(document, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _rate_limit(error: DomainError, after_s: int) -> dict[str, str]:
+    """The fields of draft-ietf-httpapi-ratelimit-headers for a quota that is used up: an error
+    carries it as the figures `quota` and, unless it counts requests, `quota_unit`."""
+    quota = error.extra.get("quota")
+    if not isinstance(quota, int):
+        return {}
+    unit = _QUOTA_UNITS.get(str(error.extra.get("quota_unit", "requests")), "requests")
+    return {
+        "RateLimit-Policy": f'"{error.name}";q={quota};qu="{unit}"',
+        "RateLimit": f'"{error.name}";r=0;t={after_s}',
+    }
+
+
+def _http_response(error: HTTPException) -> Response:
+    status = error.status_code
+    headers = dict(error.headers or {})
+    if status < 400 or status == 204:
+        return Response(status_code=status, headers=headers)
+    if status in (429, 503):
+        headers.setdefault("Retry-After", str(DEFAULT_RETRY_AFTER_S))
+    try:
+        title = HTTPStatus(status).phrase
+    except ValueError:
+        title = "Error"
+    document = _document(
+        status,
+        _HTTP_NAMES.get(status, f"http_{status}"),
+        title,
+        "",
+        retryable=status in (429, 503),
+    )
+    return JSONResponse(document, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _field_error(item: Mapping[str, Any], body: object, *, placed: bool) -> FieldError:
+    segments = tuple(item.get("loc", ()))
+    place = "body"
+    if placed and segments and segments[0] in _PLACES:
+        place, segments = str(segments[0]), segments[1:]
+    if place == "body":
+        segments = _existing(segments, body, missing=item.get("type") == "missing")
+    return FieldError(pointer(segments), _rule(item), place)
+
+
+def _existing(
+    segments: tuple[str | int, ...], body: object, *, missing: bool
+) -> tuple[str | int, ...]:
+    """The segments that lead through the body; pydantic also names the branches of unions."""
+    if body is _UNKNOWN:
+        return segments
+    kept: list[str | int] = []
+    here = body
+    for index, segment in enumerate(segments):
+        in_list = isinstance(here, list) and isinstance(segment, int) and segment < len(here)
+        if in_list or (isinstance(here, Mapping) and segment in here):
+            here = cast(Any, here)[segment]
+        elif not missing or index < len(segments) - 1:
+            continue
+        kept.append(segment)
+    return tuple(kept)
+
+
+def _rule(item: Mapping[str, Any]) -> str:
+    """What the field should be, unless the message could repeat what was sent."""
+    kind = str(item.get("type", "invalid"))
+    message = str(item.get("msg", ""))
+    if kind in _TALKATIVE or kind.startswith(("date", "time")) or not message:
+        return f"This is not acceptable here ({kind})"
+    if kind not in _OUR_RULES and _mentions(message, item.get("input")):
+        return f"This is not acceptable here ({kind})"
+    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _mentions(message: str, sent: object) -> bool:
+    words = {word.strip(".") for word in _TOKEN.findall(message)}
+    pending, seen = [sent], 0
+    while pending:
+        here = pending.pop()
+        seen += 1
+        if seen > 1000:
+            return True
+        if isinstance(here, Mapping):
+            pending.extend(here.values())
+        elif isinstance(here, (list, tuple, set, frozenset)):
+            pending.extend(here)
+        elif here is not None and not isinstance(here, bool):
+            text = here.decode("utf-8", "replace") if isinstance(here, bytes) else str(here)
+            if text in words or (len(text) >= 4 and text in message):
+                return True
+    return False

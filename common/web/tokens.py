@@ -1,0 +1,190 @@
+"""API tokens: `tct_<scope>_<32 random bytes in base64url>`, kept as SHA-256 only.
+
+The store can verify a token but never print it again. A token has scopes, may be
+bound to a subject (the id of a curator, an aggregator or a host), may expire, may be revoked.
+"""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Column, MetaData, Row, String, Table, insert, select, update
+
+from common.runtime.clock import Clock, uuid7
+from common.store.columns import Instant
+from common.store.transactions import Transaction
+
+MAX_CHARACTERS: Final = 512
+
+
+class Scope(StrEnum):
+    """What the holder of a token may be taken for."""
+
+    OPERATOR = "operator"
+    ANALYST = "analyst"
+    CURATOR = "curator"
+    AGGREGATOR = "aggregator"
+    DEVICE = "device"
+    COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What the store knows of a token."""
+
+    id: str
+    hash: str
+    scopes: tuple[Scope, ...]
+    subject: str | None
+    label: str
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+
+def token_table(metadata: MetaData) -> Table:
+    """The table `token`, added to a service's own metadata."""
+    return Table(
+        "token",
+        metadata,
+        Column("id", String(36), primary_key=True),
+        Column("hash", String(64), nullable=False, unique=True),
+        Column("scopes", String(200), nullable=False),
+        Column("subject", String(200), nullable=True, index=True),
+        Column("label", String(200), nullable=False),
+        Column("created", Instant, nullable=False),
+        Column("expires", Instant, nullable=True),
+        Column("revoked", Instant, nullable=True),
+    )
+
+
+def hash_token(token: str) -> str:
+    """SHA-256 of a token, in hex. Tokens are random, so a slow hash would add nothing."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_token(scope: Scope) -> str:
+    """A fresh token with 256 random bits."""
+    random = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
+    return f"tct_{scope.value}_{random}"
+
+
+def record_token(
+    token: str,
+    scopes: Sequence[Scope],
+    clock: Clock,
+    *,
+    subject: str | None = None,
+    label: str = "",
+    lifetime: timedelta | None = None,
+) -> TokenRecord:
+    """The record of a token that exists; insert it to make the token valid."""
+    if not scopes:
+        raise ValueError("a token needs a scope")
+    now = clock.now()
+    return TokenRecord(
+        id=str(uuid7(clock)),
+        hash=hash_token(token),
+        scopes=tuple(dict.fromkeys(scopes)),
+        subject=subject,
+        label=label,
+        created=now,
+        expires=None if lifetime is None else now + lifetime,
+    )
+
+
+def mint(
+    scopes: Sequence[Scope],
+    clock: Clock,
+    *,
+    subject: str | None = None,
+    label: str = "",
+    lifetime: timedelta | None = None,
+) -> tuple[str, TokenRecord]:
+    """A new token, to be shown once, and its record, to be inserted."""
+    if not scopes:
+        raise ValueError("a token needs a scope")
+    token = new_token(scopes[0])
+    return token, record_token(
+        token, scopes, clock, subject=subject, label=label, lifetime=lifetime
+    )
+
+
+async def insert_token(transaction: Transaction, table: Table, record: TokenRecord) -> None:
+    """Store a token's record."""
+    await transaction.execute(
+        insert(table).values(
+            id=record.id,
+            hash=record.hash,
+            scopes=" ".join(record.scopes),
+            subject=record.subject,
+            label=record.label,
+            created=record.created,
+            expires=record.expires,
+            revoked=record.revoked,
+        )
+    )
+
+
+async def find_token(transaction: Transaction, table: Table, token_hash: str) -> TokenRecord | None:
+    """The record of a token, by its hash; also when it expired or was revoked."""
+    found = await transaction.execute(select(table).where(table.c.hash == token_hash))
+    row = found.first()
+    return None if row is None else _record(row)
+
+
+async def list_tokens(
+    transaction: Transaction,
+    table: Table,
+    *,
+    after: str | None = None,
+    limit: int = 100,
+    subject: str | None = None,
+) -> tuple[TokenRecord, ...]:
+    """Records in the order of their making, a page at a time (`after` is the last id seen)."""
+    query = select(table).order_by(table.c.id).limit(limit)
+    if after is not None:
+        query = query.where(table.c.id > after)
+    if subject is not None:
+        query = query.where(table.c.subject == subject)
+    return tuple(_record(row) for row in await transaction.execute(query))
+
+
+async def revoke_token(
+    transaction: Transaction, table: Table, token_id: str, now: datetime
+) -> bool:
+    """Make a token permanently invalid; whether it was valid until now."""
+    done = await transaction.execute(
+        update(table).where(table.c.id == token_id, table.c.revoked.is_(None)).values(revoked=now)
+    )
+    return done.rowcount == 1
+
+
+async def revoke_subject(
+    transaction: Transaction, table: Table, subject: str, now: datetime
+) -> int:
+    """Revoke every token of a party; how many there were."""
+    done = await transaction.execute(
+        update(table)
+        .where(table.c.subject == subject, table.c.revoked.is_(None))
+        .values(revoked=now)
+    )
+    return done.rowcount
+
+
+def _record(row: Row[Any]) -> TokenRecord:
+    return TokenRecord(
+        id=row.id,
+        hash=row.hash,
+        scopes=tuple(Scope(scope) for scope in row.scopes.split()),
+        subject=row.subject,
+        label=row.label,
+        created=row.created,
+        expires=row.expires,
+        revoked=row.revoked,
+    )

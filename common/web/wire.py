@@ -1,0 +1,274 @@
+"""Bodies in and out: JSON or CBOR into a pydantic model, and back in the requested form.
+
+Both forms mean the same. A CBOR body becomes JSON values first (byte strings become base64url),
+so a model is as strict with one as with the other; a model that carries bytes is configured with
+`ser_json_bytes="base64"` and `val_json_bytes="base64"`. Refused: NaN and infinities, CBOR tags,
+keys that are not text, doubled CBOR keys, depth over `MAX_DEPTH`.
+"""
+
+import hashlib
+import io
+import math
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+import cbor2
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json, to_jsonable_python
+from starlette.requests import Request
+from starlette.responses import Response
+
+from common.web.problems import MalformedBody, invalid_from
+from tacit.errors import FieldError, Invalid, TooLarge, UnsupportedForm
+
+JSON: Final = "application/json"
+CBOR: Final = "application/cbor"
+NDJSON: Final = "application/x-ndjson"
+MAX_DEPTH: Final = 32
+MAX_LINE_BYTES: Final = 64 * 1024
+
+_NDJSON_TYPES: Final = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
+_BUILT_IN_TAGS: Final = (
+    *range(6),
+    *(25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799),
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class LineTooLong(TooLarge):
+    """A line of newline-delimited JSON is longer than is read."""
+
+    name = "line_too_long"
+    title = "A line of the body is too long"
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[M]):
+    """One line of newline-delimited JSON: a model, or what is wrong with it."""
+
+    number: int
+    value: M | None
+    errors: tuple[FieldError, ...] = ()
+
+
+def content_type(request: Request) -> str:
+    """The media type of the body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, model: type[M]) -> M:
+    """The body as `model`; 415, 400 `malformed_body` or 422 `bad_parameter` otherwise."""
+    form = content_type(request)
+    if form not in (JSON, CBOR):
+        raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
+    body = await request.body()
+    return parse_json(body, model) if form == JSON else parse_cbor(body, model)
+
+
+def parse_json(body: bytes, model: type[M]) -> M:
+    """`model` from JSON text in UTF-8."""
+    _refuse_exotic_json(body)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_from(error, _parsed(body)) from None
+
+
+def parse_cbor(body: bytes, model: type[M]) -> M:
+    """`model` from CBOR, through the JSON values that it represents."""
+    value = decode_cbor(body)
+    try:
+        return model.model_validate_json(to_json(value, bytes_mode="base64"))
+    except ValidationError as error:
+        raise invalid_from(error, value) from None
+
+
+def decode_cbor(body: bytes) -> Any:
+    """The plain value of one CBOR item: maps with text keys, lists, text, bytes, numbers, null."""
+    stream = io.BytesIO(body)
+    try:
+        value: Any = cbor2.CBORDecoder(
+            stream,
+            tag_hook=_refuse_tag,
+            semantic_decoders=_NO_TAGS,
+            max_depth=MAX_DEPTH,
+            allow_duplicate_keys=False,
+            strict_hashable_types=True,
+        ).decode()
+    except Exception:
+        # cbor2 raises many kinds, some of them with a piece of the body in the message
+        raise MalformedBody from None
+    if stream.tell() != len(body):
+        raise MalformedBody("Something follows the end of the body")
+    _refuse_exotic_value(value)
+    return value
+
+
+async def read_ndjson(
+    request: Request, model: type[M], *, max_line_bytes: int = MAX_LINE_BYTES
+) -> AsyncIterator[Line[M]]:
+    """The lines of a newline-delimited body as they arrive; a bad line spoils no other."""
+    if content_type(request) not in _NDJSON_TYPES:
+        raise UnsupportedForm(extra={"supported": sorted(_NDJSON_TYPES)})
+    number, rest = 0, b""
+    async for chunk in request.stream():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for raw in whole:
+            number += 1
+            if line := _line(number, raw, model, max_line_bytes):
+                yield line
+        if len(rest) > max_line_bytes:
+            raise LineTooLong(extra={"line": number + 1, "max_line_bytes": max_line_bytes})
+    if line := _line(number + 1, rest, model, max_line_bytes):
+        yield line
+
+
+def answer(
+    request: Request,
+    value: BaseModel | Mapping[str, Any] | list[Any],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """`value` in JSON, or in CBOR when the request prefers it."""
+    form = preferred(request)
+    body = encode(value, form)
+    return Response(
+        body, status, media_type=form, headers={"Vary": "Accept", **dict(headers or {})}
+    )
+
+
+def json_response(
+    body: str | bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """JSON that is written already, byte for byte."""
+    return Response(body, status, headers, JSON)
+
+
+def encode(value: BaseModel | Mapping[str, Any] | list[Any], form: str = JSON) -> bytes:
+    """`value` as JSON text or as deterministic CBOR without tags."""
+    if form == JSON:
+        if isinstance(value, BaseModel):
+            return value.model_dump_json().encode()
+        return to_json(value, bytes_mode="base64")
+    plain = value.model_dump(mode="python") if isinstance(value, BaseModel) else value
+    return cbor2.dumps(_untagged(plain), canonical=True)
+
+
+def preferred(request: Request) -> str:
+    """`application/cbor` if the request accepts it and likes JSON less, else JSON."""
+    weights = {JSON: 0.0, CBOR: 0.0}
+    for part in request.headers.get("accept", JSON).split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weight = next((_weight(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
+        for form in weights:
+            if kind == form:
+                weights[form] = weight
+        if kind in ("*/*", "application/*"):
+            weights[JSON] = max(weights[JSON], weight)
+    return CBOR if weights[CBOR] > weights[JSON] else JSON
+
+
+def etag_response(
+    request: Request,
+    body: bytes,
+    *,
+    media_type: str = JSON,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """`body` with a strong ETag, or 304 without it when the client has it already."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    fields = {"ETag": tag, "Cache-Control": "private, no-cache", **dict(headers or {})}
+    known = request.headers.get("if-none-match")
+    if known is not None and request.method in ("GET", "HEAD"):
+        tags = {item.strip().removeprefix("W/") for item in known.split(",")}
+        if tag in tags or "*" in tags:
+            return Response(status_code=304, headers=fields)
+    return Response(body, media_type=media_type, headers=fields)
+
+
+def _line(number: int, raw: bytes, model: type[M], max_bytes: int) -> Line[M] | None:
+    if not raw.strip():
+        return None
+    if len(raw) > max_bytes:
+        return Line(number, None, (FieldError("", f"The line is longer than {max_bytes} bytes"),))
+    try:
+        return Line(number, parse_json(raw, model))
+    except Invalid as error:
+        return Line(number, None, error.errors)
+    except MalformedBody:
+        return Line(number, None, (FieldError("", "The line is not JSON that is read here"),))
+
+
+def _refuse_exotic_json(body: bytes) -> None:
+    """Parse a second time only a body that could hold NaN, an infinity, or too much depth."""
+    deep = body.count(b"{") + body.count(b"[") > MAX_DEPTH
+    if not deep and b"NaN" not in body and b"Infinity" not in body:
+        return
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise MalformedBody from None
+    _refuse_exotic_value(value)
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return from_json(body)
+    except ValueError:
+        return None
+
+
+def _refuse_exotic_value(value: object) -> None:
+    pending = [(value, 1)]
+    while pending:
+        here, depth = pending.pop()
+        if isinstance(here, dict):
+            if not all(isinstance(key, str) for key in here):
+                raise MalformedBody
+            inner = list(here.values())
+        elif isinstance(here, list):
+            inner = here
+        else:
+            _refuse_exotic_scalar(here)
+            continue
+        if depth > MAX_DEPTH:
+            raise MalformedBody(f"The body is nested more than {MAX_DEPTH} deep")
+        pending.extend((item, depth + 1) for item in inner)
+
+
+def _refuse_exotic_scalar(here: object) -> None:
+    if isinstance(here, float):
+        if not math.isfinite(here):
+            raise MalformedBody("NaN and infinities are not accepted")
+    elif here is not None and not isinstance(here, (str, bytes, int)):
+        raise MalformedBody
+
+
+def _refuse_tag(*_: object) -> NoReturn:
+    raise ValueError("a tag")
+
+
+_NO_TAGS: Final = dict.fromkeys(_BUILT_IN_TAGS, _refuse_tag)
+
+
+def _untagged(value: Any) -> Any:
+    """Bytes stay bytes; a value that CBOR would tag becomes its JSON form."""
+    if isinstance(value, Mapping):
+        return {str(to_jsonable_python(key)): _untagged(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_untagged(item) for item in value]
+    if type(value) in (str, bytes, int, float, bool, type(None)):
+        return value
+    if isinstance(value, BaseModel):
+        return _untagged(value.model_dump(mode="python"))
+    return to_jsonable_python(value)
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,408 @@
+"""Routes of the budget: figures, events, limits, and plans."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+from starlette.responses import JSONResponse
+
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.web import idempotency
+from common.web.auth import Principal, require
+from common.web.bodies import takes
+from common.web.paging import PageQuery, page_response
+from common.web.parts import part
+from common.web.tokens import Scope
+from common.web.wire import read_body
+from coordinator import examples
+from coordinator.budget import acknowledging, charging, planning, statement, updates
+from coordinator.budget.acknowledging import Acknowledgement
+from coordinator.budget.ledger import LOCK, Ledger
+from coordinator.budget.limits import Limit, shortages
+from coordinator.budget.planning import ForecastRequest, Plan
+from coordinator.budget.roster import Status
+from coordinator.budget.state import LedgerState
+from coordinator.budget.statement import Tight
+from coordinator.budget.updates import Update, actor_of
+from coordinator.errors import UnknownCurator, WindowMissing
+from coordinator.models.budget_events import Break, Draft, Event, Kind
+from coordinator.queries import queries
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import ledger as store
+from coordinator.store.ledger import CuratorRow
+from coordinator.store.registry import list_aggregators
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import Analyst, ClockPart, DatabasePart, Operator, Party, encode, time_text
+from tacit.errors import FieldError, Invalid
+from tacit.query.query import Query
+from tacit.query.words import Function, Mechanism
+from tacit.wire import WireModel, parse_exact
+
+LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
+Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
+
+
+class LimitsBody(WireModel):
+    """The limits that hold from now on, in place of those before; an empty list lifts them."""
+
+    limits: tuple[Limit, ...]
+
+
+def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
+    """Add them to the app."""
+    _add_figures(app)
+    _add_events(app, settings)
+    _add_limits(app)
+    _add_planning(app)
+    _add_acknowledgements(app)
+
+
+def _add_figures(app: FastAPI) -> None:
+    @app.get("/v1/budget", tags=["budget"], summary="The global bounds, and what really holds")
+    async def budget(
+        database: DatabasePart,
+        ledger: LedgerPart,
+        caller: Analyst,
+        query_id: Annotated[
+            str | None,
+            Parameter(
+                description="A query of mechanism local: its figures stand for curators that "
+                "declare none."
+            ),
+        ] = None,
+        delta: Annotated[
+            str | None, Parameter(description="Also compose numerically, at this delta.")
+        ] = None,
+    ) -> Response:
+        operator, at = caller.has(Scope.OPERATOR), _delta(delta)
+        async with database.reading() as transaction:
+            state = await ledger.current(transaction)
+            query = None if query_id is None else await _local(transaction, query_id)
+            tight_at = None if at is None else Tight(at, await _queries(transaction, state))
+            names = _Names()
+            shown = {
+                **statement.overview(state),
+                "claimed": await asyncio.to_thread(
+                    statement.claimed, state, query, disclosures=operator
+                ),
+                "released": await asyncio.to_thread(
+                    statement.released, state, tight_at, names if operator else None
+                ),
+                "limits": [statement.limit(item) for item in state.limits.deployment],
+            }
+            await names.fill(transaction, shown["released"])
+        return JSONResponse(shown)
+
+    @app.get(
+        "/v1/budget/curators/{curator}",
+        tags=["budget"],
+        summary="One curator: where it stands and what it spent",
+    )
+    async def curator(
+        curator: str, database: DatabasePart, ledger: LedgerPart, caller: Writer
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            state = await ledger.current(transaction)
+            row = await _curator(transaction, caller, curator)
+            operator = caller.has(Scope.OPERATOR)
+            shown = statement.curator(state, row.number, disclosures=operator)
+        return {"curator": row.id, "party": row.party, "number": row.number, **shown}
+
+
+def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
+    @app.get("/v1/budget/events", tags=["budget"], summary="The ledger, row by row")
+    async def events(
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        _: Operator,
+        curator: str | None = None,
+    ) -> Response:
+        async with database.reading() as transaction:
+            after = page.after_number() or 0
+            if curator is None:
+                found = await store.after(transaction, after, page.limit)
+            else:
+                named = await store.curators_named(transaction, [curator])
+                if not named:
+                    raise UnknownCurator
+                found = await store.about(transaction, named[0].number, after, page.limit)
+        return page_response(request, "events", [_event(item) for item in found], page.limit, "seq")
+
+    @app.post(
+        "/v1/budget/events",
+        tags=["budget"],
+        status_code=201,
+        summary="Something happened to curators or their data",
+        openapi_extra=takes(Update, examples.UPDATE),
+    )
+    async def record(
+        request: Request,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        caller: Writer,
+    ) -> Response:
+        body = await read_body(request, Update)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with database.begin() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+            found = await updates.record(
+                transaction, ledger, body, caller, allow_paper=settings.allow_paper
+            )
+            answer = idempotency.StoredAnswer(
+                201, encode({"events": [_event(item) for item in found]})
+            )
+            now = clock.now()
+            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        return answer.response(replayed=False)
+
+    @app.get(
+        "/v1/budget/verification",
+        tags=["budget"],
+        summary="Look at every row of the ledger; the first bad one is named",
+    )
+    async def verification(
+        database: DatabasePart,
+        ledger: LedgerPart,
+        _: Operator,
+        seq: Annotated[
+            int | None, Parameter(ge=0, description="A row whose hash you kept.")
+        ] = None,
+        head: Annotated[
+            str | None, Parameter(pattern="^[0-9a-f]{64}$", description="The hash that was kept.")
+        ] = None,
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            rows, newest = await store.head(transaction)
+            found = await ledger.verify(transaction)
+            if found is None and seq is not None and head is not None:
+                kept = await store.hash_of(transaction, seq)
+                if kept is None:
+                    found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
+                elif kept.hex() != head:
+                    found = Break(seq, "the row has another hash than the one that was kept")
+        broken = None if found is None else {"row": found.seq, "reason": found.reason}
+        return {"verified": found is None, "rows": rows, "head": newest.hex(), "broken": broken}
+
+
+def _add_limits(app: FastAPI) -> None:
+    @app.get("/v1/budget/limits", tags=["budget"], summary="The limits of the deployment")
+    async def limits(database: DatabasePart, ledger: LedgerPart, _: Analyst) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            state = await ledger.current(transaction)
+        return {"limits": [statement.limit(item) for item in state.limits.deployment]}
+
+    @app.put(
+        "/v1/budget/limits",
+        tags=["budget"],
+        summary="Limit what every curator spends",
+        openapi_extra=takes(LimitsBody, examples.LIMITS),
+    )
+    async def put(
+        request: Request, database: DatabasePart, ledger: LedgerPart, caller: Operator
+    ) -> dict[str, Any]:
+        body = await read_body(request, LimitsBody)
+        async with database.begin() as transaction:
+            await _change_limits(transaction, ledger, caller, body, None)
+        return {"limits": [statement.limit(item) for item in body.limits]}
+
+    @app.put(
+        "/v1/budget/curators/{curator}/limits",
+        tags=["budget"],
+        summary="Limit what one curator spends, beside the deployment's limits",
+        openapi_extra=takes(LimitsBody, examples.LIMITS),
+    )
+    async def put_one(
+        request: Request, curator: str, database: DatabasePart, ledger: LedgerPart, caller: Operator
+    ) -> dict[str, Any]:
+        body = await read_body(request, LimitsBody)
+        async with database.begin() as transaction:
+            row = await _curator(transaction, caller, curator)
+            await _change_limits(transaction, ledger, caller, body, row)
+        return {"curator": row.id, "limits": [statement.limit(item) for item in body.limits]}
+
+
+def _add_planning(app: FastAPI) -> None:
+    @app.post(
+        "/v1/budget/preview",
+        tags=["budget"],
+        summary="What a round would cost, and whether it would be let in; nothing is spent",
+        openapi_extra=takes(Plan, examples.PLAN),
+    )
+    async def preview(
+        request: Request,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        caller: Analyst,
+    ) -> dict[str, Any]:
+        body = await read_body(request, Plan)
+        async with database.reading() as transaction:
+            query, operators = await _planned(transaction, body.query, body.query_id)
+            state = await ledger.current(transaction)
+        window = body.window or query.window
+        if window is None:
+            raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+        price = await asyncio.to_thread(charging.price_of, query, operators)
+        plan = planning.planned(state, price, window, clock.now())
+        found = shortages(state.limits, state.spending, plan)
+        blocked = None
+        if caller.has(Scope.OPERATOR):
+            async with database.reading() as transaction:
+                blocked = await charging.blocked(transaction, found)
+        return planning.preview(plan, found, blocked)
+
+    @app.post(
+        "/v1/budget/forecast",
+        tags=["budget"],
+        summary="The composed guarantee of a schedule, per day, month and year",
+        openapi_extra=takes(ForecastRequest, examples.FORECAST),
+    )
+    async def forecast(request: Request, database: DatabasePart, _: Analyst) -> dict[str, Any]:
+        body = await read_body(request, ForecastRequest)
+        async with database.reading() as transaction:
+            query, operators = await _planned(transaction, body.query, body.query_id)
+        try:
+            return await asyncio.to_thread(planning.forecast, query, operators, body)
+        except ValueError as error:
+            raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
+
+
+def _add_acknowledgements(app: FastAPI) -> None:
+    @app.put(
+        "/v1/rounds/{round_id}/acknowledgement",
+        tags=["budget"],
+        status_code=204,
+        summary="A party says whom of its curators it debited",
+        openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
+    )
+    async def acknowledge(
+        request: Request,
+        round_id: str,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        caller: Party,
+    ) -> None:
+        body = await read_body(request, Acknowledgement)
+        async with database.begin() as transaction:
+            state = await ledger.current(transaction)
+            party = caller.subject or ""
+            await acknowledging.acknowledge(transaction, state, round_id, party, body, clock)
+
+    @app.get(
+        "/v1/budget/rounds/{round_id}",
+        tags=["budget"],
+        summary="Whom a round charges here, against what its parties say they debited",
+    )
+    async def differences(
+        round_id: str, database: DatabasePart, ledger: LedgerPart, _: Operator
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            state = await ledger.current(transaction)
+            return await acknowledging.differences(transaction, state, round_id)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Roster numbers that an answer names, and their ids, filled in when they are looked up."""
+
+    def __call__(self, number: int) -> str | None:
+        return str(number)
+
+    async def fill(self, transaction: Transaction, released: dict[str, Any]) -> None:
+        rows = [
+            row["worst"]
+            for unit in ("record", "curator")
+            for row in released[unit]
+            if "worst" in row
+        ]
+        names = await store.curator_names(transaction, [int(row["curator"]) for row in rows])
+        for row in rows:
+            row["curator"] = names.get(int(row["curator"]))
+
+
+def _delta(text: str | None) -> Fraction | None:
+    if text is None:
+        return None
+    try:
+        value = parse_exact(text)
+    except ValueError as error:
+        raise Invalid(errors=(FieldError("/delta", str(error), place="query"),)) from None
+    if not 0 <= value < 1:
+        raise Invalid(errors=(FieldError("/delta", "must lie in [0, 1)", place="query"),))
+    return value
+
+
+async def _local(transaction: Transaction, query_id: str) -> Query:
+    query = (await queries.find(transaction, query_id)).query
+    if query.mechanism is not Mechanism.LOCAL or query.function not in (
+        Function.SUM,
+        Function.COUNT,
+    ):
+        problem = "the sources' bounds are about sums and counts of mechanism local"
+        raise Invalid(problem, errors=(FieldError("/query_id", problem, place="query"),))
+    return query
+
+
+async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
+    wanted = {charge.query_id for charge in state.spending.rounds.values()}
+    return {name: (await queries.find(transaction, name)).query for name in sorted(wanted)}
+
+
+async def _planned(
+    transaction: Transaction, query: Query | None, query_id: str | None
+) -> tuple[Query, tuple[str, ...] | None]:
+    if query is None:
+        assert query_id is not None
+        query = (await queries.find(transaction, query_id)).query
+    operators = queries.operators_for(query, await list_aggregators(transaction))
+    return query, operators or None
+
+
+async def _curator(transaction: Transaction, caller: Principal, curator: str) -> CuratorRow:
+    found = await store.curators_named(transaction, [curator])
+    if not found or not (caller.has(Scope.OPERATOR) or found[0].party == caller.subject):
+        raise UnknownCurator
+    return found[0]
+
+
+async def _change_limits(
+    transaction: Transaction,
+    ledger: Ledger,
+    caller: Principal,
+    body: LimitsBody,
+    row: CuratorRow | None,
+) -> None:
+    await exclusive(transaction, LOCK)
+    state = await ledger.current(transaction)
+    if row is not None and state.roster.status(row.number) is Status.UNKNOWN:
+        raise UnknownCurator
+    payload = {"limits": [item.model_dump(mode="json", exclude_none=True) for item in body.limits]}
+    number = None if row is None else row.number
+    count = None if row is None else 1
+    draft = Draft(Kind.LIMIT_CHANGED, actor_of(caller), payload, number, count)
+    await ledger.append(transaction, [draft])
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "time": time_text(event.time),
+        "kind": event.kind.value,
+        "actor": event.actor,
+        "first": event.first,
+        "count": event.count,
+        "payload": dict(event.payload),
+        "previous": event.previous.hex(),
+        "hash": event.hash.hex(),
+    }

@@ -1,0 +1,119 @@
+"""Proposes curators that may be polluting a deployment, from the ledger: never a verdict.
+
+Spec: budget, section 4. Two screens of `tacit.accounting.screening`, which need no private data:
+
+- declared bounds (sensitivity, largest contribution) far from those of the others in U;
+- released rounds that a curator was charged for at the opening and not at the release, more often
+  than the deployment's rate explains.
+
+A third, noisy values in local rounds, is the aggregator's, which sees them. Nothing here changes a
+curator's standing: an operator does, with an event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.budget.spending import RoundCharge
+from coordinator.budget.state import LedgerState
+from tacit.accounting.screening import Proposal, far_bounds, missed_rounds
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.bool_]
+
+NAMED: Final = 1000
+"""At most this many proposals of each screen are listed; all are counted."""
+NEWEST: Final = 1000
+"""At most this many released rounds are examined."""
+SENTENCE: Final = (
+    "A proposal is a question: a large industrial meter has large bounds, a weak radio misses "
+    "rounds, and so does a curator whose own budget or policy refuses them. Only an operator turns "
+    "it into flagged or non_compliant. Who declares bounds like the others' and takes part like "
+    "the others is not seen, whatever its data."
+)
+_SCREENED: Final = {"sensitivity": 1, "largest_contribution": 2}
+"""The declared figures that are screened, and their columns."""
+_NANO: Final = 10**9
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The screens' input at one moment: U (size,), the numbers (n,) of those in it that declare,
+    their declarations (n, 3), and released rounds."""
+
+    members: Bits
+    declaring: Ints
+    declared: Ints
+    rounds: tuple[RoundCharge, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A proposal about a roster number. `field`: which declared figure, if it is about one."""
+
+    number: int
+    proposal: Proposal
+    field: str | None = None
+
+
+def seen_in(state: LedgerState) -> Seen:
+    """A copy of what the screens need, as the state may change while they run."""
+    ended = [item for item in state.spending.rounds.values() if item.state == "released"]
+    return Seen(state.roster.members().copy(), *state.roster.declarations(), tuple(ended[-NEWEST:]))
+
+
+def bounds_far_out(seen: Seen) -> list[Found]:
+    """Curators of U whose declared bounds are far from the others'."""
+    return [
+        Found(int(seen.declaring[item.curator]), item, field)
+        for field, column in _SCREENED.items()
+        for item in far_bounds(seen.declared[:, column] / _NANO)
+    ]
+
+
+def absences(seen: Seen, alpha: float) -> list[Found]:
+    """Curators of U that missed more of the rounds than chance explains."""
+    invited, missed = attendance(seen.rounds, seen.members.size)
+    numbers = np.flatnonzero(seen.members & (invited > 0))
+    found = missed_rounds(invited[numbers], missed[numbers], alpha)
+    return [Found(int(numbers[item.curator]), item) for item in found]
+
+
+def attendance(rounds: Sequence[RoundCharge], size: int) -> tuple[Ints, Ints]:
+    """(size,) to how many of these rounds each number was invited, and how many it missed.
+
+    Rounds with the same sets are counted together.
+    """
+    invited, missed = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    for (asked, charged), times in Counter((item.invited, item.members) for item in rounds).items():
+        if asked is None:
+            continue
+        expected, came = asked.bits(), charged.bits()
+        absent = expected.copy()
+        absent[: came.size] &= ~came[: absent.size]
+        invited[: expected.size] += times * expected
+        missed[: absent.size] += times * absent
+    return invited, missed
+
+
+def shown(
+    found: Sequence[Found], names: Mapping[int, str], state: LedgerState
+) -> list[dict[str, Any]]:
+    """The proposals of one screen as they are answered."""
+    return [
+        {
+            "curator": names.get(item.number),
+            "number": item.number,
+            "status": state.roster.status(item.number).name.lower(),
+            "reason": item.proposal.reason.value,
+            "field": item.field,
+            "figures": item.proposal.figures,
+        }
+        for item in found[:NAMED]
+    ]

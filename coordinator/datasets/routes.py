@@ -1,0 +1,182 @@
+"""Routes of datasets. None of them returns a row of one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import httpx
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+from starlette.types import Message
+
+from algorithms.datasets.declaration import DatasetRequest
+from common.store.transactions import Transaction
+from common.web import idempotency
+from common.web.bodies import takes
+from common.web.idempotency import StoredAnswer
+from common.web.paging import PageQuery, page_response
+from common.web.parts import part
+from coordinator import examples
+from coordinator.datasets import ledger
+from coordinator.datasets.content import Checked
+from coordinator.datasets.holding import Datasets
+from coordinator.datasets.upload import FORM, InlineDataset, receive
+from coordinator.errors import DatasetsRefused
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import datasets as store
+from coordinator.store.datasets import DatasetRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+
+DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
+Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
+
+
+def add_datasets(
+    app: FastAPI,
+    settings: CoordinatorSettings,
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+) -> None:
+    """Add them to the app. `transports` replaces the network to given addresses."""
+
+    @app.post(
+        "/v1/datasets",
+        tags=["datasets"],
+        status_code=201,
+        summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
+        openapi_extra=_body(),
+    )
+    async def create(
+        request: Request,
+        database: DatabasePart,
+        clock: ClockPart,
+        datasets: DatasetsPart,
+        caller: Operator,
+    ) -> Response:
+        if not settings.stored_datasets:
+            raise DatasetsRefused
+        dataset_id, kept = datasets.new_id(), False
+        try:
+            vault = datasets.vault
+            received = await receive(request, vault, dataset_id, settings, transports)
+            checked = await datasets.check(dataset_id, received.request, set(received.sent))
+            key = await idempotency.request_key(
+                _short(request, received.request, checked), caller.token_id
+            )
+            async with database.begin() as transaction:
+                if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                    return stored.response()
+                row = await datasets.add(transaction, dataset_id, received.request, checked)
+                answer = StoredAnswer(
+                    201,
+                    encode(await _shown(transaction, row)),
+                    location=f"/v1/datasets/{row.id}",
+                )
+                now = clock.now()
+                await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+            kept = True
+            return answer.response(replayed=False)
+        finally:
+            if not kept:
+                await asyncio.to_thread(datasets.vault.remove, dataset_id)
+
+    @app.get("/v1/datasets", tags=["datasets"], summary="The datasets that are kept")
+    async def listing(
+        request: Request, page: PageQuery, database: DatabasePart, _: Operator, kind: Kind = None
+    ) -> Response:
+        async with database.reading() as transaction:
+            found = await store.page(transaction, page.after_text(), page.limit, kind)
+            items = [await _shown(transaction, row) for row in found]
+        return page_response(request, "datasets", items, page.limit, "id")
+
+    @app.get(
+        "/v1/datasets/{dataset_id}",
+        tags=["datasets"],
+        summary="One dataset: its schema, row count and budget, none of its rows",
+    )
+    async def one(
+        dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row = await datasets.find(transaction, dataset_id)
+            return await _shown(transaction, row)
+
+    @app.get(
+        "/v1/datasets/{dataset_id}/ledger",
+        tags=["datasets"],
+        summary="What jobs reserved and charged; also of a dataset that was deleted",
+    )
+    async def one_ledger(
+        dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            await datasets.ever(transaction, dataset_id)
+            return await ledger.statement(transaction, dataset_id)
+
+    @app.delete(
+        "/v1/datasets/{dataset_id}",
+        tags=["datasets"],
+        status_code=204,
+        summary="Delete a dataset; its ledger stays with the data",
+    )
+    async def delete(dataset_id: str, datasets: DatasetsPart, _: Operator) -> Response:
+        await datasets.delete(dataset_id)
+        return Response(status_code=204)
+
+
+def _body() -> dict[str, Any]:
+    """The document of both forms of the body."""
+    described = takes(InlineDataset, examples.DATASET)
+    content = described["requestBody"]["content"]
+    del content["application/cbor"]
+    text = {"type": "string"}
+    content[FORM] = {
+        "schema": {
+            "type": "object",
+            "required": ["name", "kind", "format", "file"],
+            "properties": {
+                **dict.fromkeys(DatasetRequest.model_fields, text),
+                "file": {"type": "string", "format": "binary"},
+            },
+            "description": "The fields of the JSON form, `roles`, `budget` and `universe` as JSON "
+            "text, and the file.",
+        }
+    }
+    return described
+
+
+def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
+    """A short request in place of the large one, for looking up its key."""
+    digest = hashlib.sha256(said.canonical() + checked.digest).digest()
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": digest, "more_body": False}
+
+    wanted = idempotency.HEADER.lower().encode()
+    headers = [item for item in request.scope["headers"] if item[0] == wanted]
+    return Request({**request.scope, "headers": headers}, body)
+
+
+async def _shown(transaction: Transaction, row: DatasetRow) -> dict[str, Any]:
+    spent = await ledger.statement(transaction, row.id)
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "format": row.declaration.format,
+        "roles": row.declaration.roles.model_dump(),
+        "privacy_unit": row.privacy_unit,
+        "purpose": row.purpose,
+        "revision_of": row.revision_of,
+        "bytes": row.bytes,
+        "schema": row.outline,
+        "created": time_text(row.created),
+        **{
+            name: spent[name]
+            for name in ("ledger", "budget", "reserved", "charged", "left", "lifetime")
+        },
+        "released_outside_budget": spent["released_outside_budget"],
+    }

@@ -1,0 +1,87 @@
+"""Advances every federated job, also after a restart or the loss of a replica.
+
+Spec: jobs, "Federated jobs". The stored rows are a job's whole state: its steps and the sums that
+were opened, or the reports that were received. The next pass of any replica continues from there.
+Each transition is one transaction that expects the state it read, so several replicas may run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from common.runtime.background import Repeating
+from common.runtime.logs import describe, get_logger
+from coordinator.jobs.federated.lifecycle import Desk, JobEnded
+from coordinator.jobs.federated.reports import Collection
+from coordinator.jobs.federated.rounds import Rounds
+from coordinator.jobs.problems import plain_problem
+from coordinator.models.job import JobState
+from coordinator.store import jobs as store
+from coordinator.store.jobs import JobRow
+from tacit.errors import DomainError
+from tacit.protocol.federation import Federation
+
+log = get_logger("tacit.federated")
+
+LOOK_S: Final = 0.5
+
+
+class Federated(Repeating):
+    """The coordinator's loop over federated jobs. Every process has one."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__("look", log, LOOK_S)
+        self._desk = desk
+        self.rounds, self.collection = Rounds(desk), Collection(desk)
+        self._problems: dict[str, str] = {}
+
+    async def stop(self) -> None:
+        """Stop; the next start continues from the stored state."""
+        await super().stop()
+        await self.collection.stop()
+
+    async def look(self) -> None:
+        """Advance every job that can advance; if one did, the next pass follows immediately."""
+        async with self._desk.conduct.database.reading() as transaction:
+            running = await store.federated(transaction)
+        self.collection.keep_only(job.id for job in running)
+        moved = False
+        for job in running:
+            if self._pauses.ending:
+                break
+            moved |= await self._carry(job)
+        if moved:
+            self.wake()
+
+    async def _carry(self, job: JobRow) -> bool:
+        """Make the transition of a job that is due; return whether there was one."""
+        federation = Federation.model_validate_json(job.federation or "")
+        collect = self.rounds if federation.collect == "rounds" else self.collection
+        try:
+            if job.cancelling is not None:
+                await collect.drop(job)
+                await self._desk.attempts.end(job.id, JobState.CANCELLED, None)
+                return True
+            moved = await collect.carry(job)
+        except JobEnded as ended:
+            await self._fail(job, ended.problem)
+            return True
+        except Exception as error:
+            name = error.name if isinstance(error, DomainError) else type(error).__name__
+            if isinstance(error, DomainError) and error.retryable:
+                self._note(job, name)
+                return False
+            if not isinstance(error, DomainError):
+                log.error("job_failed", job=job.id, **describe(error))
+            await self._fail(job, error)
+            return True
+        self._problems.pop(job.id, None)
+        return moved
+
+    async def _fail(self, job: JobRow, error: Exception) -> None:
+        await self._desk.attempts.end(job.id, JobState.FAILED, plain_problem(error))
+
+    def _note(self, job: JobRow, name: str) -> None:
+        if self._problems.get(job.id) != name:  # once, not at every pass
+            log.warning("job_waits", job=job.id, problem=name)
+        self._problems[job.id] = name

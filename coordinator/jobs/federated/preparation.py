@@ -1,0 +1,206 @@
+"""Validates a federated job, including its first query, and begins it.
+
+Spec: jobs, "Federated jobs". There is no dataset and no dataset ledger: each curator's own policy
+and ledger decide, and the coordinator's limit when a round is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from hashlib import sha256
+
+from algorithms.contract import Algorithm
+from common.runtime.clock import uuid7
+from common.store.transactions import Transaction
+from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
+from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.federated.statements import completed, foreseen, local
+from coordinator.jobs.prices import Price
+from coordinator.models.job import JobRequest, JobState
+from coordinator.queries import queries
+from coordinator.rounds.state_machine import Conduct
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import job_steps
+from coordinator.store import jobs as store
+from coordinator.store.job_steps import StepRow
+from coordinator.store.jobs import JobRow
+from coordinator.store.registry import list_aggregators
+from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
+from tacit.registers import asked_mismatch
+from tacit.report.model import PrivacyReport, Subject
+from tacit.report.queries import query_report
+from tacit.wire import WireModel
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A federated job that may begin or be previewed."""
+
+    id: str
+    request: JobRequest
+    params: WireModel
+    report: PrivacyReport
+    price: Price
+    descriptor: str | None
+
+
+class FederatedAsking:
+    """Validates and begins federated jobs."""
+
+    def __init__(self, conduct: Conduct, settings: CoordinatorSettings) -> None:
+        self._conduct, self._settings = conduct, settings
+
+    async def prepare(self, algorithm: Algorithm, params: WireModel, request: JobRequest) -> Asked:
+        """Make every check that needs no curator."""
+        federation = request.federation
+        assert federation is not None
+        if request.seed is not None:
+            raise SeedNotAllowed(pointer="/seed")
+        _check_registers(federation)
+        job_id = str(uuid7(self._conduct.clock))
+        plan = plan_of(job_id, request, params)
+        if federation.collect == "rounds" and algorithm.rounds is not None:
+            report, descriptor = await self._rounds(algorithm, params, request, plan), None
+        elif federation.collect == "reports" and algorithm.reports is not None:
+            report, descriptor = await self._reports(algorithm, params, request, plan)
+        else:
+            raise FederationUnsupported(
+                "the algorithm does not collect so", pointer="/federation/collect"
+            )
+        return Asked(job_id, request, params, report, Price(kind="free"), descriptor)
+
+    async def _rounds(
+        self, algorithm: Algorithm, params: WireModel, request: JobRequest, plan: JobPlan
+    ) -> PrivacyReport:
+        """The preview. It builds the first query, so that an impossible round is reported now."""
+        rounds = algorithm.rounds
+        assert rounds is not None
+        if request.stance != "sound":
+            raise StanceRefused("rounds are for the sound stance", pointer="/stance")
+        if plan.federation.label is not None:
+            raise FederationUnsupported("rounds take no labels", pointer="/federation/label")
+        async with self._conduct.database.reading() as transaction:
+            aggregators = await list_aggregators(transaction)
+
+        def work() -> PrivacyReport:
+            names, scope = plan.federation.names, rounds.scope(params)
+            state = rounds.first(params, names, Fraction(1))
+            asked = rounds.next_sum(state)
+            assert asked is not None
+            _, query = step_of_sum(plan, 1, asked, scope)
+            state = rounds.first(params, names, noise_share(query, scope))
+            asked = rounds.next_sum(state)
+            assert asked is not None
+            _, query = step_of_sum(plan, 1, asked, scope)
+            operators = queries.operators_for(query, aggregators)
+            queries.check_query(query, self._settings, operators)
+            subject = Subject(kind="query", id=plan.job)
+            first = query_report(query, subject=subject, operators=operators or None)
+            report = rounds.preview(params)
+            charged = report.charged
+            assert charged is not None
+            assert charged.epsilon is not None
+            whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+            return completed(report, plan.job, [whole])
+
+        return await asyncio.to_thread(work)
+
+    async def _reports(
+        self, algorithm: Algorithm, params: WireModel, request: JobRequest, plan: JobPlan
+    ) -> tuple[PrivacyReport, str]:
+        reports, federation = algorithm.reports, plan.federation
+        assert reports is not None
+        encoding = await asyncio.to_thread(reports.encoding, params, request.stance)
+        if len(federation.columns) != reports.columns(params):
+            raise FederationUnsupported(
+                f"the algorithm takes {reports.columns(params)} columns",
+                pointer="/federation/columns",
+            )
+        if reports.labelled(params) != (federation.label is not None):
+            reason = "the job takes no labels"
+            if federation.label is None:
+                reason = "the job learns from labels: name the column that has them"
+            raise FederationUnsupported(reason, pointer="/federation/label")
+        now = self._conduct.clock.now()
+        opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        descriptor = Descriptor(
+            deployment=self._conduct.deployment,
+            job=plan.job,
+            algorithm=request.algorithm,
+            stance=request.stance,
+            columns=federation.columns,
+            label=federation.label,
+            window=federation.covers,
+            min_participants=federation.min_participants,
+            n_max=federation.n_max,
+            opened=opened,
+            deadline=opened + timedelta(seconds=federation.deadline),
+            encoding=encoding,
+            parameters=params.model_dump_json(),
+        )
+        signed = self._conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
+        report = await asyncio.to_thread(reports.preview, params, request.stance)
+        digest = descriptor.digest().hex()
+        return local(report, plan.job, descriptor=digest), signed.model_dump_json()
+
+    async def add(self, transaction: Transaction, asked: Asked) -> JobRow:
+        """Begin, in the caller's transaction: from then on curators may see the job."""
+        now, request = self._conduct.clock.now(), asked.request
+        assert request.federation is not None
+        row = JobRow(
+            id=asked.id,
+            algorithm=request.algorithm,
+            version=asked.report.subject.version or "1",
+            dataset_id=None,
+            federation=request.federation.model_dump_json(exclude_none=True),
+            stance=request.stance,
+            params=asked.params.model_dump_json(),
+            chosen_seed=None,
+            preview=asked.report.model_dump_json(),
+            price=asked.price.model_dump_json(),
+            state=JobState.RUNNING,
+            stage="open",
+            created=now,
+            started=now,
+        )
+        await store.add(transaction, row)
+        if asked.descriptor is not None:
+            step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
+            await job_steps.add(transaction, step)
+        return row
+
+
+def plan_of(job_id: str, request: JobRequest, params: WireModel) -> JobPlan:
+    """What identifies a job to curators."""
+    assert request.federation is not None
+    return plan_from(
+        job_id, request.algorithm, request.stance, params.model_dump_json(), request.federation
+    )
+
+
+def plan_from(
+    job_id: str, algorithm: str, stance: str, params: str, federation: Federation
+) -> JobPlan:
+    """The same for a stored job."""
+    asked = {
+        "algorithm": algorithm,
+        "stance": stance,
+        "params": json.loads(params),
+        "federation": federation.model_dump(mode="json", exclude_none=True),
+    }
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
+
+
+def _check_registers(federation: Federation) -> None:
+    """Raise FederationUnsupported for a register in a unit that it does not have."""
+    for index, column in enumerate(federation.columns):
+        if isinstance(column, RegisterStatistic):
+            found = asked_mismatch(column.register_name, column.unit)
+            if found is not None:
+                place = f"/federation/columns/{index}/{found.field}"
+                raise FederationUnsupported(found.detail, pointer=place)

@@ -1,0 +1,283 @@
+"""A federated job by reports: curators perturb their own rows and send the result.
+
+Spec: jobs, "Federated jobs"; crowd-tasking, section 2. A report is stored as received, once for
+each (curator, record, round). The same report again is accepted; a different one is refused, since
+its fresh noise could be averaged with the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from algorithms import catalogue
+from algorithms.contract import Block, Cancelled, Collected, Outcome, Part, Stance
+from common.store.database import exclusive
+from coordinator.errors import (
+    CollectionOver,
+    DescriptorUnknown,
+    TooFewReports,
+    UnknownJob,
+)
+from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
+from coordinator.jobs.federated.statements import local
+from coordinator.models.job import JobState
+from coordinator.store import job_steps, registry
+from coordinator.store import jobs as store
+from coordinator.store import reports as report_store
+from coordinator.store.jobs import JobRow
+from coordinator.store.reports import ReportRow
+from tacit.crypto.signing import Signed
+from tacit.encoders.reports import read
+from tacit.protocol.federation import Descriptor, Federation, Report, Reports
+from tacit.randomness import NoiseSource
+
+COLLECTING_SHARE: Final = 0.9
+PATIENCE_S: Final = 0.1
+"""How long a pass waits for an aggregation; most are shorter."""
+NOT_YOURS: Final = "the caller does not speak for this curator"
+OTHER_BYTES: Final = "another report was sent for this record and round"
+FULL: Final = "as many curators as the job takes have reported"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of one report: 201 stored, 200 known, or 403, 409, 422 with the reason."""
+
+    status: int
+    detail: str | None = None
+
+    def document(self, index: int) -> dict[str, Any]:
+        """As JSON."""
+        found: dict[str, Any] = {"index": index, "status": self.status}
+        return found if self.detail is None else {**found, "detail": self.detail}
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The context of an aggregation: it draws no noise, which is in the reports. It ends when
+    `ended` is set."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:  # noqa: ARG002
+        """There is none."""
+        raise AssertionError("reports are perturbed already")
+
+    def progress(self, fraction: float, stage: str) -> None:  # noqa: ARG002
+        """Progress is not reported. Raises Cancelled."""
+        if self.ended.is_set():
+            raise Cancelled
+
+    def map_blocks(
+        self, function: Callable[[Block], Part], blocks: Iterable[Block]
+    ) -> Sequence[Part]:
+        """In sequence."""
+        return [function(block) for block in blocks]
+
+
+@dataclass(frozen=True)
+class Work:
+    """An aggregation in progress; other jobs continue meanwhile."""
+
+    task: asyncio.Task[Outcome]
+    context: Silent
+
+
+class Collection:
+    """Stores reports, and advances the jobs that collect them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._conduct = desk, desk.conduct
+        self._work: dict[str, Work] = {}
+
+    @property
+    def working(self) -> frozenset[str]:
+        """The jobs whose reports are being aggregated by this process."""
+        return frozenset(self._work)
+
+    async def descriptors(self) -> list[Signed[Descriptor]]:
+        """The descriptors of all jobs that collect now."""
+        now = self._conduct.clock.now()
+        async with self._conduct.database.reading() as transaction:
+            jobs = await store.federated(transaction)
+            rows = [await job_steps.find(transaction, job.id, 0) for job in jobs]
+        found = [_signed(row.document) for row in rows if row is not None]
+        return [item for item in found if now < item.statement.deadline]
+
+    # --- taking ----------------------------------------------------------------------------------
+
+    async def take(self, job_id: str, party: str, body: Reports) -> list[Answer]:
+        """One answer for each report. Raises UnknownJob, CollectionOver, DescriptorUnknown."""
+        async with self._conduct.database.reading() as transaction:
+            job = await store.find(transaction, job_id)
+            row = await job_steps.find(transaction, job_id, 0)
+            speaks = set(await registry.curators_of(transaction, party))
+        if job is None or row is None:
+            raise UnknownJob
+        descriptor = _signed(row.document).statement
+        if descriptor.digest() != body.descriptor:
+            raise DescriptorUnknown(pointer="/descriptor")
+        refusals = await asyncio.to_thread(_refusals, descriptor, body.reports)
+        async with self._conduct.database.begin() as transaction:
+            await exclusive(transaction, f"reports {job_id}")
+            job = await store.find(transaction, job_id)
+            now = self._conduct.clock.now()
+            if job is None or job.state is not JobState.RUNNING or now >= descriptor.deadline:
+                raise CollectionOver
+            keys = [(item.curator, item.record, item.round) for item in body.reports]
+            known = await report_store.known(transaction, job_id, keys)
+            seen = await report_store.curators(transaction, job_id)
+            answers, new = [], []
+            for item, refusal in zip(body.reports, refusals, strict=True):
+                answer = _answer(item, refusal, speaks, known, seen, descriptor.n_max)
+                answers.append(answer)
+                if answer.status == 201:
+                    stored = ReportRow(item.curator, item.record, item.round, _body(item))
+                    known[stored.key] = stored.body
+                    seen.add(item.curator)
+                    new.append(stored)
+            await report_store.add(transaction, job_id, new, now)
+        return answers
+
+    # --- carrying --------------------------------------------------------------------------------
+
+    async def drop(self, job: JobRow) -> None:
+        """Delete the received reports: they are no longer needed."""
+        self._end(job.id)
+        async with self._conduct.database.begin() as transaction:
+            await report_store.forget(transaction, job.id)
+
+    def keep_only(self, running: Iterable[str]) -> None:
+        """End the aggregations of all other jobs: another replica has ended those."""
+        for job_id in set(self._work) - set(running):
+            self._end(job_id)
+
+    async def stop(self) -> None:
+        """End every aggregation; the next start begins them again."""
+        tasks = [work.task for work in self._work.values()]
+        self.keep_only(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def carry(self, job: JobRow) -> bool:
+        """Make the transition that is due; return whether there was one."""
+        if job.id in self._work:
+            return await self._finished(job)
+        descriptor = await self._descriptor(job.id)
+        now = self._conduct.clock.now()
+        if now < descriptor.deadline:
+            await self._desk.tell(job, "collecting", _share(descriptor, now))
+            return False
+        await self._desk.tell(job, "aggregating", COLLECTING_SHARE)
+        async with self._conduct.database.begin() as transaction:
+            await exclusive(transaction, f"reports {job.id}")  # no report is being stored now
+            rows = await report_store.all_of(transaction, job.id)
+            _, size = await registry.roster_state(transaction)
+            offered = await registry.active_curators(transaction, size, now)
+        reported = len({row.curator for row in rows})
+        if reported < descriptor.min_participants:
+            await self.drop(job)
+            raise JobEnded(TooFewReports(extra={"min_participants": descriptor.min_participants}))
+        context = Silent()
+        work = asyncio.to_thread(_aggregated, job, rows, max(offered, reported), context)
+        self._work[job.id] = Work(asyncio.create_task(work), context)
+        return True
+
+    async def _finished(self, job: JobRow) -> bool:
+        """Whether the aggregation has ended; if so, its result is stored."""
+        task = self._work[job.id].task
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        if not task.done():
+            return False
+        del self._work[job.id]
+        try:
+            outcome = task.result()
+        except Exception:
+            await self.drop(job)
+            raise
+        descriptor = await self._descriptor(job.id)
+        report = local(outcome.report, job.id, descriptor=descriptor.digest().hex())
+        await self._desk.succeed(job, Ending(outcome, report))
+        await self.drop(job)
+        return True
+
+    async def _descriptor(self, job_id: str) -> Descriptor:
+        async with self._conduct.database.reading() as transaction:
+            row = await job_steps.find(transaction, job_id, 0)
+        assert row is not None
+        return _signed(row.document).statement
+
+    def _end(self, job_id: str) -> None:
+        work = self._work.pop(job_id, None)
+        if work is not None:
+            work.context.ended.set()
+            work.task.add_done_callback(_unheard)
+
+
+def _answer(
+    item: Report,
+    refusal: str | None,
+    speaks: set[str],
+    known: dict[report_store.Key, str],
+    seen: set[str],
+    most: int,
+) -> Answer:
+    if item.curator not in speaks:
+        return Answer(403, NOT_YOURS)
+    before = known.get((item.curator, item.record, item.round))
+    if before is not None:
+        return Answer(200) if before == _body(item) else Answer(409, OTHER_BYTES)
+    if refusal is not None:
+        return Answer(422, refusal)
+    if item.curator not in seen and len(seen) >= most:
+        return Answer(409, FULL)
+    return Answer(201)
+
+
+def _body(item: Report) -> str:
+    return item.canonical().decode()
+
+
+def _signed(text: str) -> Signed[Descriptor]:
+    return Signed[Descriptor].model_validate_json(text)
+
+
+def _share(descriptor: Descriptor, now: datetime) -> float:
+    """The share of the collecting time that is over, in steps of a twentieth."""
+    over = (now - descriptor.opened) / (descriptor.deadline - descriptor.opened)
+    return COLLECTING_SHARE * int(max(0.0, over) * 20) / 20
+
+
+def _refusals(descriptor: Descriptor, reports: Sequence[Report]) -> list[str | None]:
+    encoding = read(descriptor.algorithm, descriptor.encoding)
+    return [encoding.refusal(report) for report in reports]
+
+
+def _unheard(task: asyncio.Task[Outcome]) -> None:
+    """Retrieve the exception of a stopped aggregation, so that asyncio does not report it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _stance(job: JobRow) -> Stance:
+    return "paper" if job.stance == "paper" else "sound"
+
+
+def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int, context: Silent) -> Outcome:
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.reports is not None
+    federation = Federation.model_validate_json(job.federation or "")
+    params = algorithm.params.model_validate_json(job.params)
+    grouped = itertools.groupby(rows, key=lambda row: (row.curator, row.record))
+    numbered = [
+        (number, Report.model_validate_json(row.body))
+        for number, (_, group) in enumerate(grouped)
+        for row in group
+    ]
+    collected = Collected(numbered, offered, federation.names)
+    return algorithm.reports.aggregate(params, _stance(job), collected, context)

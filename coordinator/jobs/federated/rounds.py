@@ -1,0 +1,262 @@
+"""A federated job by rounds: one query and one round for each sum that the algorithm requests.
+
+Spec: jobs, "Federated jobs"; kmeans, section 6. Only the steps and their rounds are stored; the
+state of the algorithm is a function of the job's row and of the sums that were opened, and is
+recomputed from them when it is not in memory. An abort is final: no step is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy.exc import IntegrityError
+
+from algorithms import catalogue
+from algorithms.contract import FederatedRounds, PrivacyScope
+from common.store.database import exclusive
+from coordinator.errors import NotEnoughAggregators, RoundFailed
+from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
+from coordinator.jobs.federated.preparation import plan_from
+from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.federated.statements import completed
+from coordinator.models.job import JobState
+from coordinator.queries import queries
+from coordinator.rounds import opening
+from coordinator.rounds.opening import OpenRequest
+from coordinator.store import job_steps
+from coordinator.store import jobs as store
+from coordinator.store import queries as query_store
+from coordinator.store import rounds as round_store
+from coordinator.store.job_steps import StepRow
+from coordinator.store.jobs import JobRow
+from coordinator.store.rounds import RoundHead
+from tacit.encoders.sums import RecordSum, length
+from tacit.encoders.sums import read as read_sum
+from tacit.errors import Conflict, DomainError
+from tacit.protocol.federation import FederatedStep, Federation
+from tacit.protocol.round import RoundState
+from tacit.query.functions import parts
+from tacit.query.query import Query
+from tacit.report.model import PrivacyReport
+
+CANCELLED: Final = "the job was cancelled"
+KEPT_STATES: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A job's state after its first `steps` sums."""
+
+    steps: int
+    state: Any
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What does not change during a job."""
+
+    rounds: FederatedRounds
+    params: Any
+    scope: PrivacyScope
+    plan: JobPlan
+
+    @property
+    def federation(self) -> Federation:
+        """Which curators it asks, and under which assumptions."""
+        return self.plan.federation
+
+
+class Rounds:
+    """Advances jobs that collect by rounds."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._conduct = desk, desk.conduct
+        self._known: dict[str, Known] = {}
+
+    async def drop(self, job: JobRow) -> None:
+        """Abort the round in progress."""
+        async with self._conduct.database.begin() as transaction:
+            steps = await job_steps.of_job(transaction, job.id)
+            if steps and steps[-1].round_id is not None:
+                await round_store.wish_end(transaction, steps[-1].round_id, CANCELLED)
+        if steps:
+            self._desk.woken(steps[-1].round_id)
+
+    async def carry(self, job: JobRow) -> bool:
+        """Make the transition that is due; return whether there was one."""
+        matter = await asyncio.to_thread(_matter, job)
+        async with self._conduct.database.reading() as transaction:
+            steps = await job_steps.of_job(transaction, job.id)
+            head = await _head(transaction, steps[-1]) if steps else None
+        if head is not None and head.state not in (RoundState.RELEASED, RoundState.ABORTED):
+            await self._tell(job, matter, steps, head)
+            return False
+        state = await self._state(job, matter, steps)
+        if head is not None and head.state is RoundState.ABORTED:
+            asked = await asyncio.to_thread(_asked, steps[-1])
+            state = matter.rounds.aborted(state, asked)
+            if state is None:
+                raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
+            asked_next = None
+        else:
+            asked_next = await asyncio.to_thread(matter.rounds.next_sum, state)
+        if asked_next is None:
+            await self._conclude(job, matter, state, steps)
+        else:
+            await self._ask(job, matter, len(steps) + 1, asked_next)
+        return True
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def _ask(self, job: JobRow, matter: Matter, number: int, asked: RecordSum) -> None:
+        """Open the round of one step: step, query and round are stored together."""
+        conduct = self._conduct
+        step, query = step_of_sum(matter.plan, number, asked, matter.scope)
+        async with conduct.database.reading() as transaction:
+            known = await queries.known(transaction, query)
+        row = known or await queries.prepare(
+            conduct.database, query, self._desk.attempts.settings, conduct.clock
+        )
+        try:
+            prepared = await opening.prepare(conduct, row, OpenRequest(query_id=row.id))
+        except NotEnoughAggregators as error:
+            raise JobEnded(error) from None
+        except DomainError:
+            self._give_up_late(job, matter)
+            raise
+        now = conduct.clock.now()
+        stored = StepRow(
+            job.id,
+            number,
+            step.model_dump_json(exclude_none=True),
+            row.id,
+            prepared.signed.statement.round,
+            now,
+        )
+        try:
+            async with conduct.database.begin() as transaction:
+                await exclusive(transaction, "queries")
+                there = await store.find(transaction, job.id, lock=True)
+                if there is None or there.state is not JobState.RUNNING or there.cancelling:
+                    return
+                if await queries.known(transaction, query) is None:
+                    await query_store.add(transaction, row, scheduled=False)
+                await opening.add(conduct, transaction, prepared)
+                await job_steps.add(transaction, stored)
+                await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
+        except IntegrityError:
+            return  # another replica opens it
+        except Conflict as error:
+            raise JobEnded(error) from None
+        self._desk.woken(None)
+        self._desk.changed()
+
+    def _give_up_late(self, job: JobRow, matter: Matter) -> None:
+        """Raise JobEnded if the next round is not opened in the time that all rounds may take."""
+        since = job.started or job.created
+        patience = timedelta(seconds=self._conduct.patience_s + matter.federation.deadline)
+        rounds = matter.rounds.planned(self._known[job.id].state) if job.id in self._known else 1
+        if self._conduct.clock.now() > since + patience * rounds:
+            raise JobEnded(RoundFailed("the next round cannot be opened"))
+
+    async def _tell(
+        self, job: JobRow, matter: Matter, steps: Sequence[StepRow], head: RoundHead
+    ) -> None:
+        state = await self._state(job, matter, steps[:-1])
+        collecting = head.state is RoundState.OPEN
+        stage = ("collecting" if head.announced else "open") if collecting else "aggregating"
+        planned = max(1, matter.rounds.planned(state), len(steps))
+        share = {RoundState.OPEN: 0.25, RoundState.FROZEN: 0.5, RoundState.COMMITTED: 0.75}
+        await self._desk.tell(job, stage, (len(steps) - 1 + share[head.state]) / planned)
+
+    # --- the state -------------------------------------------------------------------------------
+
+    async def _state(self, job: JobRow, matter: Matter, steps: Sequence[StepRow]) -> Any:
+        """The state after all released sums among these steps."""
+        known = self._known.get(job.id)
+        if known is None or known.steps > len(steps):
+            state, done = await asyncio.to_thread(_first, matter), 0
+        else:
+            state, done = known.state, known.steps
+        for row in steps[done:]:
+            assert row.round_id is not None
+            assert row.query_id is not None
+            async with self._conduct.database.reading() as transaction:
+                result = await round_store.document(transaction, row.round_id, "result")
+                query = (await queries.find(transaction, row.query_id)).query
+            if result is None:
+                break
+            state = await asyncio.to_thread(_absorbed, matter, state, row, query, result)
+            done += 1
+        self._known.pop(job.id, None)
+        self._known[job.id] = Known(done, state)
+        while len(self._known) > KEPT_STATES:
+            self._known.pop(next(iter(self._known)))
+        return state
+
+    async def _conclude(
+        self, job: JobRow, matter: Matter, state: Any, steps: Sequence[StepRow]
+    ) -> None:
+        reports: list[PrivacyReport] = []
+        async with self._conduct.database.reading() as transaction:
+            for row in steps:
+                assert row.round_id is not None
+                text = await round_store.document(transaction, row.round_id, "report")
+                if text is not None:
+                    reports.append(PrivacyReport.model_validate_json(text))
+        if not reports:
+            raise JobEnded(RoundFailed("no round was released"))
+        outcome = await asyncio.to_thread(matter.rounds.release, state)
+        rounds = [row.round_id for row in steps]
+        report = completed(outcome.report, job.id, reports, rounds_asked=rounds)
+        await self._desk.succeed(job, Ending(outcome, report))
+        self._known.pop(job.id, None)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _matter(job: JobRow) -> Matter:
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.rounds is not None
+    assert job.federation is not None
+    params = algorithm.params.model_validate_json(job.params)
+    federation = Federation.model_validate_json(job.federation)
+    plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
+    return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
+
+
+def _first(matter: Matter) -> Any:
+    """The first state, planned for the noise of this federation's rounds."""
+    names, rounds = matter.federation.names, matter.rounds
+    asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
+    assert asked is not None
+    _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+    return rounds.first(matter.params, names, noise_share(query, matter.scope))
+
+
+def _asked(row: StepRow) -> RecordSum:
+    step = FederatedStep.model_validate_json(row.document)
+    return read_sum(step.algorithm, step.sum)
+
+
+def _absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str) -> Any:
+    asked, found = _asked(row), json.loads(result)
+    words: list[int] = []
+    for part in parts(query):
+        words += [int(Fraction(text) / part.value) for text in found[part.name]]
+    opened = np.array(words, np.int64)
+    assert len(opened) == length(asked)
+    return matter.rounds.absorb(state, asked, asked.restored(opened))
+
+
+async def _head(transaction: Any, row: StepRow) -> RoundHead | None:
+    assert row.round_id is not None
+    return await round_store.head(transaction, row.round_id)

@@ -1,0 +1,150 @@
+"""The privacy statements of a federated job: those of its rounds, composed.
+
+Spec: jobs, "Privacy report"; budget, section 5. Every curator's own ledger is charged, round by
+round; the coordinator's ledger of rounds covers the job, which has no separate one. Lines of one
+scenario add up (basic composition, which holds when a later sum depends on an earlier result).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
+
+TRUST: Final = (
+    "The coordinator holds no raw data: it sees noisy sums only, and curators bound what they add "
+    "themselves.",
+    "Curators are trusted with being correct: a vector is not proved to come from real records.",
+)
+LOCAL_TRUST: Final = "The coordinator sees noisy reports only: each curator perturbs its own rows."
+WHO_REPORTS: Final = (
+    "which curators have rows of the asked columns, or readings in the asked hours and window, and "
+    "how many rows: it shows in the reports that they send"
+)
+NOT_PROTECTED: Final = "which curators take part in a round, and whether a round met its quorum"
+
+
+def completed(
+    report: PrivacyReport, job_id: str, rounds: Sequence[PrivacyReport], **details: Any
+) -> PrivacyReport:
+    """An algorithm's report with the verified figures and charges of its rounds."""
+    changes: dict[str, Any] = {
+        "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
+        "assumptions": tuple(dict.fromkeys((*report.assumptions, *TRUST))),
+        "not_protected": (*report.not_protected, NOT_PROTECTED),
+        "details": {**report.details, **details},
+    }
+    last = rounds[-1]
+    changes |= {
+        "verified": added(rounds),
+        "neighbouring": last.neighbouring,
+        "charged": _charges(rounds),
+        "noise": tuple(item for one in rounds for item in one.noise),
+        "sensitivity": tuple(item for one in rounds for item in one.sensitivity),
+        "sampler_delta": delta_amount(
+            sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
+        ),
+        "assumptions": tuple(dict.fromkeys((*changes["assumptions"], *last.assumptions))),
+        "caveats": tuple(dict.fromkeys((*report.caveats, *last.caveats))),
+        "not_protected": tuple(dict.fromkeys((*changes["not_protected"], *last.not_protected))),
+    }
+    return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())
+
+
+def local(report: PrivacyReport, job_id: str, **details: Any) -> PrivacyReport:
+    """The report of a job whose curators sent perturbed reports."""
+    changes = {
+        "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
+        "assumptions": (*report.assumptions, LOCAL_TRUST),
+        "not_protected": (*report.not_protected, WHO_REPORTS),
+        "details": {**report.details, **details},
+    }
+    if report.charged is not None:
+        changes["charged"] = report.charged.model_copy(update={"ledger": "curators"})
+    return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())
+
+
+def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyReport:
+    """The statement of all rounds, of `epsilon` in total, predicted from that of the first query:
+    the guarantee of a round is in proportion to the epsilon that it asks for."""
+    charged = first.charged
+    assert charged is not None
+    assert charged.epsilon is not None
+    own = None if charged.epsilon == "inf" else Fraction(charged.epsilon)
+    factor = epsilon / own if own else Fraction(1)
+
+    def epsilons(amount: str | None) -> str | None:
+        return amount if amount in (None, "inf") else epsilon_amount(Fraction(amount) * factor)
+
+    def deltas(amount: str | None) -> str | None:
+        return None if amount is None else delta_amount(min(Fraction(amount) * sums, Fraction(1)))
+
+    lines = tuple(
+        line.model_copy(
+            update={"epsilon": epsilons(line.epsilon), "delta": deltas(line.delta), "curve": ()}
+        )
+        for line in first.verified
+    )
+    changed = charged.model_copy(
+        update={
+            "epsilon": epsilons(charged.epsilon),
+            "delta": deltas(charged.delta),
+            "epsilon_all_corrupt": epsilons(charged.epsilon_all_corrupt),
+            "delta_all_corrupt": deltas(charged.delta_all_corrupt),
+        }
+    )
+    return first.model_copy(update={"verified": lines, "charged": changed})
+
+
+def added(rounds: Sequence[PrivacyReport]) -> tuple[VerifiedStatement, ...]:
+    """The lines of each scenario over all rounds."""
+    by_key: dict[tuple[str, str | None], list[VerifiedStatement]] = {}
+    for report in rounds:
+        for line in report.verified:
+            by_key.setdefault((line.scenario, line.key), []).append(line)
+    return tuple(_sum(lines) for lines in by_key.values() if len(lines) == len(rounds))
+
+
+def _sum(lines: Sequence[VerifiedStatement]) -> VerifiedStatement:
+    epsilon, delta = _total([line.epsilon for line in lines]), _total([x.delta for x in lines])
+    if epsilon is None or delta is None or delta >= 1:
+        return next((line for line in lines if line.epsilon == "inf"), lines[-1])
+    return lines[-1].model_copy(
+        update={
+            "model": "pure-dp" if delta == 0 else "approximate-dp",
+            "epsilon": epsilon_amount(epsilon),
+            "delta": delta_amount(delta),
+            "curve": (),
+        }
+    )
+
+
+def _charges(rounds: Sequence[PrivacyReport]) -> Charge | None:
+    charges = [report.charged for report in rounds if report.charged is not None]
+    if not charges:
+        return None
+
+    def total(name: str, shown: Any) -> str:
+        found = _total([getattr(charge, name) for charge in charges])
+        if found is None:
+            return "inf" if name.startswith("epsilon") else "1"
+        return str(shown(found))
+
+    return charges[-1].model_copy(
+        update={
+            "epsilon": total("epsilon", epsilon_amount),
+            "delta": total("delta", delta_amount),
+            "epsilon_all_corrupt": total("epsilon_all_corrupt", epsilon_amount),
+            "delta_all_corrupt": total("delta_all_corrupt", delta_amount),
+        }
+    )
+
+
+def _total(amounts: Sequence[str | None]) -> Fraction | None:
+    """None: infinite, or no statement."""
+    if any(amount in (None, "inf") for amount in amounts):
+        return None
+    return sum((Fraction(amount) for amount in amounts if amount is not None), Fraction(0))

@@ -1,0 +1,437 @@
+"""Routes of algorithms and jobs: submitting, following, cancelling, and reading results.
+
+An operator (the data's custodian) sees everything; an analyst sees the published parts of jobs that
+succeeded, but not when or how long they ran: that depends on the data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, JSONResponse, StreamingResponse
+
+from algorithms import catalogue
+from common.store.transactions import Database
+from common.web import idempotency
+from common.web.auth import Principal
+from common.web.bodies import takes
+from common.web.paging import PageQuery, page_response
+from common.web.parts import part
+from common.web.tokens import Scope
+from common.web.wire import etag_response, json_response, read_body
+from coordinator import examples
+from coordinator.errors import (
+    JobNotFinished,
+    JobOver,
+    UnknownAlgorithm,
+    UnknownJob,
+    UnknownPart,
+)
+from coordinator.jobs.federated.collecting import collecting as collecting_jobs
+from coordinator.jobs.parts import Jobs
+from coordinator.jobs.prices import Price, spent
+from coordinator.jobs.results import Results
+from coordinator.jobs.submission import Submission
+from coordinator.models.job import FINISHED, JobRequest, JobState
+from coordinator.rounds.changes import Changes
+from coordinator.store import jobs as store
+from coordinator.store.jobs import Filter, JobRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    ClockPart,
+    DatabasePart,
+    Operator,
+    Reader,
+    Wait,
+    encode,
+    time_text,
+)
+from tacit.accounting.amounts import Amount, format_amount
+
+JobsPart = Annotated[Jobs, Depends(part(Jobs))]
+ResultsPart = Annotated[Results, Depends(part(Results))]
+
+EVENTS: Final = "text/event-stream"
+_ONE: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/json": {"example": examples.JOB_DOCUMENT}}}
+}
+_EVENT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Each event is the job's document. `attempt` is the number of the attempt "
+        "that `progress` and `stage` are about: `progress` never goes back within an attempt and "
+        "begins again at 0 with the next one.",
+        "content": {EVENTS: {"example": examples.JOB_EVENT}},
+    }
+}
+LOOK_S: Final = 1.0
+SILENCE_LOOKS: Final = 15
+
+State = Annotated[list[JobState] | None, Parameter(description="Only jobs in these states.")]
+
+
+def add_jobs(app: FastAPI) -> None:
+    """Add them to the app."""
+    _add_algorithms(app)
+    _add_asking(app)
+    _add_following(app)
+    _add_ending(app)
+    _add_published(app)
+
+
+def _add_algorithms(app: FastAPI) -> None:
+    @app.get("/v1/algorithms", tags=["jobs"], summary="The algorithms that run as jobs")
+    async def algorithms(request: Request, _: Analyst) -> Response:
+        shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
+        return etag_response(request, encode({"algorithms": shown}))
+
+    @app.get("/v1/algorithms/{name}", tags=["jobs"], summary="One algorithm and its parameters")
+    async def algorithm(request: Request, name: str, _: Analyst) -> Response:
+        if name not in catalogue.NAMES:
+            raise UnknownAlgorithm
+        return etag_response(request, encode(await asyncio.to_thread(catalogue.shown, name)))
+
+
+def _add_asking(app: FastAPI) -> None:
+    @app.post(
+        "/v1/jobs",
+        tags=["jobs"],
+        status_code=202,
+        summary="Ask for a job; it is checked against the data before it is queued",
+        openapi_extra=takes(JobRequest, examples.JOB),
+    )
+    async def ask(
+        request: Request,
+        database: DatabasePart,
+        clock: ClockPart,
+        jobs: JobsPart,
+        caller: Operator,
+    ) -> Response:
+        body = await read_body(request, JobRequest)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with database.reading() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+        prepared = await jobs.submission.prepare(body)
+        async with database.begin() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+            row = await jobs.submission.add(transaction, prepared)
+            shown = {**_shown(row), "preview": json.loads(row.preview)}
+            answer = idempotency.StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
+            now = clock.now()
+            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        jobs.dispatcher.wake()
+        jobs.federated.wake()
+        return answer.response(replayed=False)
+
+    @app.post(
+        "/v1/jobs/preview",
+        tags=["jobs"],
+        summary="The privacy report that a job would carry; nothing is queued or spent",
+        openapi_extra=takes(JobRequest, examples.JOB),
+    )
+    async def preview(
+        request: Request,
+        submission: Annotated[Submission, Depends(part(Submission))],
+        _: Operator,
+    ) -> dict[str, Any]:
+        body = await read_body(request, JobRequest)
+        prepared = await submission.prepare(body)
+        return {
+            "algorithm": body.algorithm,
+            "dataset": body.dataset,
+            "params": prepared.params.model_dump(mode="json"),
+            "charge": _price(prepared.price),
+            "preview": prepared.report.model_copy(
+                update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
+            ).model_dump(mode="json"),
+        }
+
+
+def _add_following(app: FastAPI) -> None:
+    @app.get(
+        "/v1/jobs",
+        tags=["jobs"],
+        summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
+        "that collect reports, for curators, long-polled by ETag",
+    )
+    async def listing(
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        jobs: JobsPart,
+        changes: Annotated[Changes, Depends(part(Changes))],
+        caller: Reader,
+        state: State = None,
+        algorithm: str | None = None,
+        dataset: str | None = None,
+        schedule: str | None = None,
+        collecting: bool = False,
+        wait_s: Wait = 0,
+    ) -> Response:
+        if collecting:
+            return await collecting_jobs(request, jobs.federated.collection, changes, wait_s)
+        caller.demand(Scope.ANALYST, Scope.OPERATOR)
+        states = tuple(state or ())
+        if not caller.has(Scope.OPERATOR):
+            states = (JobState.SUCCEEDED,)
+        which = Filter(states, algorithm, dataset, schedule)
+        async with database.reading() as transaction:
+            found = await store.page(transaction, which, page.after_text(), page.limit)
+        items = [_seen(caller, row) for row in found]
+        return page_response(request, "jobs", items, page.limit, "id")
+
+    @app.get(
+        "/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag", responses=_ONE
+    )
+    async def one(
+        request: Request,
+        job_id: str,
+        database: DatabasePart,
+        jobs: JobsPart,
+        caller: Analyst,
+        wait_s: Wait = 0,
+    ) -> Response:
+        async def look() -> tuple[Response, bool]:
+            shown = encode(_seen(caller, await _find(database, caller, job_id)))
+            answer = etag_response(request, shown)
+            return answer, answer.status_code == 304
+
+        return await jobs.changes.poll(look, wait_s, LOOK_S)
+
+    @app.get(
+        "/v1/jobs/{job_id}/events",
+        tags=["jobs"],
+        summary="The job each time it changes, as server-sent events, until it has finished",
+        response_class=StreamingResponse,
+        responses=_EVENT,
+    )
+    async def events(
+        job_id: str, database: DatabasePart, jobs: JobsPart, caller: Operator
+    ) -> StreamingResponse:
+        await _find(database, caller, job_id)
+        return StreamingResponse(_events(database, jobs, job_id), media_type=EVENTS)
+
+
+def _add_ending(app: FastAPI) -> None:
+    @app.delete(
+        "/v1/jobs/{job_id}",
+        tags=["jobs"],
+        status_code=202,
+        summary="Cancel a job; what it was charged stays charged if noise was drawn",
+    )
+    async def cancel(
+        job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, caller: Operator
+    ) -> Response:
+        row = await _find(database, caller, job_id)
+        if row.state is JobState.CANCELLED:
+            return JSONResponse(_shown(row), 202)
+        if row.state in FINISHED:
+            raise JobOver(extra={"state": row.state.value})
+        now = clock.now()
+        async with database.begin() as transaction:
+            changed = row.cancelling is None and await store.change(
+                transaction, job_id, (JobState.RUNNING,), cancelling=now
+            )
+        if not changed and row.cancelling is None and row.state is JobState.QUEUED:
+            await jobs.attempts.end(job_id, JobState.CANCELLED, None)
+        jobs.dispatcher.wake()
+        jobs.federated.wake()
+        return JSONResponse(_shown(await _find(database, caller, job_id)), 202)
+
+
+def _add_published(app: FastAPI) -> None:
+    @app.get(
+        "/v1/jobs/{job_id}/result",
+        tags=["jobs"],
+        summary="The result as JSON, or by `Accept` the native file of that media type",
+    )
+    async def result(
+        request: Request,
+        job_id: str,
+        database: DatabasePart,
+        results: ResultsPart,
+        caller: Analyst,
+    ) -> Response:
+        await _succeeded(database, caller, job_id)
+        document = await asyncio.to_thread(results.document, job_id)
+        wanted = request.headers.get("accept", "").partition(";")[0].partition(",")[0].strip()
+        for file in document["files"]:
+            if wanted == file["media_type"] and wanted != "application/json":
+                path = results.path(job_id, f"files/{file['name']}")
+                return FileResponse(path, media_type=wanted, headers={"Vary": "Accept"})
+        return etag_response(request, encode(document), headers={"Vary": "Accept"})
+
+    @app.get(
+        "/v1/jobs/{job_id}/report",
+        tags=["jobs"],
+        summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
+    )
+    async def report(
+        request: Request,
+        job_id: str,
+        database: DatabasePart,
+        results: ResultsPart,
+        caller: Analyst,
+    ) -> Response:
+        plain = request.headers.get("accept", "").startswith("text/plain")
+        await _succeeded(database, caller, job_id)
+        name = "report.txt" if plain else "report.json"
+        body = await _bytes(results, job_id, name)
+        media_type = "text/plain; charset=utf-8" if plain else "application/json"
+        return etag_response(request, body, media_type=media_type, headers={"Vary": "Accept"})
+
+    @app.get("/v1/jobs/{job_id}/files/{name}", tags=["jobs"], summary="A native file of the result")
+    async def file(
+        job_id: str, name: str, database: DatabasePart, results: ResultsPart, caller: Analyst
+    ) -> Response:
+        await _succeeded(database, caller, job_id)
+        document = await asyncio.to_thread(results.document, job_id)
+        kinds = {item["name"]: item["media_type"] for item in document["files"]}
+        if name not in kinds:
+            raise UnknownPart
+        return FileResponse(results.path(job_id, f"files/{name}"), media_type=kinds[name])
+
+    @app.get(
+        "/v1/jobs/{job_id}/plots/{name}",
+        tags=["jobs"],
+        summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
+    )
+    async def plot(
+        request: Request,
+        job_id: str,
+        name: str,
+        database: DatabasePart,
+        results: ResultsPart,
+        caller: Analyst,
+    ) -> Response:
+        await _succeeded(database, caller, job_id)
+        if not name.endswith((".svg", ".png")):
+            name += ".png" if "image/png" in request.headers.get("accept", "") else ".svg"
+        path = await asyncio.to_thread(results.path, job_id, f"plots/{name}")
+        kind = "image/png" if name.endswith(".png") else "image/svg+xml"
+        return FileResponse(path, media_type=kind, headers={"Vary": "Accept"})
+
+    @app.get("/v1/jobs/{job_id}/archive", tags=["jobs"], summary="All published parts in one zip")
+    async def archive(
+        job_id: str, database: DatabasePart, results: ResultsPart, caller: Analyst
+    ) -> Response:
+        await _succeeded(database, caller, job_id)
+        path = await asyncio.to_thread(results.archive, job_id)
+        return FileResponse(
+            path,
+            media_type="application/zip",
+            filename=f"{job_id}.zip",
+            background=BackgroundTask(path.unlink, missing_ok=True),
+        )
+
+    @app.get(
+        "/v1/jobs/{job_id}/evaluation",
+        tags=["jobs"],
+        summary="The comparison with the true data: never private, never published",
+    )
+    async def evaluation(
+        job_id: str, database: DatabasePart, results: ResultsPart, caller: Operator
+    ) -> Response:
+        await _succeeded(database, caller, job_id)
+        body = await asyncio.to_thread(results.evaluation, job_id)
+        shown = {"format": "tacit.evaluation/1", "private": True, "evaluation": json.loads(body)}
+        return json_response(encode(shown))
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+async def _events(database: Database, jobs: Jobs, job_id: str) -> AsyncIterator[bytes]:
+    """The job at each change; a comment from time to time keeps the connection open."""
+    last, silent = None, 0
+    while True:
+        ticket = jobs.changes.ticket()
+        async with database.reading() as transaction:
+            row = await store.find(transaction, job_id)
+        if row is None:
+            return
+        shown = encode(_shown(row))
+        if shown != last:
+            last, silent = shown, 0
+            yield b"event: job\ndata: " + shown + b"\n\n"
+        elif (silent := silent + 1) % SILENCE_LOOKS == 0:
+            yield b": still there\n\n"
+        if row.state in FINISHED:
+            return
+        await jobs.changes.wait(ticket, LOOK_S)
+
+
+async def _find(database: Database, caller: Principal, job_id: str) -> JobRow:
+    """A job that the caller may see. Raises UnknownJob."""
+    async with database.reading() as transaction:
+        row = await store.find(transaction, job_id)
+    if row is None or not (caller.has(Scope.OPERATOR) or row.state is JobState.SUCCEEDED):
+        raise UnknownJob
+    return row
+
+
+async def _succeeded(database: Database, caller: Principal, job_id: str) -> JobRow:
+    row = await _find(database, caller, job_id)
+    if row.state is not JobState.SUCCEEDED:
+        raise JobNotFinished(extra={"state": row.state.value})
+    return row
+
+
+async def _bytes(results: Results, job_id: str, part: str) -> bytes:
+    path = await asyncio.to_thread(results.path, job_id, part)
+    return await asyncio.to_thread(path.read_bytes)
+
+
+def _seen(caller: Principal, row: JobRow) -> dict[str, Any]:
+    return _shown(row) if caller.has(Scope.OPERATOR) else _published(row)
+
+
+def _published(row: JobRow) -> dict[str, Any]:
+    """What depends on the data only through the mechanism."""
+    return {
+        "id": row.id,
+        "algorithm": row.algorithm,
+        "version": row.version,
+        "dataset": row.dataset_id,
+        "stance": row.stance,
+        "state": row.state.value,
+    }
+
+
+def _shown(row: JobRow) -> dict[str, Any]:
+    price, kept = Price.model_validate_json(row.price), spent(row)
+    charged = None if kept is None else format_amount(kept)
+    return {
+        **_published(row),
+        "federation": None if row.federation is None else json.loads(row.federation),
+        "params": json.loads(row.params),
+        "seed": row.chosen_seed,
+        "cancelling": row.cancelling is not None and row.state not in FINISHED,
+        "progress": row.progress,
+        "stage": row.stage,
+        "attempt": row.attempts,
+        "created": time_text(row.created),
+        "started": time_text(row.started),
+        "finished": time_text(row.finished),
+        "error": None if row.error is None else json.loads(row.error),
+        "budget": {**_price(price), "charged": charged, "noise_drawn": row.charged},
+    }
+
+
+def _price(price: Price) -> dict[str, Any]:
+    reserved = None
+    if price.kind == "budget":
+        reserved = format_amount(Amount(price.epsilon, price.delta))
+    return {
+        "reserved": reserved,
+        "outside_budget": price.kind == "outside",
+        "reason": price.reason,
+    }

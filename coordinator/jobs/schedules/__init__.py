@@ -1,0 +1,1 @@
+"""Jobs that repeat: one ordinary job for each period that is over."""

@@ -1,0 +1,153 @@
+"""Routes of scheduled federated jobs: beginning, following, ending."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+
+from common.store.transactions import Database
+from common.web import idempotency
+from common.web.bodies import takes
+from common.web.paging import PageQuery, page_response
+from common.web.parts import part
+from common.web.wire import read_body
+from coordinator import examples
+from coordinator.errors import UnknownSchedule
+from coordinator.jobs.schedules import preparation
+from coordinator.jobs.schedules.preparation import federation_of
+from coordinator.jobs.schedules.scheduler import JobScheduler
+from coordinator.jobs.submission import Submission
+from coordinator.models.job import JobRequest
+from coordinator.queries import periods
+from coordinator.store import job_schedules as store
+from coordinator.store.job_schedules import JobScheduleRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+from tacit.report.model import PrivacyReport
+
+SubmissionPart = Annotated[Submission, Depends(part(Submission))]
+
+
+def add_job_schedules(app: FastAPI) -> None:
+    """Add them to the app."""
+
+    @app.post(
+        "/v1/job-schedules",
+        tags=["jobs"],
+        status_code=201,
+        summary="Ask curators for a job again and again: one for each period that is over",
+        openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
+    )
+    async def begin(
+        request: Request,
+        database: DatabasePart,
+        clock: ClockPart,
+        submission: SubmissionPart,
+        scheduler: Annotated[JobScheduler, Depends(part(JobScheduler))],
+        caller: Operator,
+    ) -> Response:
+        body = await read_body(request, JobRequest)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with database.reading() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+        prepared = await preparation.prepare(submission, body)
+        row = preparation.begun(prepared, clock)
+        async with database.begin() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+            await store.add(transaction, row)
+            answer = idempotency.StoredAnswer(
+                201, encode(_whole(row, 0)), location=f"/v1/job-schedules/{row.id}"
+            )
+            now = clock.now()
+            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        scheduler.wake()
+        return answer.response(replayed=False)
+
+    @app.post(
+        "/v1/job-schedules/preview",
+        tags=["jobs"],
+        summary="The privacy report of a run, and what a day, a month and a year of runs cost",
+        openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
+    )
+    async def preview(request: Request, submission: SubmissionPart, _: Operator) -> dict[str, Any]:
+        body = await read_body(request, JobRequest)
+        prepared = await preparation.prepare(submission, body)
+        return {
+            "algorithm": body.algorithm,
+            "forecast": preparation.forecast(prepared.report, prepared.schedule),
+            "preview": prepared.report.model_dump(mode="json"),
+        }
+
+    @app.get("/v1/job-schedules", tags=["jobs"], summary="Scheduled jobs, the newest first")
+    async def listing(
+        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+    ) -> Response:
+        async with database.reading() as transaction:
+            found = await store.page(transaction, page.after_text(), page.limit)
+            runs = [(await store.count_runs(transaction, row.id))[0] for row in found]
+        items = [_shown(row, count) for row, count in zip(found, runs, strict=True)]
+        return page_response(request, "job_schedules", items, page.limit, "id")
+
+    @app.get(
+        "/v1/job-schedules/{schedule_id}",
+        tags=["jobs"],
+        summary="One scheduled job; its runs are those of `GET /v1/jobs?schedule=`",
+    )
+    async def one(schedule_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+        return await _found(database, schedule_id)
+
+    @app.delete(
+        "/v1/job-schedules/{schedule_id}",
+        tags=["jobs"],
+        summary="Ask for no further period; jobs that were asked for go on",
+    )
+    async def stop(
+        schedule_id: str, database: DatabasePart, clock: ClockPart, _: Operator
+    ) -> dict[str, Any]:
+        async with database.begin() as transaction:
+            await store.stop(transaction, schedule_id, clock.now())
+        return await _found(database, schedule_id)
+
+
+async def _found(database: Database, schedule_id: str) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        row = await store.find(transaction, schedule_id)
+        if row is None:
+            raise UnknownSchedule
+        runs, _ = await store.count_runs(transaction, schedule_id)
+    return _whole(row, runs)
+
+
+def _shown(row: JobScheduleRow, runs: int) -> dict[str, Any]:
+    request = JobRequest.model_validate_json(row.request)
+    federation, schedule = federation_of(request)
+    following = None
+    if row.stopped is None:
+        following = periods.window(schedule, row.next_period).model_dump(mode="json")
+    return {
+        "id": row.id,
+        "algorithm": request.algorithm,
+        "stance": request.stance,
+        "params": request.params,
+        "federation": federation.model_dump(mode="json", exclude_none=True),
+        "state": "running" if row.stopped is None else "stopped",
+        "runs": runs,
+        "next_window": following,
+        "waits_for": None if row.problem is None else json.loads(row.problem),
+        "created": time_text(row.created),
+        "stopped": time_text(row.stopped),
+    }
+
+
+def _whole(row: JobScheduleRow, runs: int) -> dict[str, Any]:
+    report = PrivacyReport.model_validate_json(row.preview)
+    _, schedule = federation_of(JobRequest.model_validate_json(row.request))
+    return {
+        **_shown(row, runs),
+        "forecast": preparation.forecast(report, schedule),
+        "preview": json.loads(row.preview),
+    }

@@ -1,0 +1,132 @@
+"""A worker's calls to the coordinator about one attempt. Runs in workers; knows no database.
+
+A call without an answer is repeated for as long as a coordinator may take to restart; a refused one
+raises AttemptLost: another attempt has the job, or it has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, BinaryIO, Final
+
+import httpx
+
+from common.runtime.tls import environment_trust
+from coordinator.models.job import Assignment, Beat, Failure, Orders, SecretSeed
+from tacit.wire import parse_binary
+
+PATIENCE_S: Final = 60.0
+PAUSE_S: Final = 0.25
+SENDING_S: Final = 600.0
+
+
+class AttemptLost(Exception):
+    """The lease is lost, or could not be taken."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What the task graph contains of an attempt: no data and no seed; valid for one claim."""
+
+    url: str
+    attempt: str
+    token: str
+
+
+class Link:
+    """Calls of one attempt. Safe to use from several threads."""
+
+    def __init__(self, url: str, attempt: str, token: str, patience_s: float = PATIENCE_S) -> None:
+        self.url, self.attempt = url, attempt
+        self._patience_s = patience_s
+        self._token = token
+        # Certificates take 100 ms to load: only if there is one to check.
+        self._http = httpx.Client(
+            base_url=f"{url}/v1/job-attempts/{attempt}",
+            timeout=30.0,
+            verify=not url.lower().startswith("http:") and environment_trust(),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    @property
+    def token(self) -> str:
+        """The token of a request: the session, or before the claim the ticket."""
+        return self._token
+
+    def claim(self, worker: str) -> Assignment:
+        """Take the lease; later calls use its session. Raises AttemptLost if it was taken."""
+        answer = self._post("/claim", {"worker": worker})
+        found = Assignment.model_validate_json(answer.content)
+        self._token = found.session
+        return found
+
+    def block_key(self) -> bytes:
+        """What opens the blocks of the attempt."""
+        return parse_binary(self._post("/block-key", {}).json()["key"])
+
+    def content(self) -> BinaryIO:
+        """The data, in memory: raw data is never written to a worker's disk."""
+        answer = self._send(lambda: self._http.get("/content", **self._headers(SENDING_S)))
+        return BytesIO(answer.content)
+
+    def seed(self) -> SecretSeed:
+        """The seed of the job's noise; the first request charges the job."""
+        return SecretSeed.model_validate_json(self._post("/seed", {}).content)
+
+    def beat(self, beat: Beat) -> Orders:
+        """Send a heartbeat, without retries: the next one follows soon."""
+        answer = self._http.post(
+            "/beat", content=beat.model_dump_json(), **self._headers(5.0, json=True)
+        )
+        return Orders.model_validate_json(_checked(answer).content)
+
+    def deliver(self, outcome: bytes) -> None:
+        """Submit the packed outcome."""
+        self._send(lambda: self._http.post("/outcome", content=outcome, **self._headers(SENDING_S)))
+
+    def fail(self, failure: Failure, *, once: bool = False) -> None:
+        """Report how it ended without an outcome; `once`: without retries."""
+        body = failure.model_dump_json()
+        headers = self._headers(2.0 if once else 30.0, json=True)
+        if once:
+            _checked(self._http.post("/failure", content=body, **headers))
+        else:
+            self._send(lambda: self._http.post("/failure", content=body, **headers))
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _post(self, path: str, body: dict[str, str]) -> httpx.Response:
+        return self._send(lambda: self._http.post(path, json=body, **self._headers()))
+
+    def _headers(self, timeout_s: float = 30.0, *, json: bool = False) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if json:
+            headers["Content-Type"] = "application/json"
+        return {"headers": headers, "timeout": timeout_s}
+
+    def _send(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        end = time.monotonic() + self._patience_s
+        while True:
+            try:
+                answer = call()
+            except httpx.TransportError:
+                if time.monotonic() > end:
+                    raise AttemptLost from None
+            else:
+                if answer.status_code < 500 or time.monotonic() > end:
+                    return _checked(answer)
+            time.sleep(PAUSE_S)
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    if answer.status_code >= 500:
+        raise httpx.RemoteProtocolError("the coordinator could not answer")
+    if answer.status_code >= 400:
+        raise AttemptLost
+    return answer

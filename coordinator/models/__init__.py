@@ -1,0 +1,1 @@
+"""Values that the store and several rooms of the coordinator share."""

@@ -1,0 +1,88 @@
+"""Queries: immutable, identified by their hash, with a privacy preview made first.
+
+A query is refused when its sum could wrap, when the deployment does not allow its mechanism or
+stance, or (sound stance) when what is verified is weaker than what it declares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from common.runtime.clock import Clock, uuid7
+from common.store.transactions import Database, Transaction
+from coordinator.errors import ExactRefused, PaperRefused, QueryRefused, UnknownQuery
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import queries as store
+from coordinator.store.queries import QueryRow
+from coordinator.store.registry import AggregatorRow, list_aggregators
+from tacit.accounting.debits import sound_refusal
+from tacit.accounting.headroom import headroom_problem
+from tacit.errors import FieldError
+from tacit.query.query import Query
+from tacit.query.words import Mechanism, Stance
+from tacit.registers import asked_mismatch
+from tacit.report.model import PrivacyReport, Subject
+from tacit.report.queries import query_report
+
+
+def check_query(query: Query, settings: CoordinatorSettings, operators: Sequence[str]) -> None:
+    """Raise unless this deployment may run the query."""
+    if (unsuited := asked_mismatch(query.register_name, query.unit)) is not None:
+        raise QueryRefused(
+            unsuited.detail, errors=(FieldError(f"/{unsuited.field}", unsuited.detail),)
+        )
+    if query.mechanism is Mechanism.EXACT and not settings.insecure_allow_exact:
+        raise ExactRefused(pointer="/mechanism")
+    if query.stance is Stance.PAPER and not settings.allow_paper:
+        raise PaperRefused(pointer="/stance")
+    if (reason := headroom_problem(query)) is not None:
+        raise QueryRefused(reason, errors=(FieldError("/n_max", reason),))
+    if query.stance is Stance.SOUND and query.mechanism is not Mechanism.EXACT:
+        refusal = sound_refusal(query, operators or None)
+        if refusal is not None:
+            raise QueryRefused(refusal, errors=(FieldError("/delta", refusal),))
+
+
+def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...]:
+    """The operators of the aggregators that a round of the query would use, as far as known."""
+    chosen = rows[: query.aggregators]
+    return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
+
+
+async def preview(
+    database: Database, query: Query, settings: CoordinatorSettings, query_id: str = ""
+) -> PrivacyReport:
+    """The report that a result of this query would carry, and the error to expect."""
+    async with database.reading() as transaction:
+        operators = operators_for(query, await list_aggregators(transaction))
+    subject = Subject(kind="query", id=query_id or query.digest().hex())
+
+    def work() -> PrivacyReport:
+        check_query(query, settings, operators)
+        return query_report(query, subject=subject, operators=operators or None)
+
+    return await asyncio.to_thread(work)
+
+
+async def known(transaction: Transaction, query: Query) -> QueryRow | None:
+    """The stored query of the same content."""
+    return await store.find_by_hash(transaction, query.digest())
+
+
+async def prepare(
+    database: Database, query: Query, settings: CoordinatorSettings, clock: Clock
+) -> QueryRow:
+    """A query that this deployment may run, with its preview, ready to be stored."""
+    query_id = str(uuid7(clock))
+    report = await preview(database, query, settings, query_id)
+    body = query.canonical().decode()
+    return QueryRow(query_id, query.digest(), body, report.model_dump_json(), clock.now())
+
+
+async def find(transaction: Transaction, query_id: str) -> QueryRow:
+    """The query of this id. Raises UnknownQuery."""
+    row = await store.find(transaction, query_id)
+    if row is None:
+        raise UnknownQuery
+    return row

@@ -1,0 +1,1 @@
+"""Aggregators, curators, groups, join tokens."""

@@ -1,0 +1,266 @@
+"""How the coordinator calls aggregators: one method per step of a round, models in and out."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Annotated, Final, TypeVar
+from uuid import UUID
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from common.runtime.tracing import Tracer, Untraced
+from common.web.client import distrusted, service_client
+from common.web.problems import ProblemReceived, raise_for_problem
+from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
+from coordinator.store.registry import AggregatorRow
+from tacit import sets
+from tacit.crypto.signing import Signed
+from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.protocol.round import (
+    AbortRequest,
+    AbortStatement,
+    AcceptedSet,
+    Awaited,
+    Commitment,
+    Contribution,
+    Piece,
+    Reveal,
+    RevealRequest,
+    RoundDescriptor,
+)
+from tacit.query.words import Identifier
+from tacit.sets import Bits
+from tacit.wire import WireModel
+
+CONNECTIONS: Final = 8
+"""To one aggregator; rounds that wait for its pieces hold one each."""
+
+Model = TypeVar("Model", bound=BaseModel)
+Answer = TypeVar("Answer")
+
+
+class Opening(WireModel):
+    """An aggregator's answer to a round descriptor."""
+
+    round: str
+    descriptor_hash: str
+    contribution: Contribution | None = None
+
+
+class RelayedPiece(WireModel):
+    """A noise contribution's piece for one aggregator, as the coordinator forwards it."""
+
+    aggregator: str
+    piece: Piece
+
+
+class Progress(BaseModel):
+    """What an aggregator reports about a round, including how many curators it accepted."""
+
+    state: str
+    accepted: Annotated[int, Field(ge=0)] = 0
+
+
+class Missing(BaseModel):
+    """The number of the requested curators of which an aggregator holds no piece."""
+
+    missing: Annotated[int, Field(ge=0)]
+
+
+class WellKnown(BaseModel):
+    """What an aggregator states about itself, as far as a coordinator needs it."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+    identity_key: PublicKey
+
+
+class Peer:
+    """One aggregator, over HTTP. Answers are validated; an invalid one counts as unreachable."""
+
+    def __init__(self, row: AggregatorRow, client: httpx.AsyncClient, tracer: Tracer) -> None:
+        self.id = row.id
+        self.row = row
+        self._client = client
+        self._tracer = tracer
+
+    async def epoch_key(self) -> Signed[EpochKey]:
+        """The current epoch key, signed; the caller verifies it."""
+        return await self._ask("GET", "/v1/keys/current", Signed[EpochKey])
+
+    async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
+        """Announce a round; the answer may hold the aggregator's noise contribution."""
+        return await self._ask("POST", "/v1/rounds", Opening, descriptor)
+
+    async def relay(self, round_id: str, pieces: list[RelayedPiece]) -> None:
+        """Pass on other aggregators' noise contributions."""
+        body = b"[" + b",".join(piece.model_dump_json().encode() for piece in pieces) + b"]"
+        await self._send("POST", f"/v1/rounds/{round_id}/contributions", body)
+
+    async def progress(self, round_id: str, accepted: int = 0, wait_s: float = 0.0) -> Progress:
+        """The aggregator's progress, once it holds pieces of this many or the time is over."""
+        path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
+        return await self._ask("GET", path, Progress)
+
+    async def missing(self, round_id: str, members: Bits) -> int:
+        """Of how many of these curators, one boolean per roster number, it holds no piece."""
+        body = Awaited(members=sets.pack(members))
+        found = await self._ask("POST", f"/v1/rounds/{round_id}/missing", Missing, body)
+        return found.missing
+
+    async def check_token(self) -> None:
+        """Raise unless the aggregator takes this coordinator's token."""
+        try:
+            await self._send("GET", f"/v1/rounds/{UUID(int=0)}")
+        except ProblemReceived as error:
+            if error.status in (401, 403):
+                raise AggregatorTokenRefused(pointer="/token") from None
+            if error.status != 404:
+                raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
+
+    async def freeze(self, round_id: str) -> Signed[AcceptedSet]:
+        """Close the round to pieces; the signed set of accepted curators."""
+        return await self._ask("POST", f"/v1/rounds/{round_id}/freeze", Signed[AcceptedSet])
+
+    async def commit(self, round_id: str, request: bytes) -> Signed[Commitment]:
+        """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
+        once for all: five bitmaps of ten million curators are ten megabytes."""
+        path = f"/v1/rounds/{round_id}/commitment"
+        return await self._ask("POST", path, Signed[Commitment], request)
+
+    async def reveal(self, round_id: str, request: RevealRequest) -> Reveal:
+        """The partial sum, after the commitments of all."""
+        return await self._ask("POST", f"/v1/rounds/{round_id}/reveal", Reveal, request)
+
+    async def abort(self, round_id: str, reason: str) -> Signed[AbortStatement]:
+        """The aggregator's signed statement that the round is over without a sum."""
+        path, request = f"/v1/rounds/{round_id}/abort", AbortRequest(reason=reason)
+        return await self._ask("POST", path, Signed[AbortStatement], request)
+
+    async def _ask(
+        self, method: str, path: str, model: type[Model], body: BaseModel | bytes | None = None
+    ) -> Model:
+        content = body.model_dump_json().encode() if isinstance(body, BaseModel) else body
+        answer = await self._send(method, path, content)
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError:
+            raise AggregatorUnreachable(f"{self.id} gives answers of another form") from None
+
+    async def _send(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        self._tracer.carry(headers)
+        try:
+            answer = await self._client.request(method, path, content=content, headers=headers)
+        except httpx.HTTPError as error:
+            why = distrusted(error)
+            said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
+            raise AggregatorUnreachable(said) from None
+        raise_for_problem(answer)
+        return answer
+
+
+class Peers:
+    """Clients of the aggregators, one for each address and token."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        verify: ssl.SSLContext | bool = True,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._timeout_s, self._verify = timeout_s, verify
+        self._tracer = tracer or Untraced()
+        self._transports = dict(transports or {})
+        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+
+    def of(self, row: AggregatorRow) -> Peer:
+        """The aggregator of a registry row."""
+        key = (row.url, row.token)
+        if key not in self._clients:
+            self._clients[key] = service_client(
+                row.url,
+                row.token,
+                timeout_s=self._timeout_s,
+                verify=self._verify,
+                max_connections=CONNECTIONS,
+                transport=self._transports.get(row.url),
+            )
+        return Peer(row, self._clients[key], self._tracer)
+
+    async def identity(self, url: str) -> WellKnown:
+        """What an aggregator states about itself at its well-known address."""
+        try:
+            async with service_client(
+                url,
+                timeout_s=self._timeout_s,
+                verify=self._verify,
+                transport=self._transports.get(url),
+            ) as client:
+                answer = await client.get("/.well-known/tacit-aggregator")
+        except httpx.InvalidURL:
+            raise NotAnAggregator("this is no address", pointer="/url") from None
+        except httpx.HTTPError as error:
+            why = distrusted(error)
+            said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
+            raise AggregatorUnreachable(said) from None
+        if answer.status_code >= 500:
+            raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
+        try:
+            return WellKnown.model_validate_json(answer.content)
+        except ValidationError:
+            raise NotAnAggregator(pointer="/url") from None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(*(client.aclose() for client in self._clients.values()))
+
+
+# --- asking all ----------------------------------------------------------------------------------
+
+
+async def gather(calls: Iterable[Awaitable[Answer]]) -> list[Answer | Exception]:
+    """All answers in order; where an aggregator refused or did not answer, the exception."""
+
+    async def one(call: Awaitable[Answer]) -> Answer | Exception:
+        try:
+            return await call
+        except (AggregatorUnreachable, ProblemReceived) as error:
+            return error
+
+    return list(await asyncio.gather(*(one(call) for call in calls)))
+
+
+def answered(answers: Iterable[Answer | Exception]) -> list[Answer]:
+    """The answers that are none of the exceptions."""
+    return [item for item in answers if not isinstance(item, Exception)]
+
+
+def refuses(answer: object) -> bool:
+    """Whether an answer is a permanent refusal: a retry would give the same one."""
+    return (
+        isinstance(answer, ProblemReceived)
+        and answer.status < 500
+        and not answer.retryable
+        and answer.status not in (401, 404, 429)  # a token or a store that is being put right
+    )
+
+
+def refusal(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> str | None:
+    """The aggregator that refuses a step permanently, and why; None if a retry may succeed."""
+    for peer, item in zip(peers, answers, strict=True):
+        if isinstance(item, ProblemReceived) and refuses(item):
+            return f"{peer.id} refuses {step}: {item.name}"
+    return None
+
+
+def silence(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> AggregatorUnreachable:
+    """An error that names the aggregators that did not answer a step."""
+    names = [
+        peer.id for peer, item in zip(peers, answers, strict=True) if isinstance(item, Exception)
+    ]
+    return AggregatorUnreachable(f"{', '.join(names)}: no answer to {step}")

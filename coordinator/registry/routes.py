@@ -1,0 +1,206 @@
+"""Routes of the registry: aggregators, grants, enrolments, parties, tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+
+from common.runtime.clock import Clock
+from common.store.transactions import Database
+from common.web.auth import Authenticator
+from common.web.bodies import takes
+from common.web.grants import answer_enrolment, largest_body
+from common.web.paging import PageQuery, page_response
+from common.web.parts import part, part_of
+from common.web.token_routes import NewToken, add_tokens
+from common.web.wire import read_body
+from coordinator import examples
+from coordinator.errors import UnknownAggregator
+from coordinator.registry import registry
+from coordinator.registry.peers import Peers
+from coordinator.registry.registry import AggregatorRequest, Registry
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import registry as store
+from coordinator.store import tables
+from coordinator.store.registry import AggregatorRow, PartyRow
+from coordinator.web import ClockPart, DatabasePart, Operator, Reader, model_response, time_text
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.errors import Invalid
+from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest
+from tacit.wire import encode_binary
+
+RegistryPart = Annotated[Registry, Depends(part(Registry))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+
+
+def add_registry(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
+    """Add them to the app."""
+    _add_aggregators(app, settings)
+    _add_parties(app, settings)
+    add_tokens(
+        app,
+        tables.tokens,
+        clock,
+        lambda: part_of(app, Database),
+        check=_no_subject,
+        revoked=lambda: None,
+        example=examples.TOKEN,
+    )
+
+
+async def _no_subject(asked: NewToken) -> None:
+    if asked.subject is not None:
+        raise Invalid("a token made here belongs to no party", pointer="/subject")
+
+
+def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
+    @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
+    async def identity(own: RegistryPart) -> dict[str, str]:
+        key = own.identity.public_key
+        return {
+            "deployment": settings.deployment,
+            "identity_key": encode_binary(key),
+            "fingerprint": fingerprint(key).hex(),
+        }
+
+    @app.post(
+        "/v1/aggregators",
+        tags=["registry"],
+        status_code=201,
+        summary="Pair an aggregator",
+        openapi_extra=takes(AggregatorRequest, examples.AGGREGATOR),
+    )
+    async def pair(
+        request: Request,
+        database: DatabasePart,
+        own: RegistryPart,
+        peers: Annotated[Peers, Depends(part(Peers))],
+        _: Operator,
+    ) -> dict[str, Any]:
+        body = await read_body(request, AggregatorRequest)
+        return _aggregator(await registry.pair(database, own, peers, body))
+
+    @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
+    async def aggregators(database: DatabasePart, _: Reader) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        return {"aggregators": [_aggregator(row) for row in rows]}
+
+    @app.delete(
+        "/v1/aggregators/{aggregator}", tags=["registry"], status_code=204, summary="Unpair one"
+    )
+    async def unpair(
+        aggregator: str, database: DatabasePart, clock: ClockPart, _: Operator
+    ) -> None:
+        async with database.begin() as transaction:
+            if not await store.remove_aggregator(transaction, aggregator, clock.now()):
+                raise UnknownAggregator
+
+
+def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
+    large = asyncio.Lock()
+
+    @app.post(
+        "/v1/grants",
+        tags=["registry"],
+        status_code=201,
+        summary="A one-time secret with which a party may enrol",
+        openapi_extra=takes(GrantRequest, examples.GRANT),
+    )
+    async def grant(
+        request: Request, database: DatabasePart, own: RegistryPart, _: Operator
+    ) -> Response:
+        body = await read_body(request, GrantRequest)
+        async with database.begin() as transaction:
+            answer = await registry.issue_grant(transaction, own, body)
+        return model_response(answer, 201)
+
+    @app.post(
+        "/v1/enrolments",
+        tags=["registry"],
+        status_code=201,
+        summary="Enrol a curator or a host with a one-time secret",
+        openapi_extra=takes(Signed[Enrolment]),
+    )
+    async def enrol(
+        request: Request,
+        database: DatabasePart,
+        own: RegistryPart,
+        authenticator: AuthenticatorPart,
+    ) -> Response:
+        async def enrolled(signed: Signed[Enrolment]) -> Response:
+            answer = await registry.enrol(database, own, signed)
+            authenticator.forget()
+            return model_response(answer, 201)
+
+        limit = await largest_body(
+            database,
+            tables.grants,
+            request.headers.get(GRANT_HEADER),
+            own.clock.now(),
+            open_to_all=settings.enrolment_open_body_bytes,
+            most=settings.enrolment_max_body_bytes,
+        )
+        return await answer_enrolment(request, limit, large, enrolled)
+
+    @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
+    async def parties(
+        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+    ) -> Response:
+        async with database.reading() as transaction:
+            found = await store.list_parties(transaction, page.after_text(), page.limit)
+        items = [_party(row) for row in found]
+        return page_response(request, "parties", items, page.limit, "id")
+
+    @app.get("/v1/curators", tags=["registry"], summary="The roster, by number")
+    async def curators(
+        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+    ) -> Response:
+        async with database.reading() as transaction:
+            found = await store.list_curators(transaction, page.after_number(), page.limit)
+        return page_response(request, "curators", found, page.limit, "number")
+
+    @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
+    async def leave(
+        party: str,
+        database: DatabasePart,
+        own: RegistryPart,
+        authenticator: AuthenticatorPart,
+        _: Operator,
+    ) -> None:
+        await registry.leave(database, own, party)
+        authenticator.forget()
+
+    @app.post(
+        "/v1/parties/{party}/return",
+        tags=["registry"],
+        summary="A party that left is back, with its old ledger; its new token is shown once",
+    )
+    async def come_back(
+        party: str, database: DatabasePart, own: RegistryPart, _: Operator
+    ) -> dict[str, Any]:
+        token = await registry.come_back(database, own, party)
+        return {"party": party, "token": token}
+
+
+def _aggregator(row: AggregatorRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "url": row.url,
+        "operator": row.operator,
+        "identity_key": encode_binary(row.identity_key),
+        "fingerprint": fingerprint(row.identity_key).hex(),
+    }
+
+
+def _party(row: PartyRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "kind": row.kind.value,
+        "first": row.first,
+        "curators": row.curators,
+        "enrolled": time_text(row.enrolled),
+        "left": time_text(row.left),
+    }

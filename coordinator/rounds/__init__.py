@@ -1,0 +1,12 @@
+"""The rounds of the coordinator, from announcement to the released result.
+
+state_machine    states and transitions, one transaction each
+conductor        advances every unfinished round
+opening          a query becomes a round
+scheduling       rounds of queries with a schedule
+quorum           which aggregators are needed, and which there are
+differencing     which released sets exclude a new one
+refusals         curators that refused to contribute, counted by reason
+changes          long polls
+routes, query_routes    the HTTP of rounds and of queries
+"""

@@ -1,0 +1,282 @@
+"""Advances every unfinished round, also after a restart or the loss of a replica.
+
+Each round is one task that reads the stored state, makes the one transition that is due, and
+repeats. A replica conducts the rounds whose lease it holds, and only it changes them: a request to
+close or abort is stored. Two replicas that both believe they hold a lease are harmless: every
+transition names the state that it expects, and aggregators answer with the same bytes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import uuid4
+
+from common.runtime.background import Pauses, finish
+from common.runtime.logs import describe, get_logger
+from common.runtime.tracing import Tracer, Untraced
+from coordinator.registry.peers import CONNECTIONS
+from coordinator.rounds import state_machine
+from coordinator.rounds.refusals import Refusing
+from coordinator.rounds.state_machine import Conduct, RoundAborted
+from coordinator.store import rounds as store
+from coordinator.store.rounds import RoundRow
+from tacit.errors import DomainError
+from tacit.protocol.agreement import CommitmentRefused, RevealRefused, TooFewParticipants
+from tacit.protocol.round import RoundState
+from tacit.query.words import Sharing
+from tacit.sets import Bits
+
+log = get_logger("tacit.conductor")
+
+CLAIM_S = 1.0
+RETRY_S = 0.1
+SLOWEST_RETRY_S = 2.0
+ASK_LATE_S = 2.0
+SLOWEST_POLL_S = 5.0
+HOLD_S = 1.0
+FEW = CONNECTIONS // 2
+QUIET_SHARE = 1 / 200
+"""A round without changes is polled again after this share of the time since its last change."""
+
+ENDINGS = (TooFewParticipants, CommitmentRefused, RevealRefused)
+"""Errors of the agreement that end a round: asking again would give the same answer."""
+
+
+@dataclass
+class Look:
+    """What a round's task remembers between two polls; nothing that must survive a restart."""
+
+    pauses: Pauses = field(default_factory=Pauses)
+    invited: Bits | None = None
+    refusing: Refusing | None = None
+    asked: float = 0.0
+    accepted: int = -1
+    quiet_since: float = 0.0
+    all_heard: bool = False
+    asked_late: float = 0.0
+    failures: int = 0
+    problem: str = ""
+
+
+class Conductor:
+    """The coordinator's loop over rounds: one task each, in the process that holds its lease."""
+
+    def __init__(
+        self,
+        conduct: Conduct,
+        *,
+        lease_s: float,
+        poll_s: float,
+        changed: Callable[[], None],
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._conduct = conduct
+        self._step_of = (tracer or Untraced()).step
+        self._lease = timedelta(seconds=lease_s)
+        self._poll_s = poll_s
+        self._changed = changed
+        self._holder = uuid4().hex
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._looks: dict[str, Look] = {}
+        self._pauses = Pauses()
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to conduct."""
+        self._loop = asyncio.create_task(self._run(), name="conductor")
+
+    async def stop(self) -> None:
+        """Stop every round's task in its current state, and release the leases."""
+        self._pauses.end()
+        if self._loop is not None:
+            await finish([self._loop])
+        for look in self._looks.values():
+            look.pauses.end()
+        await finish(self._tasks.values())
+        async with self._conduct.database.begin() as transaction:
+            await store.give_back(transaction, self._holder)
+
+    def wake(self, round_id: str | None = None) -> None:
+        """Poll immediately: a round was opened, or a request about this one was stored."""
+        self._pauses.wake()
+        if round_id in self._looks:
+            self._looks[round_id].pauses.wake()
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause = min(CLAIM_S, self._lease.total_seconds() / 4)
+        while not self._pauses.ending:
+            self._pauses.begin()
+            try:
+                await self._claim()
+            except Exception as error:
+                log.error("claim_failed", **describe(error))
+            await self._pauses.pause(pause)
+
+    async def _claim(self) -> None:
+        now, database = self._conduct.clock.now(), self._conduct.database
+        async with database.reading() as transaction:
+            some = await store.claimable(transaction, self._holder, now, self._lease)
+        if some:
+            async with database.begin() as transaction:  # which may have waited for other writers
+                now = self._conduct.clock.now()
+                await store.claim(transaction, self._holder, now, self._lease)
+        async with database.reading() as transaction:
+            held = await store.held(transaction, self._holder, now)
+        for round_id in held - set(self._tasks):
+            look = self._looks[round_id] = Look(quiet_since=self._monotonic())
+            task = asyncio.create_task(self._carry(round_id, look), name=f"round {round_id}")
+            self._tasks[round_id] = task
+            task.add_done_callback(partial(self._finished, round_id))
+        for round_id in set(self._tasks) - held:
+            self._looks[round_id].pauses.end()
+
+    def _finished(self, round_id: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[round_id], self._looks[round_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the next claim begins again
+            log.error("round_task_failed", round=round_id, **describe(error))
+
+    # --- one round -------------------------------------------------------------------------------
+
+    async def _carry(self, round_id: str, look: Look) -> None:
+        while not look.pauses.ending:
+            look.pauses.begin()
+            async with self._conduct.database.reading() as transaction:
+                row = await store.find(transaction, round_id)
+            if row is None or row.state in (RoundState.RELEASED, RoundState.ABORTED):
+                return
+            pause = await self._step(row, look)
+            if pause:
+                await look.pauses.pause(pause)
+            else:
+                self._changed()
+
+    async def _step(self, row: RoundRow, look: Look) -> float:
+        """Make the transition that is due; seconds to wait before the next poll."""
+        try:
+            pause = await self._advance(row, look)
+        except RoundAborted as error:
+            reason = str(error)
+        except ENDINGS as error:
+            reason = f"{error.title}: {error.detail}"
+        except Exception as error:
+            if self._conduct.clock.now() <= self._end_of_patience(row):
+                return self._wait(row, look, error)
+            reason = error.detail if isinstance(error, DomainError) else "an internal error"
+        else:
+            look.failures, look.problem = 0, ""
+            return pause
+        await state_machine.abort(self._conduct, row, reason)
+        return 0
+
+    async def _advance(self, row: RoundRow, look: Look) -> float:
+        conduct = self._conduct
+        if row.ending is not None:
+            with self._step_of("abort"):
+                await state_machine.abort(conduct, row, row.ending)
+        elif row.state is RoundState.FROZEN:
+            with self._step_of("commit"):
+                await state_machine.commit(conduct, row)
+        elif row.state is RoundState.COMMITTED:
+            with self._step_of("release"):
+                await state_machine.release(conduct, row)
+        elif not row.announced:
+            with self._step_of("announce"):
+                look.all_heard = await state_machine.announce(conduct, row)
+        elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
+            with self._step_of("freeze"):
+                await state_machine.freeze(conduct, row)
+        else:
+            await self._tell_late(row, look)
+            return max(0.001, self._pause(row, look) - (self._monotonic() - look.asked))
+        return 0
+
+    async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
+        descriptor = state_machine.signed_descriptor(row).statement
+        invited, refusing = await self._invited(row, look)
+        awaited = invited & ~refusing
+        peers = await state_machine.peers_of(self._conduct, descriptor)
+        look.asked, wait_s = self._monotonic(), self._held(row, look)
+        asked = state_machine.delivered(
+            peers, row.id, awaited, wait_s, all_invited=not (invited & refusing).any()
+        )
+        answer = await look.pauses.attend(asked)
+        if answer is None:
+            return False
+        whole, accepted = answer
+        if accepted != look.accepted:
+            look.accepted, look.quiet_since = accepted, self._monotonic()
+        if whole and awaited.sum() < descriptor.query.min_participants:
+            # Nothing is frozen: a curator that did contribute gets its credit.
+            raise RoundAborted(
+                f"{TooFewParticipants.title}: all have answered; {int(awaited.sum())} curators "
+                f"where the query demands {descriptor.query.min_participants}, "
+                f"{int((invited & refusing).sum())} refuse"
+            )
+        return whole
+
+    async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
+        """The curators invited, and those refused so far; one boolean per roster number each."""
+        if look.invited is None or look.refusing is None:
+            look.invited = await state_machine.invited_curators(self._conduct, row)
+            look.refusing = Refusing(row.id, look.invited.size)
+        async with self._conduct.database.reading() as transaction:
+            await look.refusing.read_on(transaction)
+        return look.invited, look.refusing.members
+
+    async def _tell_late(self, row: RoundRow, look: Look) -> None:
+        """Announce a Shamir round to its aggregators that were unreachable at the first time."""
+        descriptor = state_machine.signed_descriptor(row).statement
+        now = self._monotonic()
+        if look.all_heard or now - look.asked_late < ASK_LATE_S:
+            return
+        look.asked_late = now
+        if descriptor.query.sharing is not Sharing.SHAMIR:
+            look.all_heard = True
+            return
+        try:
+            look.all_heard = await state_machine.announce(self._conduct, row)
+        except (DomainError, RoundAborted):
+            return  # those that know the round continue
+
+    def _pause(self, row: RoundRow, look: Look) -> float:
+        """Seconds until the next poll. Open rounds share a rate; a quiet round is polled less."""
+        quiet = (self._monotonic() - look.quiet_since) * QUIET_SHARE
+        pause = min(max(self._poll_s * len(self._tasks), quiet), SLOWEST_POLL_S)
+        return min(pause, self._left(row))
+
+    def _held(self, row: RoundRow, look: Look) -> float:
+        """Seconds that a long poll may take: 0 for many rounds, as an aggregator holds each one."""
+        if len(self._tasks) > FEW:
+            return 0.0
+        return min(max(HOLD_S, self._pause(row, look)), self._left(row))
+
+    def _left(self, row: RoundRow) -> float:
+        return max(0.0, (row.due - self._conduct.clock.now()).total_seconds())
+
+    def _wait(self, row: RoundRow, look: Look, error: Exception) -> float:
+        known = isinstance(error, DomainError)
+        problem = error.name if isinstance(error, DomainError) else type(error).__name__
+        if problem != look.problem:  # once, not at every attempt
+            say = log.warning if known else log.error
+            more = {"problem": problem} if known else describe(error)
+            say("round_waits", round=row.id, state=row.state.value, **more)
+        look.failures, look.problem = look.failures + 1, problem
+        return float(min(SLOWEST_RETRY_S, RETRY_S * 2 ** min(look.failures - 1, 10)))
+
+    def _end_of_patience(self, row: RoundRow) -> datetime:
+        """A round that was never announced ends early: it costs no curator any budget."""
+        patience = timedelta(seconds=self._conduct.patience_s)
+        if row.state is RoundState.OPEN and not row.announced:
+            return min(row.opened + patience, row.deadline)
+        return row.deadline + patience
+
+    @staticmethod
+    def _monotonic() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,192 @@
+"""Opening a round: its descriptor, with the aggregators' current keys, signed and stored.
+
+Nothing is stored before every aggregator of the round has shown its key; what is stored is
+announced by the conductor, and shown to curators only after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from common.runtime.clock import uuid7
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from common.web.problems import ProblemReceived
+from coordinator.budget import charging
+from coordinator.budget.ledger import LOCK
+from coordinator.budget.spending import Price
+from coordinator.errors import (
+    AggregatorUnreachable,
+    NotEnoughAggregators,
+    RosterTooLarge,
+    UnknownAggregator,
+    WindowFixed,
+    WindowMissing,
+)
+from coordinator.registry import groups
+from coordinator.registry.peers import Peer
+from coordinator.rounds import differencing
+from coordinator.rounds.state_machine import Conduct
+from coordinator.store import registry
+from coordinator.store import rounds as store
+from coordinator.store.queries import QueryRow
+from coordinator.store.registry import AggregatorRow
+from tacit import sets
+from tacit.crypto.sealing import segment_size
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.protocol.agreement import check_descriptor
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
+from tacit.query.fields import Window
+from tacit.query.functions import dimension
+from tacit.query.query import Query
+from tacit.query.words import MAX_AGGREGATORS, Identifier
+from tacit.wire import WireModel
+
+
+class OpenRequest(WireModel):
+    """Open a round of a query, now. `aggregators`: which ones (default: the first by id)."""
+
+    query_id: Identifier
+    window: Window | None = None
+    deadline_s: Annotated[int, Field(ge=1, le=31 * 86_400)] | None = None
+    aggregators: (
+        Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=MAX_AGGREGATORS)] | None
+    ) = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A round's signed descriptor, as every party will check it, and what it costs its members."""
+
+    signed: Signed[RoundDescriptor]
+    price: Price
+
+
+async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -> Prepared:
+    """A round that could be opened; nothing is stored."""
+    query = query_row.query
+    window = _window(query, request.window)
+    now = conduct.clock.now()
+    async with conduct.database.reading() as transaction:
+        rows = _chosen(query.aggregators, request, await registry.list_aggregators(transaction))
+        version, size = await registry.roster_state(transaction)
+        members = None
+        if query.group is not None:
+            members = await groups.invited(transaction, query.group, size)
+            enrolled = await groups.expected(transaction, sets.unpack(members, size), now)
+        else:
+            enrolled = await registry.active_curators(transaction, size, now)
+        seq, head = await conduct.ledger.head(transaction)
+    if enrolled > query.n_max:
+        raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
+    entries = await asyncio.gather(*(_entry(conduct.peers.of(row)) for row in rows))
+    now = conduct.clock.now()
+    opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
+    descriptor = RoundDescriptor(
+        deployment=conduct.deployment,
+        round=str(uuid7(conduct.clock)),
+        query_id=query_row.id,
+        query=query,
+        window=window,
+        opened=opened,
+        deadline=opened + timedelta(seconds=request.deadline_s or query.deadline_s),
+        aggregators=tuple(entries),
+        roster_version=version,
+        roster_size=size,
+        segment_size=segment_size(dimension(query)),
+        ledger=LedgerHead(seq=seq, head=head),
+        members=None if members is None else sets.compressed(members),
+    )
+    signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
+    check_descriptor(signed, conduct.identity.public_key, now)
+    operators = tuple(entry.operator for entry in entries)
+    return Prepared(signed, await asyncio.to_thread(charging.price_of, query, operators))
+
+
+async def add(
+    conduct: Conduct, transaction: Transaction, prepared: Prepared, slot: int | None = None
+) -> None:
+    """Store an open round and its debit; the connection holds the ledger's lock from here on.
+
+    Raises BudgetExceeded: two rounds whose budget suffices for one are never both stored; and
+    DifferenceRefused where the sum could not be released if all curators participated.
+    """
+    signed = prepared.signed
+    descriptor = signed.statement
+    await exclusive(transaction, LOCK)
+    state = await conduct.ledger.current(transaction)
+    plan = charging.planned(state, descriptor, prepared.price)
+    await differencing.forewarn(transaction, descriptor, plan.members)
+    event = charging.debit(state, descriptor, plan)
+    await conduct.ledger.append(transaction, [event])
+    await store.add(
+        transaction,
+        descriptor.round,
+        descriptor.query_id,
+        descriptor.opened,
+        descriptor.deadline,
+        signed.model_dump_json(),
+        json.dumps(_summary(descriptor)),
+        slot,
+    )
+
+
+def _window(query: Query, asked: Window | None) -> Window:
+    if query.window is not None:
+        if asked not in (None, query.window):
+            raise WindowFixed(pointer="/window")
+        return query.window
+    if asked is None:
+        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+    return asked
+
+
+def _summary(descriptor: RoundDescriptor) -> dict[str, object]:
+    """What lists show of a descriptor, so that they need not read it."""
+    return {
+        "query": descriptor.query.name,
+        "function": descriptor.query.function.value,
+        "unit": descriptor.query.unit,
+        "window": descriptor.window.model_dump(mode="json"),
+        "descriptor_hash": descriptor.digest().hex(),
+        "aggregators": [entry.id for entry in descriptor.aggregators],
+    }
+
+
+def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> list[AggregatorRow]:
+    if request.aggregators is None:
+        chosen = list(rows[:count])
+    else:
+        by_id = {row.id: row for row in rows}
+        for index, name in enumerate(request.aggregators):
+            if name not in by_id:
+                raise UnknownAggregator(pointer=f"/aggregators/{index}")
+        chosen = [by_id[name] for name in request.aggregators]
+    if len(chosen) != count or len({row.id for row in chosen}) != count:
+        raise NotEnoughAggregators(extra={"needed": count, "registered": len(rows)})
+    return chosen
+
+
+async def _entry(peer: Peer) -> AggregatorEntry:
+    try:
+        key: Signed[EpochKey] = await peer.epoch_key()
+        verify(EPOCH_KEY_LABEL, key, peer.row.identity_key)
+    except ProblemReceived as error:
+        raise AggregatorUnreachable(f"{peer.id}: {error.name}") from None
+    except SignatureBroken:
+        raise AggregatorUnreachable(f"{peer.id} shows a key of another identity") from None
+    return AggregatorEntry(
+        id=peer.id,
+        operator=peer.row.operator,
+        url=peer.row.url,
+        identity_key=peer.row.identity_key,
+        epoch_key=key,
+    )

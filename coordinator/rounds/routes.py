@@ -1,0 +1,357 @@
+"""Routes of rounds: opening, following, ending, and what was released."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.responses import JSONResponse
+
+from common.store.transactions import Database
+from common.web import idempotency
+from common.web.bodies import takes
+from common.web.paging import Page, PageQuery, next_link
+from common.web.parts import part
+from common.web.wire import etag_response, read_body
+from coordinator import examples
+from coordinator.errors import NotReleased, RoundClosed
+from coordinator.queries import queries
+from coordinator.rounds import opening, refusals, state_machine
+from coordinator.rounds.changes import Changes
+from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.opening import OpenRequest
+from coordinator.rounds.state_machine import Conduct
+from coordinator.store import refusals as refusal_store
+from coordinator.store import rounds as store
+from coordinator.store.rounds import Filter, RoundHead
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    ClockPart,
+    DatabasePart,
+    Operator,
+    Party,
+    Reader,
+    Wait,
+    encode,
+    time_text,
+)
+from tacit.protocol.round import Refusal, RefusalGround, RoundState
+from tacit.query.functions import PRESENCE
+from tacit.report.model import PrivacyReport
+from tacit.report.words import plain_words
+
+ChangesPart = Annotated[Changes, Depends(part(Changes))]
+ConductorPart = Annotated[Conductor, Depends(part(Conductor))]
+
+ABORT_WAIT_S = 5.0
+COMPLETENESS = (
+    "answered: curators whose contribution is in the sum; one without a reading answers too, with "
+    "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
+)
+OPERATOR_ABORTS = "an operator aborted the round"
+
+
+def add_rounds(app: FastAPI) -> None:
+    """Add them to the app."""
+    _add_opening(app)
+    _add_following(app)
+    _add_refusals(app)
+    _add_released(app)
+    _add_ending(app)
+
+
+def _add_opening(app: FastAPI) -> None:
+    @app.post(
+        "/v1/rounds",
+        tags=["rounds"],
+        status_code=201,
+        summary="Open a round of a query",
+        openapi_extra=takes(OpenRequest, examples.ROUND),
+    )
+    async def open_round(
+        request: Request,
+        database: DatabasePart,
+        clock: ClockPart,
+        conduct: Annotated[Conduct, Depends(part(Conduct))],
+        conductor: ConductorPart,
+        caller: Operator,
+    ) -> Response:
+        body = await read_body(request, OpenRequest)
+        key = await idempotency.request_key(request, caller.token_id)
+        async with database.reading() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+            query = await queries.find(transaction, body.query_id)
+        prepared = await opening.prepare(conduct, query, body)
+        # The round and the answer are stored together: there is no key without a round.
+        async with database.begin() as transaction:
+            if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                return stored.response()
+            await opening.add(conduct, transaction, prepared)
+            row = await state_machine.find(transaction, prepared.signed.statement.round)
+            answer = idempotency.StoredAnswer(
+                201, encode(_shown(row)), location=f"/v1/rounds/{row.id}"
+            )
+            now = clock.now()
+            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        conductor.wake()
+        return answer.response(replayed=False)
+
+
+def _add_following(app: FastAPI) -> None:
+    @app.get(
+        "/v1/rounds",
+        tags=["rounds"],
+        summary="Rounds; `state=open` gives the signed descriptors, for curators",
+    )
+    async def listing(
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        changes: ChangesPart,
+        _: Reader,
+        state: RoundState | None = None,
+        query_id: str | None = None,
+        wait_s: Wait = 0,
+    ) -> Response:
+        which = Filter(state, query_id)
+        first_look = request.headers.get("if-none-match") is None
+        key = ("rounds", which, page.after_text(), page.limit)
+        looked = changes.shared(key, partial(_page, database, which, page))
+
+        async def look() -> tuple[Response, bool]:
+            ids, shown, newest = await looked()
+            body = b'{"rounds":[' + b",".join(shown) + b"]"
+            # A change behind a full page changes its tag too.
+            body += b"}" if newest is None else b',"newest":' + encode(newest) + b"}"
+            headers = next_link(request, ids[-1]) if newest is not None else {}
+            answer = etag_response(request, body, headers=headers)
+            return answer, answer.status_code == 304 or (first_look and not ids)
+
+        return await changes.poll(look, wait_s)
+
+    @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
+    async def one(
+        request: Request,
+        round_id: str,
+        database: DatabasePart,
+        changes: ChangesPart,
+        _: Reader,
+        wait_s: Wait = 0,
+    ) -> Response:
+        async def look() -> tuple[Response, bool]:
+            row = await _find(database, round_id)
+            answer = etag_response(request, encode(_shown(row)))
+            return answer, answer.status_code == 304
+
+        return await changes.poll(look, wait_s)
+
+    @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
+    async def descriptor(
+        request: Request, round_id: str, database: DatabasePart, _: Reader
+    ) -> Response:
+        return etag_response(request, await _document(database, round_id, "descriptor"))
+
+
+def _add_released(app: FastAPI) -> None:
+    @app.get("/v1/rounds/{round_id}/result", tags=["rounds"], summary="The released result")
+    async def result(
+        request: Request, round_id: str, database: DatabasePart, _: Analyst
+    ) -> Response:
+        found = await _document(database, round_id, "result")
+        report = await _document(database, round_id, "report")
+        row = await _find(database, round_id)
+        summary = json.loads(row.summary)
+        document = {
+            "format": "tacit.round-result/1",
+            "round": row.id,
+            "query_id": row.query_id,
+            "function": summary["function"],
+            "unit": summary["unit"],
+            "window": summary["window"],
+            "participants": row.participants,
+            "completeness": {
+                "answered": row.participants,
+                "with_readings": json.loads(found).get(PRESENCE),
+                "note": COMPLETENESS,
+            },
+            "result": json.loads(found),
+            "report": json.loads(report),
+        }
+        return etag_response(request, encode(document))
+
+    @app.get(
+        "/v1/rounds/{round_id}/report",
+        tags=["rounds"],
+        summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
+    )
+    async def report(
+        request: Request, round_id: str, database: DatabasePart, _: Analyst
+    ) -> Response:
+        document = await _document(database, round_id, "report")
+        if not request.headers.get("accept", "").startswith("text/plain"):
+            return etag_response(request, document, headers={"Vary": "Accept"})
+        words = plain_words(PrivacyReport.model_validate_json(document))
+        return etag_response(
+            request,
+            words.encode(),
+            media_type="text/plain; charset=utf-8",
+            headers={"Vary": "Accept"},
+        )
+
+    @app.get(
+        "/v1/rounds/{round_id}/transcript",
+        tags=["rounds"],
+        summary="What anyone needs to check the sum",
+    )
+    async def transcript(
+        request: Request, round_id: str, database: DatabasePart, _: Reader
+    ) -> Response:
+        return etag_response(request, await _document(database, round_id, "transcript"))
+
+
+def _add_refusals(app: FastAPI) -> None:
+    @app.put(
+        "/v1/rounds/{round_id}/refusal",
+        tags=["rounds"],
+        status_code=204,
+        summary="A party keeps curators of its own out of an open round, and says on which grounds",
+        openapi_extra=takes(Refusal, examples.REFUSAL),
+    )
+    async def refuse(
+        request: Request,
+        round_id: str,
+        database: DatabasePart,
+        clock: ClockPart,
+        conductor: ConductorPart,
+        caller: Party,
+    ) -> None:
+        body = await read_body(request, Refusal)
+        async with database.begin() as transaction:
+            party = caller.subject or ""
+            await refusals.take(transaction, round_id, party, body, clock)
+        conductor.wake(round_id)
+
+    @app.get(
+        "/v1/rounds/{round_id}/refusals",
+        tags=["rounds"],
+        summary="How many curators refuse a round, by ground; never which",
+    )
+    async def refused(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row = await state_machine.find(transaction, round_id)
+            counts = await refusal_store.counts(transaction, round_id)
+        return {
+            "round": row.id,
+            "state": row.state.value,
+            "refused": sum(counts.values()),
+            "grounds": {ground.value: counts.get(ground, 0) for ground in RefusalGround},
+        }
+
+
+def _add_ending(app: FastAPI) -> None:
+    @app.post(
+        "/v1/rounds/{round_id}/close",
+        tags=["rounds"],
+        status_code=202,
+        summary="Freeze before the deadline",
+    )
+    async def close(
+        round_id: str,
+        database: DatabasePart,
+        clock: ClockPart,
+        conductor: ConductorPart,
+        _: Operator,
+    ) -> Response:
+        async with database.begin() as transaction:
+            row = await state_machine.find(transaction, round_id)
+            now = clock.now()
+            if row.state is not RoundState.OPEN or row.ending is not None:
+                raise RoundClosed(extra={"state": row.state.value})
+            if now < row.due:
+                await store.change(transaction, round_id, RoundState.OPEN, due=now)
+        conductor.wake(round_id)
+        return JSONResponse(_shown(await _find(database, round_id)), 202)
+
+    @app.post(
+        "/v1/rounds/{round_id}/abort",
+        tags=["rounds"],
+        summary="End a round without a sum; 202 while that is in progress",
+    )
+    async def abort(
+        round_id: str,
+        database: DatabasePart,
+        conductor: ConductorPart,
+        changes: ChangesPart,
+        _: Operator,
+    ) -> Response:
+        async with database.begin() as transaction:
+            row = await state_machine.find(transaction, round_id)
+            if row.state is RoundState.RELEASED:
+                raise RoundClosed(extra={"state": row.state.value})
+            await store.wish_end(transaction, round_id, OPERATOR_ABORTS)
+        conductor.wake(round_id)
+
+        async def look() -> tuple[Response, bool]:
+            row = await _find(database, round_id)
+            if row.state is RoundState.RELEASED:  # the last partial sum was on its way
+                raise RoundClosed(extra={"state": row.state.value})
+            done = row.state is RoundState.ABORTED
+            return JSONResponse(_shown(row), 200 if done else 202), not done
+
+        return await changes.poll(look, ABORT_WAIT_S)
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+async def _page(
+    database: Database, which: Filter, page: Page
+) -> tuple[list[str], list[bytes], str | None]:
+    """(ids, items as JSON, the newest id of all if this page is full)."""
+    after, limit = page.after_text(), page.limit
+    async with database.reading() as transaction:
+        if which.state is RoundState.OPEN:
+            stored = await store.descriptors(transaction, which, after, limit)
+            ids, shown = [item[0] for item in stored], [item[1].encode() for item in stored]
+        else:
+            found = await store.heads(transaction, which, after, limit)
+            ids, shown = [row.id for row in found], [encode(_shown(row)) for row in found]
+        newest = await store.newest(transaction, which) if len(ids) == limit else None
+    return ids, shown, newest
+
+
+async def _find(database: Database, round_id: str) -> RoundHead:
+    async with database.reading() as transaction:
+        return await state_machine.find(transaction, round_id)
+
+
+async def _document(database: Database, round_id: str, name: str) -> bytes:
+    async with database.reading() as transaction:
+        row = await state_machine.find(transaction, round_id)
+        text = await store.document(transaction, round_id, name)
+    if text is None:
+        raise NotReleased(extra={"state": row.state.value, "reason": row.reason})
+    return text.encode()
+
+
+def _shown(row: RoundHead) -> dict[str, Any]:
+    summary = json.loads(row.summary)
+    return {
+        "id": row.id,
+        "query_id": row.query_id,
+        "query": summary["query"],
+        "state": row.state.value,
+        "reason": row.reason,
+        "opened": time_text(row.opened),
+        "deadline": time_text(row.deadline),
+        "window": summary["window"],
+        "descriptor_hash": summary["descriptor_hash"],
+        "participants": row.participants if row.state is RoundState.RELEASED else None,
+        "aggregators": summary["aggregators"],
+        "finished": time_text(row.finished),
+        "aborts": json.loads(row.aborts or "[]"),
+    }

@@ -1,0 +1,1 @@
+"""Files sealed with the deployment's storage key."""

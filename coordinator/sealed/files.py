@@ -1,0 +1,131 @@
+"""Files sealed chunk by chunk: a large file is never fully in memory, and never plain on disk.
+
+A file is a header (magic, 32 random bytes) and chunks of 1 MiB, each with its tag. The file's key
+is derived from the storage key, the purpose and the random bytes; a chunk's nonce is its number and
+whether it is the last, so that no chunk can be moved, repeated or cut off unnoticed (the STREAM
+construction of Hoang, Reyhanitabar, Rogaway and Vizar, 2015).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from coordinator.errors import StorageKeyWrong
+from coordinator.sealed.key import StorageKey
+
+CHUNK_BYTES: Final = 1 << 20
+TAG_BYTES: Final = 16
+_MAGIC: Final = b"tacit sealed 1\n"
+_SALT_BYTES: Final = 32
+_HEADER_BYTES: Final = len(_MAGIC) + _SALT_BYTES
+_SEALED_BYTES: Final = CHUNK_BYTES + TAG_BYTES
+
+
+def _nonce(number: int, last: bool) -> bytes:
+    return number.to_bytes(11, "big") + bytes((last,))
+
+
+class SealedWriter:
+    """Writes a sealed file of mode 0600; it is whole only after `close`."""
+
+    def __init__(self, path: Path, key: StorageKey, purpose: str) -> None:
+        salt = os.urandom(_SALT_BYTES)
+        self._cipher = AESGCM(key.derive(purpose, salt))
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
+        self._file.write(_MAGIC + salt)
+        self._waiting = bytearray()
+        self._number = 0
+        self.plain_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Append plain bytes."""
+        self.plain_bytes += len(data)
+        self._waiting += data
+        while len(self._waiting) > CHUNK_BYTES:  # a full chunk waits: it may be the last
+            self._put(bytes(self._waiting[:CHUNK_BYTES]), last=False)
+            del self._waiting[:CHUNK_BYTES]
+
+    def close(self) -> None:
+        """Seal the last chunk; the content is on the disk afterwards."""
+        self._put(bytes(self._waiting), last=True)
+        self._waiting.clear()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close a file that will be removed."""
+        self._file.close()
+
+    def _put(self, plain: bytes, *, last: bool) -> None:
+        self._file.write(self._cipher.encrypt(_nonce(self._number, last), plain, None))
+        self._number += 1
+
+
+class SealedReader(io.RawIOBase):
+    """The plain bytes of a sealed file, seekable. Raises StorageKeyWrong where a seal is broken."""
+
+    def __init__(self, path: Path, key: StorageKey, purpose: str) -> None:
+        super().__init__()
+        self._file = path.open("rb")
+        header = self._file.read(_HEADER_BYTES)
+        if not header.startswith(_MAGIC) or len(header) != _HEADER_BYTES:
+            raise StorageKeyWrong("not a sealed file")
+        self._cipher = AESGCM(key.derive(purpose, header[len(_MAGIC) :]))
+        sealed = path.stat().st_size - _HEADER_BYTES
+        self._chunks = -(-sealed // _SEALED_BYTES)
+        self._size = sealed - self._chunks * TAG_BYTES
+        self._place = 0
+        self._open: tuple[int, bytes] = (-1, b"")
+        self._chunk(max(0, self._chunks - 1))  # a file that was cut off shows here
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        if self._place >= self._size:
+            return 0
+        number, offset = divmod(self._place, CHUNK_BYTES)
+        plain = self._chunk(number)[offset : offset + len(buffer)]
+        buffer[: len(plain)] = plain
+        self._place += len(plain)
+        return len(plain)
+
+    def close(self) -> None:
+        self._open = (-1, b"")
+        self._file.close()
+        super().close()
+
+    def _chunk(self, number: int) -> bytes:
+        if self._open[0] != number:
+            self._file.seek(_HEADER_BYTES + number * _SEALED_BYTES)
+            sealed = self._file.read(_SEALED_BYTES)
+            nonce = _nonce(number, number == self._chunks - 1)
+            try:
+                self._open = (number, self._cipher.decrypt(nonce, sealed, None))
+            except (InvalidTag, ValueError):
+                raise StorageKeyWrong("the sealed file does not open") from None
+        return self._open[1]
+
+
+def open_sealed(path: Path, key: StorageKey, purpose: str) -> io.BufferedReader:
+    """The plain content of a sealed file, buffered by chunk."""
+    return io.BufferedReader(SealedReader(path, key, purpose), CHUNK_BYTES)

@@ -1,0 +1,420 @@
+"""Files of readings: CSV in two layouts, plain, gzip or xz, with a column map.
+
+    long   one reading per line; columns for curator, device, time, value
+    wide   one meter per line; first column its id, the others consecutive intervals:
+           column k (from 0) is booked at start + k * step_s, where its interval begins
+
+A row or cell that cannot be read is reported with its line and column and spoils no other. Lines
+are parsed by column and stored sorted by time, many in a transaction; what was reported as stored
+is durable. Counters go through the intake of single readings, which takes their differences.
+Messages name places, never values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.web.auth import Principal
+from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
+from curator.files import columns
+from curator.files import lines as files
+from curator.files.column_map import ColumnMap
+from curator.files.counter_rows import take_counters
+from curator.files.progress import Progress
+from curator.files.time_column import StampCells, Stamps
+from curator.intake.intake import Intake, Status
+from curator.settings import CuratorSettings
+from tacit.registers import Kind
+
+Ints = NDArray[np.int64]
+Kept = tuple[int, list[bytes], tuple[int, str]]
+"""Line, cells, and (curator key, device) of a row."""
+_COMMA = bytes.maketrans(b",.", b".!")
+"""A decimal comma becomes a point; what was a point is no longer a number."""
+FLUSH: Final = 400_000
+"""Readings that are sorted and stored together."""
+LINES: Final = 50_000
+SMALL: Final = 1000
+"""Cells that are not worth the way to another thread."""
+LONGEST_S: Final = 1 << 40
+"""Beyond every time that a reading may have, and in microseconds below 2^62."""
+MOST_NAME: Final = 128
+NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
+HELD: Final = 4 * 1024 * 1024
+"""Bytes of text that are parsed together."""
+
+
+class Import:
+    """One file on its way in."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        settings: CuratorSettings,
+        mapping: ColumnMap,
+        caller: Principal,
+        progress: Progress,
+    ) -> None:
+        self._intake, self._settings, self._map = intake, settings, mapping
+        self._caller, self.progress = caller, progress
+        self._stamps = Stamps(mapping)
+        self._header: list[str] | None = None
+        self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._held = 0
+        self._rejected: Counter[int] = Counter()
+        self._line = 0
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read a body to its end. Raises BadImport if it is no file of this map."""
+        settings = self._settings
+        plain = files.plain_chunks(
+            chunks, settings.import_max_plain_bytes, settings.import_max_ratio
+        )
+        waiting: list[bytes] = []
+        held = 0
+        try:
+            async for lot in files.lines(plain):
+                waiting += lot
+                held += sum(map(len, lot))
+                if self._header is None and len(waiting) >= self._map.header_line:
+                    self._read_header(waiting[self._map.header_line - 1])
+                    waiting = waiting[self._map.header_line :]
+                if held >= HELD and self._header is not None:
+                    await self._take(waiting)
+                    waiting, held = [], 0
+            if self._header is None:
+                raise _no_header(self._map.header_line, waiting)
+            await self._take(waiting)
+        finally:
+            await self._flush()
+            if self._rejected:
+                await self._intake.count_rejected(self._rejected)
+        self.progress.state = "done"
+
+    def _read_header(self, line: bytes) -> None:
+        self._line = self._map.header_line
+        names = None if b"\0" in line else _split(line.removeprefix(b"\xef\xbb\xbf"), self._map)
+        if names is None:
+            raise misplaced("the header is not text in UTF-8", self._line)
+        self._header = [name.strip() for name in names]
+        if self._map.layout == "wide":
+            self._first, self._last = self._range(self._header)
+        else:
+            named = {
+                "time": self._map.time_column,
+                "value": self._map.value_column,
+                "curator": self._map.curator_column,
+                "device": self._map.device_column,
+                "date": self._map.date_column,
+                "offset": self._map.offset_column,
+            }
+            for kind, name in named.items():
+                if name is not None and name not in self._header:
+                    detail = f"the header has no column {name!r}; it has {len(self._header)}"
+                    raise misplaced(detail, self._line, pointer=f"/{kind}_column")
+            self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
+
+    def _range(self, header: Sequence[str]) -> tuple[int, int]:
+        begin, end = 1, len(header)
+        if self._map.columns is not None:
+            first, last = self._map.columns.split(":")
+            if first not in header or last not in header:
+                raise misplaced("the header has no such columns", self._line, pointer="/columns")
+            begin, end = header.index(first), header.index(last) + 1
+        if begin >= end:
+            detail = "the header has no columns of values: is the delimiter right?"
+            raise misplaced(detail, self._line, pointer="/delimiter")
+        assert self._map.step_s is not None
+        if (end - begin) * self._map.step_s > LONGEST_S:
+            raise misplaced("the columns reach beyond every time", self._line, pointer="/step_s")
+        return begin, end
+
+    async def _take(self, lines: Sequence[bytes]) -> None:
+        start, self._line = self._line, self._line + len(lines)
+        take = self._wide if self._map.layout == "wide" else self._long
+        numbered = [(start + i, line.rstrip(b"\r")) for i, line in enumerate(lines, 1)]
+        together = LINES
+        if self._map.layout == "wide" and self._header is not None:
+            together = max(1, FLUSH // (2 * (self._last - self._first)))
+        for begin in range(0, len(numbered), together):
+            part = numbered[begin : begin + together]
+            await take([item for item in part if item[1].strip()])
+            self.progress.lines = part[-1][0]
+            if self._held >= FLUSH:
+                await self._flush()
+
+    # --- wide ------------------------------------------------------------------------------------
+
+    async def _wide(self, lines: Sequence[tuple[int, bytes]]) -> None:
+        rows = []
+        for number, line in lines:
+            cells = line.split(self._map.delimiter.encode())
+            name = _name(cells[0].strip().strip(b'"'))
+            if name is None:
+                self.progress.error(number, 1, NO_NAME)
+                continue
+            owner = self._owner(name, number)
+            if owner is None:
+                continue
+            misfit = self._misfit(cells, self._last)
+            if misfit is not None:
+                self.progress.error(number, *misfit)
+                self._rejected[owner] += 1
+                continue
+            rows.append((number, owner, name, cells[self._first : self._last]))
+        made = await self._intake.make_devices([(owner, name) for _, owner, name, _ in rows])
+        for number, owner, name, cells in rows:
+            if len(cells) < SMALL:
+                column = self._quantities(cells)
+            else:
+                column = await asyncio.to_thread(self._quantities, cells)
+            self._keep(number, owner, made[owner, name], column)
+
+    def _keep(self, number: int, owner: int, device: int, column: columns.Column) -> None:
+        good = np.ones(column.values.size, np.bool_)
+        for position, message in column.faults:
+            good[position] = False
+            self.progress.error(number, self._first + position + 1, message)
+        moments = self._moments(column.values.size)
+        times = self._intake.times
+        outside = good & ~times.hold(moments)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            detail = f"the time lies before {times.first_day} or in the future"
+            self.progress.error(number, self._first + at + 1, detail, int(outside.sum()))
+            good &= ~outside
+        self._rejected[owner] += int((~good).sum())
+        kept = int(good.sum())
+        self._add(
+            moments[good],
+            np.full(kept, device, np.int64),
+            np.full(kept, owner, np.int64),
+            column.values[good],
+        )
+
+    def _moments(self, count: int) -> Ints:
+        assert self._map.step_s is not None
+        step = self._map.step_s * 10**6
+        return self._map.start_us + step * np.arange(count, dtype=np.int64)
+
+    # --- long ------------------------------------------------------------------------------------
+
+    async def _long(self, lines: Sequence[tuple[int, bytes]]) -> None:
+        if not lines:
+            return
+        rows = self._cells(lines)
+        owners: list[int] = []
+        kept: list[Kept] = []
+        cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
+        for number, cells in rows:
+            named = cells[self._at["curator"]] if "curator" in self._at else b""
+            device = cells[self._at["device"]] if "device" in self._at else b""
+            pair = (named, device)
+            if pair not in cache:
+                cache[pair] = self._who(named, device, number)
+                if cache[pair] is None:
+                    continue
+            who = cache[pair]
+            if who is None:
+                self.progress.rejected += 1
+                continue
+            owners.append(who[0])
+            kept.append((number, cells, who))
+        if not kept:
+            return
+        if self._map.kind is Kind.TOTAL_INCREASING:
+            await self._counters(kept, owners)
+            return
+        made = await self._intake.make_devices([who for *_, who in kept])
+        values = self._quantities(self._column("value", kept) or [])
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
+        good = self._good(kept, owners, (values, "value"), (moments, "time"))
+        devices = np.fromiter((made[who] for *_, who in kept), np.int64, len(kept))
+        self._add(
+            moments.values[good],
+            devices[good],
+            np.array(owners, np.int64)[good],
+            values.values[good],
+        )
+
+    def _quantities(self, cells: Sequence[bytes]) -> columns.Column:
+        if self._map.decimal == ",":
+            cells = [cell.translate(_COMMA) for cell in cells]
+        return columns.quantities(cells, self._map.unit)
+
+    def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
+        if name not in self._at:
+            return None
+        at = self._at[name]
+        return [cells[at] for _, cells, _ in kept]
+
+    def _stamp_cells(self, kept: Sequence[Kept]) -> StampCells:
+        return StampCells(
+            self._column("time", kept) or [],
+            self._column("date", kept),
+            self._column("offset", kept),
+            [who for *_, who in kept],
+        )
+
+    def _good(
+        self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[columns.Column, str]
+    ) -> NDArray[np.bool_]:
+        good = np.ones(len(kept), np.bool_)
+        for column, name in found:
+            for position, message in column.faults:
+                if good[position]:
+                    self.progress.error(kept[position][0], self._at[name] + 1, message)
+                    self._rejected[owners[position]] += 1
+                good[position] = False
+        return good
+
+    async def _counters(self, kept: Sequence[Kept], owners: Sequence[int]) -> None:
+        """Totals, each as a reading by itself."""
+        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
+        good = self._good(kept, owners, (moments, "time"))
+        rows = [
+            (kept[i][0], self._raw(kept[i], int(moments.values[i])))
+            for i in np.flatnonzero(good).tolist()
+        ]
+
+        def report(line: int, detail: str) -> None:
+            self.progress.error(line, self._at["value"] + 1, f"the value {detail}")
+
+        await take_counters(self._intake, self._caller, self.progress, rows, report)
+
+    def _raw(self, row: Kept, moment: int) -> dict[str, Any]:
+        _, cells, (_, device) = row
+        text = cells[self._at["value"]].translate(_COMMA if self._map.decimal == "," else None)
+        raw = {
+            "curator": self._named(cells),
+            "device": device,
+            "register": self._map.register_name,
+            "unit": self._map.unit,
+            "kind": self._map.kind.value,
+            "time": Decimal(moment // 1000),
+            "value": text.decode("utf-8", "replace").strip(),
+            "rollover": self._map.rollover,
+        }
+        return {name: value for name, value in raw.items() if value is not None}
+
+    def _named(self, cells: Sequence[bytes]) -> str | None:
+        """The curator that a row of the long layout names."""
+        named = cells[self._at["curator"]] if "curator" in self._at else b""
+        device = cells[self._at["device"]] if "device" in self._at else b""
+        name = named.decode("utf-8", "replace").strip()
+        return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
+
+    def _cells(self, lines: Sequence[tuple[int, bytes]]) -> list[tuple[int, list[bytes]]]:
+        most = max(self._at.values())
+        delimiter = self._map.delimiter.encode()
+        result = []
+        for number, line in lines:
+            cells = line.split(delimiter)
+            if b'"' in line:
+                texts = _split(line, self._map)
+                if texts is None:
+                    self.progress.error(number, None, "the row is not text in UTF-8 with quotes")
+                    continue
+                cells = [text.encode() for text in texts]
+            misfit = self._misfit(cells, most + 1)
+            if misfit is not None:
+                self.progress.error(number, *misfit)
+            else:
+                result.append((number, cells))
+        return result
+
+    def _misfit(self, cells: Sequence[bytes], least: int) -> tuple[int, str] | None:
+        """Where a row has fewer cells than are read, or more than the header: a comma too many
+        would move or cut a value."""
+        assert self._header is not None
+        if len(cells) < least:
+            return len(cells) + 1, "the row is too short"
+        if any(cell.strip() for cell in cells[len(self._header) :]):
+            return len(self._header) + 1, "the row has more cells than the header"
+        return None
+
+    def _who(self, named: bytes, device: bytes, number: int) -> tuple[int, str] | None:
+        name, meter = _name(named.strip()), _name(device.strip())
+        if name is None or meter is None:
+            which = "curator" if name is None else "device"
+            self.progress.error(number, self._at[which] + 1, NO_NAME)
+            return None
+        owner = self._owner(name or self._map.curator or meter, number)
+        return None if owner is None else (owner, meter or name or "meter")
+
+    def _owner(self, name: str, number: int) -> int | None:
+        """The key of a curator; an unknown or foreign one is reported once per name."""
+        wanted = self._map.curator if self._map.layout == "wide" and self._map.curator else name
+        try:
+            return self._intake.curator_of(wanted or None, self._caller)[0]
+        except (UnknownCurator, ForeignCurator, BadItem) as error:
+            if name[:128] not in self.progress.unknown:
+                self.progress.error(number, 1, error.detail)
+            else:
+                self.progress.rejected += 1
+            self.progress.unknown[name[:128]] += 1
+            return None
+
+    # --- storing ---------------------------------------------------------------------------------
+
+    def _add(self, *block: Ints) -> None:
+        if block[0].size:
+            self._blocks.append((block[0], block[1], block[2], block[3]))
+            self._held += block[0].size
+
+    async def _flush(self) -> None:
+        if not self._blocks:
+            return
+        times, devices, owners, values = (
+            np.concatenate(parts) for parts in zip(*self._blocks, strict=True)
+        )
+        self._blocks, self._held = [], 0
+        order = np.lexsort((devices, times))
+        columns = (times[order], devices[order], owners[order], values[order])
+        try:
+            taken = await self._intake.store_rows(columns, self._map.register_name, self._map.unit)
+        except BadItem as error:
+            raise BadImport(error.detail, pointer=error.pointer) from None
+        found = Counter(status for _, status in taken)
+        self.progress.duplicates += found[Status.DUPLICATE]
+        self.progress.conflicts += found[Status.CONFLICT]
+        self.progress.accepted += int(times.size) - len(taken)
+
+
+def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:
+    """What is wrong with a whole file, and where."""
+    place = f"line {line}" + ("" if column is None else f", column {column}")
+    extra = {"line": line, "column": column}
+    return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
+
+
+def _no_header(line: int, lines: Sequence[bytes]) -> BadImport:
+    if not lines:
+        return misplaced("the file is empty", 1)
+    return misplaced("the file ends before its header", line, pointer="/header_line")
+
+
+def _split(line: bytes, mapping: ColumnMap) -> list[str] | None:
+    """The cells of a line with quotes; None if it is no such text."""
+    try:
+        text = line.decode().rstrip("\r")
+        return next(csv.reader([text], delimiter=mapping.delimiter, strict=True), [])
+    except (UnicodeDecodeError, csv.Error):
+        return None
+
+
+def _name(cell: bytes) -> str | None:
+    """The name of a curator or device; None where it is none that could be kept."""
+    try:
+        text = cell.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() and len(text) <= MOST_NAME else None

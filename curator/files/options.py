@@ -1,0 +1,86 @@
+"""The query parameters of an import, and the map of columns or of usage points that they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
+
+from common.web.problems import invalid_from
+from curator.errors import BadImport
+from curator.files.column_map import ColumnMap
+from curator.files.green_button_import import FeedMap
+
+Map = TypeVar("Map", ColumnMap, FeedMap)
+_TAB: Final = frozenset({"tab", "\\t"})
+"""Names of the delimiter that a query string can hardly hold."""
+_NOT_OF_COLUMNS: Final = {"form", "usage_points", "import_id"}
+
+
+class ImportOptions(BaseModel):
+    """As they are in the address: texts and numbers, whose meaning `ColumnMap` and `FeedMap` check.
+
+    The order of the fields is that of the parameters in the API document.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    unit: str | None = Field(None, description="Of CSV: Wh, kWh, MWh, W, kW, m3, l or 1")
+    form: Literal["csv", "green-button"] | None = Field(
+        None, description="Default: green-button for a body of an XML type, else csv."
+    )
+    layout: str = "long"
+    register_name: str = Field("energy_import", alias="register")
+    kind: str | None = Field(
+        None, description="delta, instant or total_increasing; default: the register's"
+    )
+    rollover: str | None = None
+    delimiter: str = ","
+    decimal: str = "."
+    header_line: int = 1
+    curator: str | None = None
+    curator_column: str | None = None
+    device_column: str | None = None
+    date_column: str | None = None
+    time_column: str = "time"
+    value_column: str = "value"
+    time_format: str | None = Field(None, description="As in strptime, such as %d.%m.%Y %H:%M")
+    timezone: str | None = Field(None, description="IANA zone of stamps without an offset")
+    ambiguous: str = Field(
+        "refuse", description="The hour that comes twice: refuse, order, earlier, later"
+    )
+    offset_column: str | None = None
+    stamp: str = Field("start", description="Which end of its interval a stamp names: start or end")
+    start: str | None = None
+    step_s: int | None = None
+    columns: str | None = None
+    usage_points: str | None = Field(
+        None, description="Of Green Button: a JSON object of usage point to curator"
+    )
+    import_id: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,64}$")
+
+    def column_map(self) -> ColumnMap:
+        """What the columns of a CSV file mean. Raises Invalid."""
+        given = self.model_dump(by_alias=True, exclude=_NOT_OF_COLUMNS, exclude_none=True)
+        if self.delimiter in _TAB:
+            given["delimiter"] = "\t"
+        return _map(ColumnMap, given)
+
+    def feed_map(self) -> FeedMap:
+        """Whose the usage points of a Green Button file are. Raises Invalid or BadImport."""
+        given: dict[str, Any] = {} if self.curator is None else {"curator": self.curator}
+        if self.usage_points is not None:
+            try:
+                given["usage_points"] = json.loads(self.usage_points)
+            except ValueError:
+                raise BadImport("is not a JSON object", pointer="/usage_points") from None
+        return _map(FeedMap, given)
+
+
+def _map(kind: type[Map], given: dict[str, Any]) -> Map:
+    try:
+        return kind.model_validate_json(to_json(given))
+    except ValidationError as error:
+        raise invalid_from(error, given) from None

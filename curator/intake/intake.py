@@ -1,0 +1,339 @@
+"""Intake of readings: who may send them, where they are stored, the outcome of each.
+
+Idempotent by (device, register, time): the same content again is a `duplicate`, another content a
+`conflict`, unless the item has `"correction": true`: then it replaces the stored value (its place
+in the order stays). A correction changes no contribution that was made before. A reading outside a
+query's bounds is kept; it is clamped, and counted, when it is contributed.
+
+Nothing is answered before it is durable. Readings stay private: no log line, no metric and no
+message here holds a value or a count of readings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.runtime.clock import Clock, epoch_microseconds
+from common.store.transactions import LARGE_ROWS, Database, Transaction
+from common.web.auth import Principal
+from common.web.tokens import Scope
+from curator.errors import BadItem, ForeignCurator, UnknownCurator
+from curator.intake import counters
+from curator.intake.hosted import Hosted
+from curator.intake.late import after_release
+from curator.intake.reading import Item, Times, parse_item, suits
+from curator.settings import CuratorSettings
+from curator.store import parties as party_store
+from curator.store import readings as store
+from curator.store.counters import Meter
+from curator.store.readings import KeptRegister, Row
+from tacit.randomness import SecureRandom
+from tacit.registers import Kind, mismatch
+from tacit.units import UNITS
+
+
+class Status(StrEnum):
+    """The outcome of one item."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    REJECTED = "rejected"
+
+
+TALLIES = {
+    Status.ACCEPTED: "accepted",
+    Status.DUPLICATE: "duplicates",
+    Status.CONFLICT: "conflicts",
+    Status.REJECTED: "rejected",
+}
+REFRESHED = "refreshed"
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one item, in the order in which they were sent."""
+
+    index: int
+    status: Status
+    problem: str | None = None
+    detail: str | None = None
+    pointer: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As it is sent."""
+        found: dict[str, Any] = {"index": self.index, "status": self.status.value}
+        if self.problem is not None:
+            found["problem"] = {
+                "name": self.problem,
+                "detail": self.detail,
+                "pointer": self.pointer,
+            }
+        return found
+
+
+def rejected(index: int, error: BadItem | UnknownCurator | ForeignCurator) -> Answer:
+    """The answer to an item that cannot be stored."""
+    return Answer(index, Status.REJECTED, error.name, error.detail, error.pointer)
+
+
+class Intake:
+    """Stores readings, from single items to files."""
+
+    def __init__(self, database: Database, clock: Clock, settings: CuratorSettings) -> None:
+        self._store, self._clock, self._settings = database, clock, settings
+        self.hosted = Hosted()
+        self._random = SecureRandom()
+
+    async def look(self) -> None:
+        """Read the curators and devices that other processes of this service added since."""
+        if self._store.dialect.name == "postgresql":
+            async with self._store.reading() as transaction:
+                await self.hosted.load(transaction)
+
+    @property
+    def times(self) -> Times:
+        """Which times a reading may have."""
+        tolerance = round(self._settings.future_tolerance_s * 1e6)
+        return Times(
+            epoch_microseconds(self._settings.earliest_reading),
+            epoch_microseconds(self._clock.now()) + tolerance,
+        )
+
+    def parse(self, raw: Any, caller: Principal) -> tuple[int, str, Item]:
+        """Curator key, device id and the item. Raises a domain error that states the fault."""
+        item = parse_item(raw, self.times, self._settings.max_values)
+        key, name = self.curator_of(item.curator, caller)
+        return key, item.device or name, item
+
+    def curator_of(self, named: str | None, caller: Principal) -> tuple[int, str]:
+        """Key and name of the reading's curator; checks that the caller may send for it."""
+        own = None if caller.has(Scope.OPERATOR) else caller.subject
+        if named is None:
+            named = own
+        elif own is not None and named != own:
+            raise ForeignCurator(pointer="/curator")
+        if named is None:
+            named = self.hosted.only
+            if named is None:
+                raise BadItem("several curators are hosted here: name one", pointer="/curator")
+        key = self.hosted.curator(named)
+        if key is None:
+            raise UnknownCurator(pointer="/curator")
+        return key, named
+
+    def randoms(self, count: int) -> list[int]:
+        """Random ids that fix the order of readings of one instant, once and for all."""
+        words: list[int] = (self._random.words(count) >> np.uint64(1)).tolist()
+        return words
+
+    async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
+        """Store a batch; one answer per item, after the commit. `BadItem`s among the raw items
+        are rejections that were found before."""
+        return await self.take_sent([(raw, caller) for raw in raws])
+
+    async def take_sent(self, sent: Sequence[tuple[Any, Principal]]) -> list[Answer]:
+        """The same for items of many senders, in one transaction."""
+        await self.look()
+        answers: list[Answer | None] = [None] * len(sent)
+        parsed: list[tuple[int, int, str, Item]] = []
+        tally: Counter[tuple[int, str]] = Counter()
+        for index, (raw, caller) in enumerate(sent):
+            try:
+                if isinstance(raw, BadItem):
+                    raise raw
+                parsed.append((index, *self.parse(raw, caller)))
+            except (BadItem, UnknownCurator, ForeignCurator) as error:
+                answers[index] = rejected(index, error)
+                self._tally_rejection(raw, caller, tally)
+        devices: dict[tuple[int, str], int] = {}
+        async with self._store.begin(large=len(parsed) >= LARGE_ROWS) as transaction:
+            if parsed:
+                kept = await store.kept_registers(
+                    transaction, [(item.register, UNITS[item.unit].base) for *_, item in parsed]
+                )
+                fitting = []
+                for place in parsed:
+                    index, *_, item = place
+                    try:
+                        suits(mismatch(item.register, item.unit, kept[item.register].base))
+                        fitting.append(place)
+                    except BadItem as error:
+                        answers[index] = rejected(index, error)
+                devices = await self.hosted.devices(
+                    transaction, [(curator, device) for _, curator, device, _ in fitting]
+                )
+                for index, status in await self._write(transaction, fitting, devices, kept):
+                    answers[index] = _answer(index, status)
+            taken: dict[str, list[tuple[int, int]]] = {}
+            for index, curator, _, item in parsed:
+                answer = answers[index]
+                assert answer is not None
+                tally[curator, TALLIES[answer.status]] += 1
+                if answer.status is Status.ACCEPTED:
+                    taken.setdefault(item.register, []).append((item.time, curator))
+            for register, places in taken.items():
+                times, owners = zip(*places, strict=True)
+                late = await after_release(transaction, register, times, owners)
+                tally.update({(curator, REFRESHED): count for curator, count in late.items()})
+            await party_store.count_readings(transaction, _tallies(tally))
+        self.hosted.remember(devices)
+        return [answer for answer in answers if answer is not None]
+
+    def _tally_rejection(
+        self, raw: Any, caller: Principal, tally: Counter[tuple[int, str]]
+    ) -> None:
+        named = raw.get("curator") if isinstance(raw, dict) else None
+        try:
+            key, _ = self.curator_of(named if isinstance(named, str) else None, caller)
+        except (BadItem, UnknownCurator, ForeignCurator):
+            return
+        tally[key, TALLIES[Status.REJECTED]] += 1
+
+    async def _write(
+        self,
+        transaction: Transaction,
+        parsed: Sequence[tuple[int, int, str, Item]],
+        devices: dict[tuple[int, str], int],
+        kept: dict[str, KeptRegister],
+    ) -> list[tuple[int, Status]]:
+        indices: list[int] = []
+        rows: list[Row] = []
+        corrections: set[int] = set()
+        totals: dict[Meter, list[tuple[int, counters.Sent]]] = {}
+        owners: dict[int, int] = {}
+        for (index, curator, device, item), random in zip(
+            parsed, self.randoms(len(parsed)), strict=True
+        ):
+            place = (kept[item.register].key, item.time, devices[curator, device])
+            correction = item.correction and self._settings.allow_corrections
+            if item.kind is Kind.TOTAL_INCREASING:
+                sent = counters.Sent(item.time, item.quantity, item.rollover, random, correction)
+                totals.setdefault((place[2], place[0]), []).append((index, sent))
+                owners[place[2]] = curator
+                continue
+            if correction:
+                corrections.add(len(rows))
+            indices.append(index)
+            rows.append((*place, curator, item.quantity, random, _vector(item)))
+        result = await self._count(transaction, totals, owners)
+        result += await self._insert(transaction, indices, rows, corrections)
+        return result
+
+    async def _count(
+        self,
+        transaction: Transaction,
+        totals: dict[Meter, list[tuple[int, counters.Sent]]],
+        owners: dict[int, int],
+    ) -> list[tuple[int, Status]]:
+        sent = {meter: [each for _, each in found] for meter, found in totals.items()}
+        statuses = await counters.take(transaction, sent, owners)
+        return [
+            (index, Status(status))
+            for meter, found in totals.items()
+            for (index, _), status in zip(found, statuses[meter], strict=True)
+        ]
+
+    async def _insert(
+        self,
+        transaction: Transaction,
+        indices: Sequence[int],
+        rows: Sequence[Row],
+        corrections: set[int],
+    ) -> list[tuple[int, Status]]:
+        if not rows:
+            return []
+        order = sorted(range(len(rows)), key=lambda i: rows[i][:3])
+        taken = await store.insert_readings(transaction, [rows[i] for i in order])
+        statuses = dict.fromkeys(range(len(rows)), Status.ACCEPTED)
+        for position, same in sorted(taken):
+            i = order[position]
+            if same:
+                statuses[i] = Status.DUPLICATE
+            elif i in corrections:
+                await store.replace_reading(transaction, rows[i])
+            else:
+                statuses[i] = Status.CONFLICT
+        return [(indices[i], status) for i, status in statuses.items()]
+
+    async def store_rows(
+        self,
+        columns: tuple[Ints, Ints, Ints, Ints],
+        register: str,
+        unit: str,
+    ) -> list[tuple[int, Status]]:
+        """Bulk: (times, device keys, curator keys, quantities) of one register and unit, sorted by
+        time and device. Answers the positions that were not new; all others are accepted. Raises
+        BadItem if the unit is not one of the register."""
+        times, devices, owners, quantities = (column.tolist() for column in columns)
+        async with self._store.begin(large=len(times) >= LARGE_ROWS) as transaction:
+            kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
+            suits(mismatch(register, unit, kept[register].base))
+            key = kept[register].key
+            randoms = self.randoms(len(times))
+            rows: list[Row] = [
+                (key, time, device, owner, quantity, random, None)
+                for time, device, owner, quantity, random in zip(
+                    times, devices, owners, quantities, randoms, strict=True
+                )
+            ]
+            taken = await store.insert_readings(transaction, rows)
+            tally: Counter[tuple[int, str]] = Counter()
+            for owner, count in Counter(owners).items():
+                tally[owner, "accepted"] = count
+            for position, same in taken:
+                tally[owners[position], "accepted"] -= 1
+                tally[owners[position], "duplicates" if same else "conflicts"] += 1
+            old = {position for position, _ in taken}
+            new = [position for position in range(len(times)) if position not in old]
+            late = await after_release(
+                transaction, register, [times[i] for i in new], [owners[i] for i in new]
+            )
+            tally.update({(owner, REFRESHED): count for owner, count in late.items()})
+            await party_store.count_readings(transaction, _tallies(tally))
+        return [(i, Status.DUPLICATE if same else Status.CONFLICT) for i, same in taken]
+
+    async def count_rejected(self, found: Counter[int]) -> None:
+        """Add rejections of an import to what owners see."""
+        async with self._store.begin() as transaction:
+            await party_store.count_readings(
+                transaction, [{"key": key, "rejected": count} for key, count in found.items()]
+            )
+
+    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+        """Keys of devices, durable."""
+        async with self._store.begin(large=len(wanted) >= LARGE_ROWS) as transaction:
+            made = await self.hosted.devices(transaction, wanted)
+        self.hosted.remember(made)
+        return made
+
+
+def _vector(item: Item) -> bytes | None:
+    return None if item.vector is None else np.array(item.vector, "<i8").tobytes()
+
+
+def _answer(index: int, status: Status) -> Answer:
+    if status is Status.CONFLICT:
+        return Answer(
+            index,
+            status,
+            "reading_conflict",
+            "another reading of this device, register and time is stored",
+            "/time",
+        )
+    return Answer(index, status)
+
+
+def _tallies(found: Counter[tuple[int, str]]) -> list[dict[str, int]]:
+    grouped: dict[int, dict[str, int]] = {}
+    for (key, name), count in found.items():
+        grouped.setdefault(key, {"key": key})[name] = count
+    return list(grouped.values())

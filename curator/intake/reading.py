@@ -1,0 +1,283 @@
+"""One reading as it is sent: parsed exactly, or refused with the field and the rule.
+
+A number is read as a decimal from its text and kept as a whole number of nano-units of the base
+unit (rounded half to even beyond nine places); no binary fraction is involved. Messages name the
+rule and never repeat a value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from common.web.wire import JSON
+from curator.errors import BadItem, NotReadings, TooManyItems
+from tacit import registers
+from tacit.registers import Kind, Mismatch
+from tacit.units import NANO, UNITS
+
+Ints = NDArray[np.int64]
+MAX_STORED: Final = 2**61
+"""Largest magnitude of a stored reading, in nano-units: sums of two stay inside 63 bits."""
+FIELDS: Final = frozenset(
+    {
+        "curator",
+        "device",
+        "register",
+        "time",
+        "value",
+        "values",
+        "unit",
+        "kind",
+        "rollover",
+        "correction",
+    }
+)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_DECIMAL: Final = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN)
+_WHOLE: Final = Decimal(1)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Which times a reading may have, `earliest` to `latest`, in microseconds since 1970."""
+
+    earliest: int
+    latest: int
+
+    def hold(self, moments: Ints) -> NDArray[np.bool_]:
+        """Which of many moments a reading may have."""
+        inside: NDArray[np.bool_] = (moments >= self.earliest) & (moments <= self.latest)
+        return inside
+
+    def check(self, moment: int, field: str = "time") -> int:
+        """The moment. Raises BadItem where no reading can have it."""
+        if moment > self.latest:
+            refuse(field, "lies in the future")
+        if moment < self.earliest:
+            refuse(field, f"lies before {self.first_day}")
+        return moment
+
+    @property
+    def first_day(self) -> str:
+        """The day of `earliest`, for people."""
+        return from_epoch_microseconds(self.earliest).date().isoformat()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A reading that is well formed. `quantity` and `rollover` in nano-units, time in us."""
+
+    curator: str | None
+    device: str | None
+    register: str
+    unit: str
+    time: int
+    quantity: int
+    vector: tuple[int, ...] | None
+    kind: Kind
+    rollover: int | None
+    correction: bool
+
+
+def refuse(field: str, message: str) -> NoReturn:
+    """Raise BadItem for one field."""
+    raise BadItem(message, pointer=f"/{field}" if field else "")
+
+
+class Doubled:
+    """Marks a field that a JSON object gives twice: refused as one item, not as a body."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Doubled:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Doubled()
+
+
+def _number(text: str) -> Decimal:
+    """Exact; NaN, infinities and endless numbers become NaN, which no field accepts."""
+    return Decimal(text) if len(text) <= 100 and text[-1] not in "Ny" else Decimal("NaN")
+
+
+def load_json(text: bytes | str) -> Any:
+    """JSON whose numbers are exact decimals. Raises ValueError for anything else."""
+    try:
+        return json.loads(
+            text,
+            parse_float=_number,
+            parse_int=_number,
+            parse_constant=_number,
+            object_pairs_hook=_unique,
+        )
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def items_of(body: bytes, form: str, most: int) -> list[Any]:
+    """The raw items of a body: JSON (an object or an array), or else a JSON object a line, where a
+    line that is no JSON is a BadItem in its place. Raises NotReadings or TooManyItems."""
+    if form == JSON:
+        try:
+            value = load_json(body)
+        except ValueError:
+            raise NotReadings from None
+        items = value if isinstance(value, list) else [value]
+    else:
+        items = [_line(line) for line in body.split(b"\n") if line.strip()]
+    if not items:
+        raise NotReadings("there is no reading in the body")
+    if len(items) > most:
+        raise TooManyItems(extra={"max_items": most})
+    return items
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return load_json(line)
+    except ValueError:
+        return BadItem("the line is not JSON")
+
+
+def parse_item(raw: Any, times: Times, max_values: int) -> Item:
+    """The reading of a JSON object. Raises BadItem with the offending field."""
+    if isinstance(raw, Doubled):
+        refuse("", "a field is given twice")
+    if not isinstance(raw, dict):
+        refuse("", "a reading is a JSON object")
+    unknown = raw.keys() - FIELDS
+    if unknown:
+        refuse(str(min(unknown))[:64], "there is no such field")
+    named = raw.get("unit")
+    unit = UNITS.get(named) if isinstance(named, str) else None
+    if unit is None:
+        refuse("unit", f"is needed: one of {', '.join(sorted(UNITS))}")
+    register = register_name(raw.get("register", registers.DEFAULT))
+    kind = _kind(raw.get("kind", registers.kind_of(register).value))
+    suits(registers.mismatch(register, unit.symbol) or registers.kind_mismatch(register, kind))
+    time = parse_time(raw.get("time"), times)
+    quantity, vector = _content(raw, unit.symbol, kind, max_values)
+    if kind is Kind.TOTAL_INCREASING and quantity < 0:
+        refuse("value", "a counter is not below zero")
+    rollover = None
+    if raw.get("rollover") is not None:
+        rollover = to_nano(raw["rollover"], unit.symbol, "rollover")
+        if kind is not Kind.TOTAL_INCREASING or rollover <= 0:
+            refuse("rollover", "is the size of a counter: above 0, with kind total_increasing")
+    correction = raw.get("correction", False)
+    if not isinstance(correction, bool):
+        refuse("correction", "is true or false")
+    return Item(
+        identifier(raw.get("curator"), "curator"),
+        identifier(raw.get("device"), "device"),
+        register,
+        unit.symbol,
+        time,
+        quantity,
+        vector,
+        kind,
+        rollover,
+        correction,
+    )
+
+
+def identifier(value: Any, field: str) -> str | None:
+    """An identifier, or nothing where none is given."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        refuse(field, "is not an identifier (letters, digits and . _ : @ -, at most 128)")
+    return str(value)
+
+
+def register_name(value: Any) -> str:
+    """The name of a register; an OBIS code becomes the register name that it denotes."""
+    if not isinstance(value, str):
+        refuse("register", "is the name of a register, or an OBIS code")
+    try:
+        return registers.named(value)
+    except ValueError as error:
+        refuse("register", str(error))
+
+
+def suits(found: Mismatch | None) -> None:
+    """Raise BadItem for what does not suit its register."""
+    if found is not None:
+        refuse(found.field, found.detail)
+
+
+def _kind(value: Any) -> Kind:
+    try:
+        return Kind(value)
+    except ValueError:
+        refuse("kind", f"is one of {', '.join(Kind)}")
+
+
+def _content(
+    raw: dict[str, Any], unit: str, kind: Kind, max_values: int
+) -> tuple[int, tuple[int, ...] | None]:
+    value, values = raw.get("value"), raw.get("values")
+    if (value is None) == (values is None):
+        refuse("value", "give either value or values")
+    if values is None:
+        return to_nano(value, unit, "value"), None
+    if kind is Kind.TOTAL_INCREASING:
+        refuse("values", "a counter is one number")
+    if not isinstance(values, list) or not 1 <= len(values) <= max_values:
+        refuse("values", f"is a list of 1 to {max_values} numbers")
+    return 0, tuple(to_nano(v, unit, f"values/{i}") for i, v in enumerate(values))
+
+
+@lru_cache(maxsize=64)
+def _scale(unit: str) -> Decimal:
+    factor = UNITS[unit].factor * NANO
+    return Decimal(factor.numerator) / Decimal(factor.denominator)
+
+
+def to_nano(value: Any, unit: str, field: str) -> int:
+    """A JSON number or decimal text as a whole number of nano-units of the unit's base."""
+    if isinstance(value, str):
+        if not _DECIMAL.fullmatch(value):
+            refuse(field, "is not a decimal number")
+        value = Decimal(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = Decimal(value)
+    if not isinstance(value, Decimal) or not value.is_finite():
+        refuse(field, "is not a decimal number")
+    if value.adjusted() > 30:
+        refuse(field, "is too large to be stored")
+    if value.adjusted() < -60:
+        return 0
+    try:
+        nano = int(_EXACT.multiply(value, _scale(unit)).quantize(_WHOLE, context=_EXACT))
+    except InvalidOperation:
+        refuse(field, "has too many digits")
+    if abs(nano) > MAX_STORED:
+        refuse(field, "is too large to be stored")
+    return nano
+
+
+def parse_time(value: Any, times: Times, field: str = "time") -> int:
+    """Microseconds since 1970 of an RFC 3339 text or of epoch milliseconds."""
+    if isinstance(value, str) and _RFC3339.fullmatch(value):
+        try:
+            moment = epoch_microseconds(datetime.fromisoformat(value.replace("z", "Z")))
+        except (ValueError, OverflowError):
+            refuse(field, "is no time that exists")
+    elif isinstance(value, Decimal) and value == value.to_integral_value() and abs(value) < 10**15:
+        moment = int(value) * 1000
+        if moment < times.earliest <= moment * 1000 <= times.latest:
+            refuse(field, "looks like epoch seconds: a number is epoch milliseconds")
+    else:
+        refuse(field, "is an RFC 3339 time with an offset, or epoch milliseconds")
+    return times.check(moment, field)

@@ -1,0 +1,46 @@
+"""The route that takes readings, as JSON, arrays or NDJSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.responses import JSONResponse
+
+from common.web.parts import part
+from common.web.wire import JSON, NDJSON, content_type
+from curator import examples
+from curator.intake.batching import Gathering
+from curator.intake.reading import items_of
+from curator.settings import CuratorSettings
+from curator.web import Sender
+from tacit.errors import UnsupportedForm
+
+_LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
+
+
+def add_intake(app: FastAPI) -> None:
+    """Add the route to an app."""
+
+    @app.post(
+        "/v1/readings",
+        tags=["readings"],
+        summary="Readings: one object, an array, or a line each; one answer per item",
+        openapi_extra=examples.readings_body(),
+    )
+    async def post_readings(
+        request: Request,
+        caller: Sender,
+        gathering: Annotated[Gathering, Depends(part(Gathering))],
+        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    ) -> Response:
+        raws = await _raw_items(request, settings.max_items)
+        answers = await gathering.take(raws, caller)
+        return JSONResponse({"items": [answer.document() for answer in answers]})
+
+
+async def _raw_items(request: Request, most: int) -> list[Any]:
+    form = content_type(request)
+    if form not in _LINES and form != JSON:
+        raise UnsupportedForm(extra={"supported": [JSON, *sorted(_LINES)]})
+    return items_of(await request.body(), form, most)

@@ -1,0 +1,7 @@
+"""What a curator's owner and the operator of its process see and decide.
+
+statement, unusable    budget, contributions and counts of readings, for the owner alone
+policies               the default policy
+chain                  the ledger's hash chain, against a checkpoint kept elsewhere
+routes, policy_routes, ledger_routes    the HTTP of all that
+"""

@@ -1,0 +1,70 @@
+"""The routes of a curator's owner: budget, contributions, counts of readings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.responses import JSONResponse
+
+from common.runtime.clock import Clock
+from common.web.paging import PageQuery, next_link
+from common.web.parts import part
+from curator.owner import statement
+from curator.owner.policies import Policies
+from curator.web import CuratorId, DatabasePart, Owner
+
+
+def add_owner(app: FastAPI) -> None:
+    """Add the routes to an app."""
+
+    @app.get(
+        "/v1/curators/{curator_id}/budget",
+        tags=["owner"],
+        summary="The ledger statement: what was spent, what is left",
+    )
+    async def budget(
+        curator_id: CuratorId,
+        caller: Owner,
+        database: DatabasePart,
+        policies: Annotated[Policies, Depends(part(Policies))],
+        clock: Annotated[Clock, Depends(part(Clock))],
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            return await statement.budget(
+                transaction, row, party, await policies.current(), clock.now()
+            )
+
+    @app.get(
+        "/v1/curators/{curator_id}/contributions",
+        tags=["owner"],
+        summary="Rounds this curator contributed to or refused, newest first",
+    )
+    async def contributions(
+        request: Request,
+        curator_id: CuratorId,
+        page: PageQuery,
+        caller: Owner,
+        database: DatabasePart,
+    ) -> Response:
+        after = page.after_number()
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            items, following = await statement.contributions(
+                transaction, row, party, after, page.limit
+            )
+        headers = None if following is None else next_link(request, following)
+        return JSONResponse({"contributions": items}, headers=headers)
+
+    @app.get(
+        "/v1/curators/{curator_id}/readings",
+        tags=["owner"],
+        summary="How many readings were accepted, refused, used, clamped",
+    )
+    async def readings(
+        curator_id: CuratorId, caller: Owner, database: DatabasePart
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            return await statement.reading_counts(transaction, row, party)

@@ -1,0 +1,201 @@
+"""What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
+
+Counts of readings used and clamped depend on data; they are answered to the curator's own token and
+to the operator of this process, and appear in no log and no metric.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Row
+
+from common.store.transactions import Transaction
+from common.web.auth import Principal
+from common.web.tokens import Scope
+from curator.errors import ForeignCurator, UnknownCurator
+from curator.ledger import run_lengths
+from curator.ledger.ledger import (
+    Charge,
+    Debit,
+    format_charge,
+    presence_bits,
+    statement_of,
+    worst_instant,
+)
+from curator.owner.unusable import unusable
+from curator.policy import Policy
+from curator.store import accounts, history, outbox
+from curator.store import parties as party_store
+from curator.store.parties import CuratorRow, PartyRow
+from tacit.accounting.scenarios import assumption
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.words import PrivacyUnit
+from tacit.wire import encode_binary, format_instant
+
+SHOWN: Final = 100
+"""Debits of a statement: the newest."""
+NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
+
+
+async def find(
+    transaction: Transaction, curator_id: str, caller: Principal
+) -> tuple[CuratorRow, PartyRow]:
+    """The curator and its party, if the caller may see it."""
+    if not caller.has(Scope.OPERATOR) and caller.subject != curator_id:
+        raise ForeignCurator
+    row = await party_store.curator(transaction, curator_id)
+    if row is None:
+        raise UnknownCurator
+    party = await party_store.party(transaction, row.party)
+    assert party is not None
+    return row, party
+
+
+async def budget(
+    transaction: Transaction, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
+) -> dict[str, Any]:
+    """The ledger statement: per unit, per period and lifetime, columns (e) and (d), the rows."""
+    policy = default if row.policy is None else Policy.model_validate_json(row.policy)
+    position = row.key - party.first_key
+    units: dict[str, Any] = {}
+    for unit in PrivacyUnit:
+        debits = await accounts.list_debits(transaction, party.id, unit)
+        found = statement_of(debits, position, now, policy.period_s, policy.limits(unit))
+        if unit is PrivacyUnit.RECORD:
+            found["worst_instant"] = worst_instant(debits, position)
+        shown = [item for item in debits if item.over(position, 1)[0]][-SHOWN:]
+        paid = [item.contribution for item in shown if item.contribution is not None]
+        texts = await history.descriptors(transaction, paid)
+        found["debits"] = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
+        units[unit.value] = found
+    return {
+        "curator": row.id,
+        "party": party.id,
+        "public_columns": list(policy.public_columns),
+        "units": units,
+    }
+
+
+def _debit(item: Debit, text: str | None) -> dict[str, Any]:
+    descriptor = None if text is None else _descriptor(text)
+    return {
+        "round": None if descriptor is None else descriptor.round,
+        "assumes": NOTHING if descriptor is None else _assumption(descriptor),
+        "made": format_instant(item.made),
+        "window": item.window.model_dump(mode="json"),
+        **_charge(item.charge),
+        "credited": item.credited,
+    }
+
+
+def _charge(charge: Charge) -> dict[str, str]:
+    return {
+        "status": "verified" if charge.verified else "unverified",
+        **format_charge(charge),
+    }
+
+
+def _descriptor(text: str) -> RoundDescriptor:
+    return Signed[RoundDescriptor].model_validate_json(text).statement
+
+
+def _assumption(descriptor: RoundDescriptor) -> str:
+    """Under which the figure of a round's debit holds."""
+    ids = [entry.id for entry in descriptor.aggregators]
+    return assumption(descriptor.query, ids, descriptor.operators)
+
+
+async def contributions(
+    transaction: Transaction, row: CuratorRow, party: PartyRow, after: int | None, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """The curator's history, newest first, and where the next page starts."""
+    found = await history.history(transaction, party.id, after, limit)
+    ids = [item.id for item in found]
+    position = row.key - party.first_key
+    debits, refusals = await history.spans_over(transaction, ids, position)
+    states = await outbox.delivery_states(transaction, ids)
+    problems = await outbox.problems_of(transaction, ids)
+    items = [
+        _contribution(item, position, debits.get(item.id), refusals.get(item.id, []))
+        | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
+        for item in found
+    ]
+    for item, answer in zip(found, items, strict=True):
+        if answer.get("readings", {}).get("used") == 0:
+            because = await unusable(transaction, _descriptor(item.descriptor), row.key)
+            answer["readings"]["note"] = f"contributed nothing usable, because {because}"
+    return items, ids[-1] if len(ids) == limit else None
+
+
+def _contribution(
+    item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
+) -> dict[str, Any]:
+    descriptor = _descriptor(item.descriptor)
+    query = descriptor.query
+    taken = (
+        debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
+    )
+    grounds = [
+        {"name": r.name, "detail": r.detail, "figures": json.loads(r.figures)}
+        for r in refusals
+        if presence_bits(r.members, r.length)[position - r.offset]
+    ]
+    answer: dict[str, Any] = {
+        "round": item.round,
+        "query": descriptor.query_id,
+        "query_name": query.name,
+        "query_hash": encode_binary(query.digest()),
+        "descriptor_hash": encode_binary(descriptor.digest()),
+        "function": query.function.value,
+        "mechanism": query.mechanism.value,
+        "stance": query.stance.value,
+        "privacy_unit": query.privacy_unit.value,
+        "window": descriptor.window.model_dump(mode="json"),
+        "state": item.state if taken or not grounds else "refused",
+        "send_at": format_instant(item.send_at),
+        "finished": None if item.finished is None else format_instant(item.finished),
+        "outcome": item.outcome,
+        "contributed": bool(taken),
+        "refused_because": grounds,
+        "credited": item.credited is not None,
+    }
+    if taken and debit is not None:
+        used, clamped = _usage(debit, position)
+        charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
+        answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
+        answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
+        answer["readings"] = {"used": used, "clamped": clamped}
+    return answer
+
+
+def _usage(row: Row[Any], position: int) -> tuple[int, int]:
+    bits = presence_bits(row.presence, row.length)
+    if not bits[position - row.offset]:
+        return 0, 0
+    rank = int(bits[: position - row.offset].sum())
+    return int(run_lengths.unpack(row.used)[rank]), int(run_lengths.unpack(row.clamped)[rank])
+
+
+async def reading_counts(
+    transaction: Transaction, row: CuratorRow, party: PartyRow
+) -> dict[str, Any]:
+    """The outcomes of the curator's readings."""
+    position = row.key - party.first_key
+    usage = [
+        _usage(span, position)
+        for span in await history.usage_spans(transaction, party.id, position)
+    ]
+    return {
+        "curator": row.id,
+        "accepted": row.accepted,
+        "duplicates": row.duplicates,
+        "conflicts": row.conflicts,
+        "rejected": row.rejected,
+        "refreshed_after_contribution": row.refreshed,
+        "contributed": sum(used for used, _ in usage),
+        "clamped": sum(clamped for _, clamped in usage),
+    }

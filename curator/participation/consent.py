@@ -1,0 +1,235 @@
+"""Which of a party's curators participate in a round: policy first, then the ledger.
+
+Spec: budget, section 5. Every ground is a public parameter (or the curator's own budget), and is
+recorded with its figures. Nothing here ever sees a reading: participation must not depend on data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from common.store.transactions import Transaction
+from curator.errors import (
+    BudgetExceeded,
+    DeadlinePassed,
+    NotConcerned,
+    NotInRound,
+    PolicyRefused,
+    WindowContributed,
+)
+from curator.ledger.ledger import (
+    LIFETIME,
+    Bits,
+    Charge,
+    Charges,
+    Debit,
+    Totals,
+    largest_over_instants,
+    period_of,
+    shortages,
+)
+from curator.participation.restoring import Restore
+from curator.policy import Limit, Limits, Policy, check_policy
+from curator.store import accounts, outbox
+from curator.store import parties as party_store
+from curator.store.parties import PartyRow
+from tacit.crypto.sealing import spans
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.fields import Window
+from tacit.query.words import PrivacyUnit
+
+TOGETHER: Final = 4 * accounts.CHUNK
+"""Curators whose totals are unfolded together: a million of them would take 64 MB."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Why some curators of a span do not participate; public words and figures."""
+
+    members: Bits
+    name: str
+    detail: str
+    figures: str
+
+
+@dataclass
+class Consent:
+    """Which curators of a span participate (`present`), why others do not, and which periods to
+    account."""
+
+    present: Bits
+    grounds: list[Ground] = field(default_factory=list)
+    periods: set[int] = field(default_factory=set)
+
+    def refuse(
+        self, members: Bits, name: str, detail: str, figures: dict[str, object] | None = None
+    ) -> None:
+        """Leave members out, and say why."""
+        blocked = members & self.present
+        if not blocked.any():
+            return
+        self.present &= ~blocked
+        words = (name, detail, json.dumps(figures or {}, sort_keys=True, default=str))
+        for index, ground in enumerate(self.grounds):
+            if (ground.name, ground.detail, ground.figures) == words:
+                self.grounds[index] = Ground(ground.members | blocked, *words)
+                return
+        self.grounds.append(Ground(blocked, *words))
+
+
+def check_round(
+    row: PartyRow, descriptor: RoundDescriptor, now: datetime, restore: Restore
+) -> None:
+    """Grounds that hold for the whole party. Raises a RoundRefused."""
+    if now >= descriptor.deadline:
+        raise DeadlinePassed
+    if row.first is None or row.first + row.curators > descriptor.roster_size:
+        raise NotInRound(extra={"roster_version": descriptor.roster_version})
+    restore.check(descriptor.opened, now)
+
+
+async def consent(
+    transaction: Transaction,
+    row: PartyRow,
+    descriptor: RoundDescriptor,
+    charges: Charges,
+    default: Policy,
+    span: tuple[int, int],
+    now: datetime,
+) -> Consent:
+    """The decision for the curators offset..offset+length-1 of a party, in the transaction that
+    will write their debit."""
+    offset, length = span
+    result = Consent(np.ones(length, np.bool_))
+    invited = descriptor.invited()
+    if invited is not None and row.first is not None:
+        first = row.first + offset
+        result.refuse(
+            ~invited[first : first + length],
+            NotConcerned.name,
+            NotConcerned.title,
+            {"group": descriptor.query.group},
+        )
+    repeated = await _repeated(transaction, row, descriptor)
+    asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
+    for policy, members in await policies(transaction, row, default, offset, length):
+        result.periods.add(policy.period_s)
+        try:
+            check_policy(
+                policy, descriptor, verified=asked.charge.verified, anchors=len(row.anchors)
+            )
+        except PolicyRefused as error:
+            result.refuse(members, error.name, error.detail, dict(error.extra))
+            continue
+        if repeated is not None and not policy.allow_repeats:
+            result.refuse(
+                members, WindowContributed.name, WindowContributed.title, {"round": repeated}
+            )
+            continue
+        await afford(transaction, row, asked, policy, span, members, now, result)
+    return result
+
+
+async def _repeated(
+    transaction: Transaction, row: PartyRow, descriptor: RoundDescriptor
+) -> str | None:
+    """An earlier round of this query and window with our debit. Only the signed statements that
+    earn a credit prove that it ended without a sum, not the coordinator's statement."""
+    earlier = await outbox.contributed_rounds(
+        transaction, row.id, descriptor.query.digest(), descriptor.window, descriptor.round
+    )
+    return earlier[0].id if earlier else None
+
+
+async def policies(
+    transaction: Transaction, row: PartyRow, default: Policy, offset: int, length: int
+) -> Sequence[tuple[Policy, Bits]]:
+    """The policies of a span, with the curators that each holds for."""
+    own = await party_store.own_policies(transaction, row.first_key + offset, length)
+    rest = np.ones(length, np.bool_)
+    groups: dict[str, Bits] = {}
+    for key, text in own:
+        index = key - row.first_key - offset
+        rest[index] = False
+        groups.setdefault(text, np.zeros(length, np.bool_))[index] = True
+    found = [(Policy.model_validate_json(text), members) for text, members in groups.items()]
+    return [(default, rest), *found] if rest.any() else found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a ledger would be charged, over which window; `unit`: the query's own."""
+
+    unit: PrivacyUnit
+    window: Window
+    charges: Charges
+
+    @property
+    def charge(self) -> Charge:
+        """The charge in the query's own unit."""
+        return self.charges[self.unit]
+
+
+async def afford(
+    transaction: Transaction,
+    row: PartyRow,
+    asked: Asked,
+    policy: Policy,
+    span: tuple[int, int],
+    members: Bits,
+    now: datetime,
+    result: Consent,
+) -> None:
+    """Exclude the members whose limits, in either unit, the charges would exceed."""
+    for unit, charge in asked.charges.items():
+        limits = policy.limits(unit)
+        if limits == Limits():
+            continue
+        if not charge.verified and not policy.allow_unverified:
+            detail = f"nothing is verified for the unit {unit}, which has limits"
+            result.refuse(members, PolicyRefused.name, detail, {"unit": unit.value})
+            continue
+        overlapping: list[Debit] = []
+        if unit is PrivacyUnit.RECORD:
+            since = None if limits.lifetime != Limit() else period_of(now, policy.period_s)[0]
+            overlapping = await accounts.list_debits(
+                transaction, row.id, unit, since=since, overlapping=asked.window, span=span
+            )
+        for some in spans(*span, TOGETHER):
+            part = (some.first, some.length)
+            if unit is PrivacyUnit.CURATOR:
+                period = await accounts.totals(transaction, row.id, policy.period_s, now, part)
+                lifetime = await accounts.totals(transaction, row.id, LIFETIME, now, part)
+            else:
+                period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
+            inside = slice(some.first - span[0], some.first - span[0] + some.length)
+            for shortage in shortages(limits, charge, period, lifetime, members[inside]):
+                short = np.zeros(members.size, np.bool_)
+                short[inside] = shortage.members
+                figures: dict[str, object] = {"unit": unit.value, **shortage.figures}
+                result.refuse(short, BudgetExceeded.name, shortage.detail, figures)
+
+
+def _record_totals(
+    overlapping: Sequence[Debit],
+    window: Window,
+    policy: Policy,
+    span: tuple[int, int],
+    now: datetime,
+) -> tuple[Totals, Totals]:
+    """A record meets only rounds whose window covers it: the worst instant of this window.
+
+    `overlapping`: all of them, or where nothing limits a lifetime those of the period.
+    """
+    start, _ = period_of(now, policy.period_s)
+    current = [item for item in overlapping if item.made >= start]
+    return (
+        largest_over_instants(current, window, *span, verified_only=True),
+        largest_over_instants(overlapping, window, *span, verified_only=False),
+    )

@@ -1,0 +1,310 @@
+"""One contribution, step by step, in this order (spec: aggregation, section 6, step 3).
+
+    check the descriptor -> policy and ledger -> readings of the window -> f(x), noise, split, seal
+    -> debit and sealed bytes in ONE transaction -> only then they may be sent (`delivery`)
+
+It is done lot by lot (`lots`): each is a separate transaction, so that a crash repeats no segment
+and the first can be sent while the next is prepared. Nothing here is drawn twice: a segment that is
+in the ledger is never prepared again, its stored bytes are sent again. Participation depends on
+public parameters only; a curator without readings contributes like others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import LARGE_ROWS, Database, Transaction
+from common.web.problems import ProblemReceived
+from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
+from curator.ledger import run_lengths
+from curator.ledger.ledger import Charges, charges_of
+from curator.participation import consent
+from curator.participation.federated_steps import Steps
+from curator.participation.grouping import Portion, Task, groups, keys_of, lots, portions
+from curator.participation.restoring import Restore
+from curator.participation.windows import ReadingSource, WindowReadings, reading_source
+from curator.parties.parties import Keyring
+from curator.policy import Policy
+from curator.records.records import Question, RecordSource, RecordWindow
+from curator.store import accounts, outbox
+from curator.store.accounts import NewDebit
+from curator.store.outbox import Place, RoundRow, Sealed, State
+from curator.store.parties import PartyRow
+from tacit import sets
+from tacit.errors import DomainError
+from tacit.protocol.agreement import check_anchors, check_descriptor
+from tacit.protocol.federation import step_of
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.functions import dimension
+from tacit.query.words import PrivacyUnit
+
+PART = 0
+STEP_RETRY_S = 1.0
+
+_logger = get_logger("tacit.curator.contribution")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all contributions to one round share."""
+
+    descriptor: RoundDescriptor
+    charges: Charges
+    policy: Policy
+
+
+class Contributor:
+    """Makes contributions."""
+
+    def __init__(
+        self,
+        database: Database,
+        keyring: Keyring,
+        clock: Clock,
+        policy: Callable[[], Awaitable[Policy]],
+        restore: Restore,
+        counted: Callable[[str], None] = lambda _: None,
+        steps: Steps | None = None,
+    ) -> None:
+        self._steps = steps
+        self._store, self._keyring, self._clock = database, keyring, clock
+        self._policy, self._restore, self._counted = policy, restore, counted
+
+    async def contribute(
+        self, round_row: RoundRow, tasks: Sequence[Task]
+    ) -> AsyncIterator[list[Sealed]]:
+        """Sealed bytes of one round, as they become durable; each lot may be sent immediately."""
+        descriptor = round_row.signed().statement
+        charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
+        willing = []
+        for task in tasks:
+            try:
+                self._check(round_row, task.party)
+            except DomainError as error:
+                await self._refuse(task, error)
+            else:
+                willing.append(task)
+        question, willing = await self._question(descriptor, willing)
+        if not willing:
+            return
+        work = Work(descriptor, charges, await self._policy())
+        left = await self._left(work, willing)
+        source = await self._source(descriptor, question)
+        for group in groups(left, source.reach):
+            large = sum(portion.span.length for portion in group) >= LARGE_ROWS
+            async with self._store.reading(large=large) as transaction:
+                window = await source.load(transaction, keys_of(group))
+            for lot in lots(group, dimension(descriptor.query)):
+                sealed = await self._lot(work, lot, window)
+                if sealed:
+                    yield sealed
+                del sealed  # not held here while the next are prepared
+
+    async def _question(
+        self, descriptor: RoundDescriptor, tasks: list[Task]
+    ) -> tuple[Question | None, list[Task]]:
+        """The question of a federated job, and the tasks left to answer it; all wait while the
+        question cannot be fetched."""
+        if self._steps is None or not tasks:
+            return None, tasks
+        try:
+            return await self._steps.of(descriptor, tasks[0].party), tasks
+        except StepRefused as error:
+            for task in tasks:
+                await self._refuse(task, error)
+        except (PeerUnavailable, ProblemReceived) as error:
+            _logger.warning("step_waits", round=descriptor.round, problem=error.name)
+            await asyncio.sleep(STEP_RETRY_S)
+        return None, []
+
+    async def _left(self, work: Work, tasks: Sequence[Task]) -> list[Portion]:
+        """What is to be prepared; tasks whose portions all are move on."""
+        ids = [task.contribution.id for task in tasks]
+        async with self._store.reading() as transaction:
+            done = await accounts.debited_segments(transaction, ids)
+        left: list[Portion] = []
+        whole = []
+        for task in tasks:
+            found = portions(task, work.descriptor.segment_size, done[task.contribution.id])
+            left += found
+            if not found:
+                whole.append(task.contribution.id)
+        if whole:
+            async with self._store.begin() as transaction:
+                await outbox.set_state(transaction, whole, State.PREPARED, self._clock.now())
+        return left
+
+    async def _source(
+        self, descriptor: RoundDescriptor, question: Question | None
+    ) -> ReadingSource | RecordSource:
+        query, window = descriptor.query, descriptor.window
+        if question is not None:
+            return RecordSource(question, query, window, descriptor.segment_size)
+        async with self._store.reading() as transaction:
+            return await reading_source(transaction, descriptor)
+
+    def _check(self, round_row: RoundRow, party: PartyRow) -> None:
+        """The descriptor, by the pinned coordinator key and the anchors of the join token."""
+        assert party.coordinator_key is not None
+        if round_row.outcome is not None:
+            raise DeadlinePassed("the round is over")
+        now = self._clock.now()
+        descriptor = check_descriptor(round_row.signed(), party.coordinator_key, now)
+        asks = self._steps is not None and step_of(descriptor.query) is not None
+        if descriptor.query.every_record and not asks:
+            raise StepRefused("readings of a register may be left out: no step tells of records")
+        check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
+        consent.check_round(party, descriptor, now, self._restore)
+
+    async def _refuse(self, task: Task, error: DomainError) -> None:
+        count = task.party.curators
+        members = sets.pack(np.ones(count, np.bool_))
+        figures = "{}"
+        now = self._clock.now()
+        async with self._store.begin() as transaction:
+            await accounts.add_refusal(
+                transaction,
+                task.contribution.id,
+                (0, count),
+                members,
+                (error.name, error.detail, figures),
+                now,
+            )
+            await outbox.set_state(transaction, [task.contribution.id], State.REFUSED, now)
+        self._note(task, error.name)
+
+    def _note(self, task: Task, outcome: str) -> None:
+        self._counted(outcome)
+        _logger.info(
+            "contribution",
+            party=task.party.logged,
+            round=task.contribution.round,
+            outcome=outcome,
+        )
+
+    # --- a lot, in one transaction ---------------------------------------------------------------
+
+    async def _lot(
+        self, work: Work, lot: Sequence[Portion], window: WindowReadings | RecordWindow
+    ) -> list[Sealed]:
+        """Sealed bytes of a lot, durable; none if no curator participates."""
+        tasks = {each.task.contribution.id: each.task for each in lot}
+        sealed: list[Sealed] = []
+        words = sum(portion.span.length for portion in lot) * dimension(work.descriptor.query)
+        async with self._store.begin(large=words >= LARGE_ROWS) as transaction:
+            # Always in this order: two processes would wait for each other otherwise.
+            for party in sorted({task.party.id for task in tasks.values()}):
+                await exclusive(transaction, f"ledger {party}")
+            done = await accounts.debited_segments(transaction, list(tasks))
+            for portion in lot:
+                segments = done[portion.task.contribution.id]
+                if portion.span.segment in segments:
+                    continue  # another process was faster
+                found = await self._portion(transaction, work, portion, window)
+                if found:
+                    segments.add(portion.span.segment)
+                    sealed += found
+            if sealed:
+                await outbox.add_sealed(transaction, sealed)
+            ended = {
+                each.task.contribution.id: State.PREPARED
+                if done[each.task.contribution.id]
+                else State.REFUSED
+                for each in lot
+                if each.last
+            }
+            for state in set(ended.values()):
+                ids = [contribution for contribution, found in ended.items() if found is state]
+                await outbox.set_state(transaction, ids, state, self._clock.now())
+        for contribution, state in ended.items():
+            self._note(tasks[contribution], state.value)
+        return sealed
+
+    async def _portion(
+        self,
+        transaction: Transaction,
+        work: Work,
+        portion: Portion,
+        window: WindowReadings | RecordWindow,
+    ) -> list[Sealed]:
+        """Decide, prepare and debit; an empty list if no curator participates."""
+        task, span = portion.task, portion.span
+        party, contribution = task.party, task.contribution.id
+        place = (portion.offset, span.length)
+        now = self._clock.now()
+        decision = await consent.consent(
+            transaction, party, work.descriptor, work.charges, work.policy, place, now
+        )
+        await self._record_grounds(transaction, contribution, place, decision, now)
+        if not decision.present.any():
+            return []
+        readings = window.of(portion.first_key, decision.present)
+        engine = await self._keyring.engine_of(transaction, party.id)
+        prepared = await asyncio.to_thread(
+            *(
+                (engine.prepare_segment, work.descriptor, span, decision.present, readings, PART)
+                if portion.hosted
+                else (engine.prepare, work.descriptor, readings)
+            )
+        )
+        debit = NewDebit(
+            contribution=contribution,
+            party=party.id,
+            segment=span.segment,
+            part=PART,
+            offset=portion.offset,
+            length=span.length,
+            presence=sets.pack(decision.present),
+            unit=work.descriptor.query.privacy_unit,
+            charges=work.charges,
+            window=work.descriptor.window,
+            made=now,
+            used=run_lengths.pack(prepared.used),
+            clamped=run_lengths.pack(prepared.clamped),
+        )
+        await accounts.charge_accounts(
+            transaction,
+            party.id,
+            party.curators,
+            debit.charges[PrivacyUnit.CURATOR],
+            now,
+            (portion.offset, decision.present),
+            sorted(decision.periods),
+        )
+        await accounts.add_debit(transaction, debit)
+        return [
+            Sealed(
+                Place(contribution, span.segment, PART, body.aggregator),
+                body.media_type,
+                body.content,
+            )
+            for body in prepared.bodies
+        ]
+
+    async def _record_grounds(
+        self,
+        transaction: Transaction,
+        contribution: int,
+        span: tuple[int, int],
+        decision: consent.Consent,
+        now: datetime,
+    ) -> None:
+        await accounts.forget_refusals(transaction, contribution, span[0])
+        for ground in decision.grounds:
+            self._counted(ground.name)
+            await accounts.add_refusal(
+                transaction,
+                contribution,
+                span,
+                sets.pack(ground.members),
+                (ground.name, ground.detail, ground.figures),
+                now,
+            )

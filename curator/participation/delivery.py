@@ -1,0 +1,166 @@
+"""Delivers sealed bytes with retries; the bytes never change.
+
+Only the outbox is sent, and an entry is written in the same transaction as its debit. At most a few
+requests are in flight per aggregator. An answer 200 or 201 is final, as is a refusal that a retry
+cannot change; everything else is retried until the round is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.transactions import Database
+from common.web.problems import ProblemReceived
+from curator.engine import OCTETS
+from curator.errors import PeerUnavailable
+from curator.parties.parties import Keyring
+from curator.parties.peers import Peers
+from curator.store import outbox
+from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
+from curator.store.parties import Anchor, PartyRow
+
+_RETRIED = frozenset({"unknown_round", "token_unknown"})
+_logger = get_logger("tacit.curator.delivery")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Whose sealed bytes go to which round."""
+
+    contribution: int
+    party: PartyRow
+    round: str
+    deadline: datetime
+
+
+class Delivery:
+    """Sends what is in the outbox."""
+
+    def __init__(
+        self,
+        database: Database,
+        peers: Peers,
+        keyring: Keyring,
+        clock: Clock,
+        *,
+        in_flight: int = 2,
+        retry_s: float = 2.0,
+        grace_s: float = 3600.0,
+        counted: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._store, self._peers, self._keyring, self._clock = database, peers, keyring, clock
+        self._in_flight, self._retry_s = in_flight, retry_s
+        self._grace = timedelta(seconds=grace_s)
+        self._counted = counted
+        self._gates: dict[str, asyncio.Semaphore] = {}
+
+    async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
+        """Send sealed bytes once; the answer, or nothing if they have to be sent again."""
+        anchor = _anchor(parcel.party, item.place.aggregator)
+        if anchor is None:
+            return Answer(item.place, MISSED, "key_not_anchored")
+        kind = "batches" if item.media_type == OCTETS else "pieces"
+        path = f"/v1/rounds/{parcel.round}/{kind}"
+        gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
+        try:
+            async with gate:
+                await self._peers.upload(anchor, path, item.media_type, item.body)
+        except PeerUnavailable:
+            return None
+        except ProblemReceived as error:
+            return await self._answer_to(parcel, item.place, error)
+        return Answer(item.place, SENT)
+
+    async def note(self, answers: Iterable[Answer | None]) -> bool:
+        """Store the final answers of what was sent; whether all are."""
+        found = list(answers)
+        final = [answer for answer in found if answer is not None]
+        if final:
+            async with self._store.begin() as transaction:
+                await outbox.mark_sent(transaction, final)
+        return len(final) == len(found)
+
+    async def finish(self, parcels: Sequence[Parcel]) -> None:
+        """Close the contributions that were sent; pending ones are retried until the round no
+        longer awaits them. Contributions that were refused are not changed."""
+        ids = [parcel.contribution for parcel in parcels]
+        async with self._store.reading() as transaction:
+            states = await outbox.delivery_states(transaction, ids)
+        sent: list[Parcel] = []
+        waiting: list[Parcel] = []
+        for parcel in parcels:
+            if parcel.contribution in states:
+                pending = PENDING in states[parcel.contribution]
+                (waiting if pending else sent).append(parcel)
+        await self._close(sent)
+        await asyncio.gather(*map(self._persist, waiting))
+
+    async def _persist(self, parcel: Parcel) -> None:
+        pause = self._retry_s
+        while True:
+            async with self._store.reading(large=True) as transaction:
+                items = await outbox.pending(transaction, parcel.contribution)
+                shown = await outbox.find_round(transaction, parcel.round)
+            if not items:
+                break
+            over = shown is not None and shown.outcome is not None
+            if over or self._clock.now() > parcel.deadline + self._grace:
+                await self.note([Answer(item.place, MISSED, "gave_up") for item in items])
+                break
+            answers = await asyncio.gather(*(self.send(parcel, item) for item in items))
+            if not await self.note(answers):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+        await self._close([parcel])
+
+    async def _close(self, parcels: Sequence[Parcel]) -> None:
+        if not parcels:
+            return
+        ids = [parcel.contribution for parcel in parcels]
+        outcomes: dict[State, list[Parcel]] = {State.DELIVERED: [], State.MISSED: []}
+        async with self._store.begin() as transaction:
+            states = await outbox.delivery_states(transaction, ids)
+            for parcel in parcels:
+                missed = MISSED in states[parcel.contribution]
+                outcomes[State.MISSED if missed else State.DELIVERED].append(parcel)
+            for state, found in outcomes.items():
+                closed = [parcel.contribution for parcel in found]
+                if closed:
+                    await outbox.set_state(transaction, closed, state, self._clock.now())
+        for state, found in outcomes.items():
+            for parcel in found:
+                self._counted(state.value)
+                _logger.info(
+                    "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
+                )
+
+    async def _answer_to(
+        self, parcel: Parcel, place: Place, error: ProblemReceived
+    ) -> Answer | None:
+        if error.name == "round_closed":
+            included = error.problem.get("included") is True
+            return Answer(place, SENT) if included else Answer(place, MISSED, error.name)
+        if error.name == "unknown_epoch_key":
+            with contextlib.suppress(PeerUnavailable, ProblemReceived):
+                await self._keyring.announce_current(parcel.party)
+            return None
+        if error.name in _RETRIED or error.retryable or error.status >= 500:
+            return None
+        _logger.warning(
+            "upload_refused",
+            party=parcel.party.logged,
+            round=parcel.round,
+            aggregator=place.aggregator,
+            problem=error.name,
+        )
+        return Answer(place, MISSED, error.name)
+
+
+def _anchor(party: PartyRow, aggregator: str) -> Anchor | None:
+    return next((a for a in party.anchors if a.aggregator == aggregator), None)

@@ -1,0 +1,359 @@
+"""The loop of a curator service: discover rounds, decide, contribute at a random moment, deliver.
+
+    open round -> planned (a random moment of the open time) -> prepared -> delivered, or refused
+
+The moment is drawn when a round is discovered, from the operating system's randomness, before
+any reading is read; a contribution is drawn a little earlier than it is sent, so neither the moment
+nor the time that drawing takes depends on data. Plans are stored: a restart continues them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from functools import partial
+from secrets import SystemRandom
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from common.runtime.clock import Clock
+from common.runtime.logs import describe, get_logger
+from common.runtime.memory import give_back
+from common.runtime.notice import Notice
+from common.store.erasure import Erasure
+from common.store.transactions import Database
+from common.web.problems import ProblemReceived
+from curator.errors import PeerUnavailable
+from curator.participation.contribution import Contributor
+from curator.participation.delivery import Delivery, Parcel
+from curator.participation.discovery import Discovery
+from curator.participation.grouping import Task
+from curator.participation.noisy_reports import Reporting
+from curator.participation.refusals import Refusing
+from curator.participation.settlement import Settling
+from curator.parties.parties import Enroller, Keyring
+from curator.parties.peers import Peers
+from curator.settings import CuratorSettings
+from curator.store import outbox
+from curator.store import parties as party_store
+from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
+from tacit.crypto.signing import Signed
+from tacit.errors import DomainError
+from tacit.protocol.agreement import check_descriptor
+from tacit.protocol.round import RoundDescriptor
+
+UNDER_WAY_BYTES = 8 << 20
+"""Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
+IDLE_S = 1.0
+WATCHERS_S = 10.0
+"""Seconds between checks for coordinators of parties that another process on the store enrolled."""
+RESUME_S = 30.0
+ERASE_S = 30.0
+ROTATE_S = 60.0
+
+_moment = SystemRandom()
+_logger = get_logger("tacit.curator.participation")
+
+
+class Participation:
+    """The curator's loop over all hosted parties; `start` and `stop`, or its steps one by one
+    (tests)."""
+
+    def __init__(
+        self,
+        database: Database,
+        peers: Peers,
+        clock: Clock,
+        settings: CuratorSettings,
+        keyring: Keyring,
+        contributor: Contributor,
+        delivery: Delivery,
+        settling: Settling,
+        enroller: Enroller,
+        reporting: Reporting,
+        refusing: Refusing,
+    ) -> None:
+        self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
+        self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
+        self._settling, self._enroller = settling, enroller
+        self._reporting, self._refusing = reporting, refusing
+        self._rounds = Discovery(database, peers.open_rounds, self._take_up)
+        self._collections = Discovery(database, peers.collecting, reporting.take_up)
+        self._watched: set[str] = set()
+        self._enrolled = Notice()
+        self._gone: dict[str, RoundRow] = {}
+        self._busy: set[int] = set()
+        self._awake = Notice()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.erasure = Erasure(database)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start: finish what was in progress, then poll for rounds."""
+        self._spawn(self._enroller.resume())
+        self._spawn(self._forever(self._look_after_watchers, 0.0))
+        self._spawn(self._forever(self._work, 0.0))
+        self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
+        self._spawn(self._forever(self.rotate_keys, ROTATE_S))
+        self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
+        self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
+        self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
+        self._spawn(self._forever(self._erase, ERASE_S))
+
+    async def stop(self) -> None:
+        """End all tasks; the next start continues from the stored state."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._watched.clear()
+
+    def wake(self) -> None:
+        """Poll now: a party was enrolled, or a policy changed."""
+        self._collections.forget()
+        self._enrolled.notify()
+        self._awake.notify()
+
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                _logger.error("task_failed", **describe(error))
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _forever(self, step: Callable[[], Awaitable[None]], pause_s: float) -> None:
+        while True:
+            try:
+                await step()
+            except Exception as error:
+                _logger.error("step_failed", **describe(error))
+                await asyncio.sleep(self._settings.retry_s)
+            await asyncio.sleep(pause_s)
+
+    async def _look_after_watchers(self) -> None:
+        ticket = self._enrolled.ticket()
+        async with self._store.reading() as transaction:
+            found = await party_store.speakers(transaction)
+        wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
+        for url in {speaker.url for speaker in found} - self._watched:
+            self._watched.add(url)
+            for discovery in (self._rounds, self._collections):
+                self._spawn(discovery.watch(url, wait_s, retry_s))
+        await self._enrolled.wait(ticket, WATCHERS_S)
+
+    # --- discover --------------------------------------------------------------------------------
+
+    async def discover(self, url: str) -> bool:
+        """Process the open rounds of a coordinator now; whether it answered."""
+        return await self._rounds.look(url)
+
+    async def discover_collections(self, url: str) -> bool:
+        """Process the open collections of a coordinator now; whether it answered."""
+        return await self._collections.look(url)
+
+    async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
+        open_now = set()
+        for item in items:
+            try:
+                signed = Signed[RoundDescriptor].model_validate_json(to_json(item))
+            except ValidationError:
+                _logger.warning("descriptor_malformed")
+                continue
+            open_now.add(signed.statement.round)
+            for key in keys:
+                await self._plan(signed, key)
+        await self._note_gone(open_now)
+        self._awake.notify()
+
+    async def _plan(self, signed: Signed[RoundDescriptor], coordinator_key: bytes) -> None:
+        descriptor = signed.statement
+        now = self._clock.now()
+        try:
+            check_descriptor(signed, coordinator_key, now)
+        except DomainError as error:
+            _logger.warning("descriptor_refused", round=descriptor.round, problem=error.name)
+            return
+        digest = descriptor.digest()
+        async with self._store.begin() as transaction:
+            known = await outbox.find_round(transaction, descriptor.round)
+            if known is not None and known.hash != digest:
+                _logger.warning("descriptor_changed", round=descriptor.round)
+                return
+            if known is None:
+                await outbox.add_round(transaction, signed, digest)
+            parties = await outbox.parties_without(
+                transaction, descriptor.round, coordinator_key, descriptor.deployment
+            )
+            if parties:
+                left = max(timedelta(0), descriptor.deadline - now)
+                share = left * self._settings.send_window_share
+                moments = [(party, now + share * _moment.random()) for party in parties]
+                await outbox.plan(transaction, descriptor.round, moments, now)
+
+    async def _note_gone(self, open_now: set[str]) -> None:
+        """Rounds that are no longer open: poll soon for their final state."""
+        now = self._clock.now()
+        async with self._store.reading() as transaction:
+            far = now + timedelta(days=400)
+            for row in await outbox.unsettled_rounds(transaction, far, far):
+                if row.id not in open_now:
+                    self._gone[row.id] = row
+
+    # --- contribute ------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        ticket = self._awake.ticket()
+        moment = await self.contribute_due(wait=False)
+        pause = IDLE_S
+        if moment is not None:
+            lead = timedelta(seconds=self._settings.prepare_lead_s)
+            pause = min(pause, max(0.01, (moment - lead - self._clock.now()).total_seconds()))
+        await self._awake.wait(ticket, pause)
+
+    async def contribute_due(self, *, wait: bool = True) -> datetime | None:
+        """Make the contributions whose moment has come; `wait` until they are delivered.
+
+        Returns the moment of the one that comes next, if another is planned.
+        """
+        latest = self._clock.now() + timedelta(seconds=self._settings.prepare_lead_s)
+        async with self._store.reading() as transaction:
+            due = await outbox.due(transaction, latest)
+            following = await outbox.next_moment(transaction, latest)
+        due = [item for item in due if item.id not in self._busy]
+        by_round: dict[str, list[ContributionRow]] = {}
+        for item in due:
+            by_round.setdefault(item.round, []).append(item)
+        started = []
+        for round_id, items in by_round.items():
+            self._busy.update(item.id for item in items)
+            started.append(self._spawn(self._perform(round_id, items)))
+        if wait:
+            await asyncio.gather(*started)
+        return following
+
+    async def _perform(self, round_id: str, items: Sequence[ContributionRow]) -> None:
+        try:
+            async with self._store.reading() as transaction:
+                row = await outbox.find_round(transaction, round_id)
+                assert row is not None
+                parties = await party_store.parties_by_id(transaction, [i.party for i in items])
+            await self._settle_earlier(row)
+            tasks = [Task(item, parties[item.party]) for item in items]
+            parcels = {
+                item.id: Parcel(item.id, parties[item.party], round_id, row.deadline)
+                for item in items
+            }
+            moments = {item.id: item.send_at for item in items}
+            under_way: dict[asyncio.Task[None], int] = {}
+            async for lot in self._contributor.contribute(row, tasks):
+                size = sum(len(item.body) for item in lot)
+                under_way[asyncio.create_task(self._first(parcels, moments, lot))] = size
+                del lot  # it is gone when it is sent
+                while sum(under_way.values()) > UNDER_WAY_BYTES:
+                    done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    for sent in done:
+                        del under_way[sent]
+                        await sent
+            self._spawn(self.tell_refusals())  # a coordinator that hangs delays no contribution
+            await asyncio.gather(*under_way)
+            await self._delivery.finish(list(parcels.values()))
+            self._awake.notify()  # more may be due than one pass takes
+            await asyncio.to_thread(give_back)
+        finally:
+            self._busy.difference_update(item.id for item in items)
+
+    async def _first(
+        self,
+        parcels: Mapping[int, Parcel],
+        moments: Mapping[int, datetime],
+        lot: Sequence[Sealed],
+    ) -> None:
+        """Send each at its moment, once; later tries read from the outbox."""
+
+        async def send(item: Sealed) -> Answer | None:
+            contribution = item.place.contribution
+            await asyncio.sleep(self._until(moments[contribution]))
+            return await self._delivery.send(parcels[contribution], item)
+
+        await self._delivery.note(await asyncio.gather(*map(send, lot)))
+
+    def _until(self, moment: datetime) -> float:
+        return max(0.0, (moment - self._clock.now()).total_seconds())
+
+    async def tell_refusals(self) -> None:
+        """Report to coordinators which curators refuse open rounds, where not yet reported."""
+        await self._refusing.tell()
+
+    async def resume_deliveries(self, *, wait: bool = True) -> None:
+        """Send again, byte for byte, what has no final answer, and close what has one.
+
+        After a start, and now and then for what an error left behind. What is still planned is
+        finished by the loop, after its remaining segments.
+        """
+        async with self._store.reading() as transaction:
+            left = [i for i in await outbox.undelivered(transaction) if i.id not in self._busy]
+            parties = await party_store.parties_by_id(transaction, [item.party for item in left])
+            rounds = {item.round: await outbox.find_round(transaction, item.round) for item in left}
+        jobs = []
+        for item in left:
+            row = rounds[item.round]
+            if row is not None and item.id not in self._busy:
+                self._busy.add(item.id)
+                parcel = Parcel(item.id, parties[item.party], item.round, row.deadline)
+                jobs.append(self._spawn(self._resume(parcel, item)))
+        if wait:
+            await asyncio.gather(*jobs)
+
+    async def _resume(self, parcel: Parcel, item: ContributionRow) -> None:
+        try:
+            await asyncio.sleep(self._until(item.send_at))
+            await self._delivery.finish([parcel])
+        finally:
+            self._busy.discard(item.id)
+
+    # --- afterwards ------------------------------------------------------------------------------
+
+    async def _settle_earlier(self, row: RoundRow) -> None:
+        """Fetch the final state of earlier rounds of this query and window, before deciding."""
+        descriptor = row.signed().statement
+        async with self._store.reading() as transaction:
+            earlier = await outbox.open_ended(
+                transaction, descriptor.query.digest(), descriptor.window, descriptor.round
+            )
+        for item in earlier:
+            await self._settling.ask(item)
+
+    async def settle(self) -> None:
+        """Poll for the final state of rounds that are over or no longer listed as open."""
+        now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
+        async with self._store.reading() as transaction:
+            asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        for row in {**self._gone, **{item.id: item for item in asked}}.values():
+            if await self._settling.ask(row) is not None:
+                self._gone.pop(row.id, None)
+
+    async def _erase(self) -> None:
+        """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""
+        if not await self.erasure.erase():
+            _logger.warning("log_not_emptied")
+
+    async def rotate_keys(self) -> None:
+        """Replace sealing keys that are older than an epoch."""
+        before = self._clock.now() - timedelta(seconds=self._settings.key_epoch_s)
+        async with self._store.reading() as transaction:
+            old = await party_store.parties_with_old_keys(transaction, before)
+        for row in old:
+            try:
+                await self._keyring.rotate(row)
+            except (PeerUnavailable, ProblemReceived) as error:
+                _logger.warning("key_rotation_delayed", party=row.logged, **describe(error))

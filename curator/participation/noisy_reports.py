@@ -1,0 +1,329 @@
+"""Noisy reports for federated jobs that collect them: decided, drawn once, stored, then sent.
+
+Spec: jobs, "Federated jobs"; budget, section 5. The algorithm's encoder (`tacit.encoders.reports`)
+determines what reports cost and how they are made, from the mechanism that the descriptor names.
+All reports of a curator are drawn together and stored in the transaction of their debit; only those
+bytes are ever sent. A curator that has reported does not report again, whatever rows it gets: no
+noise is drawn a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from secrets import SystemRandom
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
+from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused
+from curator.ledger import run_lengths
+from curator.ledger.ledger import Charge
+from curator.participation import consent
+from curator.participation.restoring import Restore
+from curator.parties.peers import Peers
+from curator.policy import Policy, check_collection
+from curator.records.records import load_rows
+from curator.store import accounts
+from curator.store import parties as party_store
+from curator.store import reports as store
+from curator.store.accounts import NewDebit
+from curator.store.parties import ACTIVE, PartyRow
+from curator.store.reports import CollectionRow, NoisyReport, Stage
+from tacit import sets
+from tacit.accounting import costs as accounting
+from tacit.accounting.costs import UNVERIFIED
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.encoders.reports import Cost, Encoding, EncodingRefused, read
+from tacit.protocol.agreement import DescriptorRefused, check_opened
+from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor
+from tacit.query.words import PrivacyUnit
+from tacit.randomness import SecureRandom
+from tacit.wire import encode_binary
+
+BULK: Final = 2000
+BULK_CHARACTERS: Final = 2 << 20
+_moment = SystemRandom()
+_logger = get_logger("tacit.curator.reporting")
+
+
+@dataclass
+class Reporting:
+    """A process's part in collections."""
+
+    database: Database
+    peers: Peers
+    clock: Clock
+    policy: Callable[[], Awaitable[Policy]]
+    send_share: float
+    restore: Restore
+
+    async def turn(self) -> None:
+        """Make what is due, send what has no answer."""
+        async with self.database.reading() as transaction:
+            due = await store.due(transaction, self.clock.now())
+            parties = await party_store.parties_by_id(transaction, [item.party for item in due])
+        for item in due:
+            if parties[item.party].state == ACTIVE:
+                await self._carry(item, parties[item.party])
+
+    # --- discover --------------------------------------------------------------------------------
+
+    async def take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
+        """Plan the collections that a coordinator lists; `keys`: those pinned for it."""
+        for item in items:
+            try:
+                text = json.dumps(item["descriptor"])
+                signed = Signed[Descriptor].model_validate_json(text)
+            except (ValidationError, KeyError, TypeError):
+                _logger.warning("descriptor_malformed")
+                continue
+            for key in keys:
+                await self._plan(signed, key)
+
+    async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:
+        descriptor = signed.statement
+        now = self.clock.now()
+        try:
+            verify(DESCRIPTOR_LABEL, signed, coordinator_key)
+            check_opened(descriptor.opened, now)
+        except (SignatureBroken, DescriptorRefused):
+            _logger.warning("descriptor_refused", job=descriptor.job)
+            return
+        if now >= descriptor.deadline:
+            return
+        whose = (descriptor.job, coordinator_key, descriptor.deployment)
+        async with self.database.reading() as transaction:
+            if not await store.parties_without(transaction, *whose):
+                return
+        share = (descriptor.deadline - now) * self.send_share
+        async with self.database.begin() as transaction:
+            await exclusive(transaction, "collections")
+            rows = [
+                CollectionRow(
+                    descriptor.job,
+                    party,
+                    descriptor.digest(),
+                    signed.model_dump_json(),
+                    descriptor.deadline,
+                    Stage.PLANNED,
+                    None,
+                    now + share * _moment.random(),
+                )
+                for party in await store.parties_without(transaction, *whose)
+            ]
+            if rows:
+                await store.plan(transaction, rows)
+
+    # --- make ------------------------------------------------------------------------------------
+
+    async def _carry(self, item: CollectionRow, party: PartyRow) -> None:
+        if self.clock.now() >= item.deadline:
+            async with self.database.begin() as transaction:
+                await store.change(transaction, item, Stage.OVER)
+        elif item.state is Stage.PREPARED or await self._prepare(item, party):
+            await self._send(item, party)
+
+    async def _prepare(self, item: CollectionRow, party: PartyRow) -> bool:
+        """Decide, draw and store, in one transaction; whether there is something to send."""
+        descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
+        try:
+            encoding, cost = await asyncio.to_thread(self._checked, descriptor)
+        except (EncodingRefused, RoundRefused) as error:
+            await self._refuse(item, str(error))
+            return False
+        asked = _asked(descriptor, encoding, cost)
+        async with self.database.begin() as transaction:
+            await exclusive(transaction, f"ledger {party.id}")
+            again = await store.find(transaction, item.job, item.party)
+            if again is None or again.state is not Stage.PLANNED:
+                return again is not None and again.state is Stage.PREPARED
+            decision = await self._consent(transaction, party, descriptor, asked)
+            keys = (party.first_key, party.first_key + party.curators)
+            rows = await load_rows(transaction, descriptor.taken, descriptor.window, keys)
+            taking = {
+                key: values[: encoding.most_rows]
+                for key, values in rows.items()
+                if len(values) and decision.present[key - party.first_key]
+            }
+            ids = await party_store.curator_ids(transaction, party.id)
+            names = {key: ids[key - party.first_key] for key in taking}
+            reports = await asyncio.to_thread(_drawn, encoding, taking, names) if taking else []
+            if not reports:
+                ground = decision.grounds[0].detail if decision.grounds else "there are no rows"
+                await store.change(transaction, again, Stage.REFUSED, ground)
+                return False
+            used = Counter(report.curator for report in reports)
+            await self._debit(transaction, party, asked, decision, used)
+            await store.add(transaction, item.job, party.id, reports)
+            await store.change(transaction, again, Stage.PREPARED)
+        return True
+
+    def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
+        """What to do, and what it costs; None: no verified figure, which the stance `paper` states.
+
+        Raises EncodingRefused for what is not known, or is not protected; a RoundRefused.
+        """
+        self.restore.check(descriptor.opened, self.clock.now())
+        encoding = read(descriptor.algorithm, descriptor.encoding)
+        cost = encoding.cost
+        if (cost is None) != (descriptor.stance == "paper"):
+            raise EncodingRefused("a figure holds in the sound stance, and only there")
+        if encoding.labelled != (descriptor.label is not None):
+            raise EncodingRefused("no column but the one named as the label is sent as it is")
+        if encoding.columns != len(descriptor.taken):
+            raise EncodingRefused("a report takes another number of columns")
+        of_table = {isinstance(column, str) for column in descriptor.taken}
+        if len(of_table) != 1:
+            raise EncodingRefused("columns are either of a table or statistics of registers")
+        if of_table == {True} and descriptor.window != ALWAYS:
+            raise EncodingRefused("rows of a table have no time: the window must cover all of it")
+        return encoding, cost
+
+    async def _consent(
+        self,
+        transaction: Transaction,
+        party: PartyRow,
+        descriptor: Descriptor,
+        asked: consent.Asked,
+    ) -> consent.Consent:
+        """Policy first, then the ledger."""
+        span, now = (0, party.curators), self.clock.now()
+        result = consent.Consent(np.ones(party.curators, np.bool_))
+        for policy, members in await consent.policies(
+            transaction, party, await self.policy(), 0, party.curators
+        ):
+            result.periods.add(policy.period_s)
+            try:
+                check_collection(policy, descriptor, verified=asked.charge.verified)
+            except PolicyRefused as error:
+                result.refuse(members, error.name, error.detail, dict(error.extra))
+                continue
+            await consent.afford(transaction, party, asked, policy, span, members, now, result)
+        return result
+
+    async def _debit(
+        self,
+        transaction: Transaction,
+        party: PartyRow,
+        asked: consent.Asked,
+        decision: consent.Consent,
+        rows: Mapping[int, int],
+    ) -> None:
+        """`rows`: how many are reported of each curator, by its key."""
+        members = np.zeros(party.curators, np.bool_)
+        members[[key - party.first_key for key in rows]] = True
+        used = [rows[key] for key in sorted(rows)]
+        now = self.clock.now()
+        debit = NewDebit(
+            contribution=None,
+            party=party.id,
+            segment=0,
+            part=0,
+            offset=0,
+            length=party.curators,
+            presence=sets.pack(members),
+            unit=asked.unit,
+            charges=asked.charges,
+            window=asked.window,
+            made=now,
+            used=run_lengths.pack(np.array(used, np.int64)),
+            clamped=run_lengths.pack(np.zeros(len(used), np.int64)),
+        )
+        await accounts.charge_accounts(
+            transaction,
+            party.id,
+            party.curators,
+            asked.charges[PrivacyUnit.CURATOR],
+            now,
+            (0, members),
+            sorted(decision.periods),
+        )
+        await accounts.add_debit(transaction, debit)
+
+    async def _refuse(self, item: CollectionRow, ground: str) -> None:
+        _logger.info("collection_refused", job=item.job, ground=ground)
+        async with self.database.begin() as transaction:
+            await store.change(transaction, item, Stage.REFUSED, ground)
+
+    # --- send ------------------------------------------------------------------------------------
+
+    async def _send(self, item: CollectionRow, party: PartyRow) -> None:
+        """Send what has no answer, in bulk; the rest is for the next turn."""
+        while True:
+            async with self.database.reading() as transaction:
+                row = await store.find(transaction, item.job, item.party)
+                left = await store.unanswered(transaction, item.job, party.id, BULK)
+            assert row is not None
+            if not left:
+                async with self.database.begin() as transaction:
+                    await store.change(transaction, row, Stage.DELIVERED)
+                return
+            left = _bulk(left)
+            try:
+                answers = await self._post(item, party, left)
+            except PeerUnavailable:
+                return
+            except ProblemReceived as error:
+                if error.status in (404, 409, 410, 422):
+                    async with self.database.begin() as transaction:
+                        await store.change(transaction, row, Stage.OVER, error.name)
+                return
+            async with self.database.begin() as transaction:
+                await store.answer(transaction, item.job, left, answers)
+
+    async def _post(
+        self, item: CollectionRow, party: PartyRow, left: Sequence[NoisyReport]
+    ) -> list[int]:
+        bodies = ",".join(report.body for report in left)
+        body = f'{{"descriptor":"{encode_binary(item.hash)}","reports":[{bodies}]}}'
+        answers: list[dict[str, Any]] = await self.peers.report(
+            party.coordinator_url, party.coordinator_token or "", item.job, body.encode()
+        )
+        statuses = [int(answer["status"]) for answer in answers]
+        if len(statuses) != len(left):
+            raise PeerUnavailable("there is not one answer for each report")
+        return statuses
+
+
+def _bulk(left: list[NoisyReport]) -> list[NoisyReport]:
+    """As many as one request holds; at least one."""
+    sizes = itertools.accumulate(len(report.body) for report in left)
+    fitting = sum(size <= BULK_CHARACTERS for size in sizes)
+    return left[: max(1, fitting)]
+
+
+def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> consent.Asked:
+    """What a collection charges. All aggregators colluding change nothing: there are none."""
+    own = PrivacyUnit(encoding.ledger_unit)
+    other = next(unit for unit in PrivacyUnit if unit is not own)
+    charges = {
+        unit: Charge.of(*[UNVERIFIED if found is None else accounting.Cost(*found)] * 2)
+        for unit, found in ((own, cost), (other, encoding.other_cost))
+    }
+    return consent.Asked(own, descriptor.window, charges)
+
+
+def _drawn(
+    encoding: Encoding, taking: dict[int, NDArray[np.float64]], names: dict[int, str]
+) -> list[NoisyReport]:
+    """Every report of every curator, each numbered from 1."""
+    keys = {names[key]: key for key in sorted(taking)}
+    rows = {name: taking[key] for name, key in keys.items()}
+    reports = encoding.perturbed(rows, SecureRandom())
+    return [
+        NoisyReport(keys[name], number, report.canonical().decode())
+        for name, group in itertools.groupby(reports, key=lambda report: report.curator)
+        for number, report in enumerate(group, 1)
+    ]

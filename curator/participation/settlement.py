@@ -1,0 +1,134 @@
+"""The final state of rounds, and the one credit: signed "never frozen" abort statements.
+
+Spec: budget, section 5. Whatever the coordinator states, a debit stays; only enough signed
+statements of its aggregators give column (e) back, never in local mode, and column (d) never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
+from curator.errors import PeerUnavailable
+from curator.ledger.ledger import presence_bits
+from curator.parties.peers import Peers
+from curator.store import accounts, outbox
+from curator.store import parties as party_store
+from curator.store.outbox import ContributionRow, RoundRow
+from curator.store.parties import PartyRow
+from tacit.accounting.credit import abort_credit
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement
+from tacit.query.words import PrivacyUnit
+from tacit.sets import pack
+
+FINAL = frozenset({"released", "aborted"})
+_logger = get_logger("tacit.curator.settling")
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Polls coordinators for the final state of rounds."""
+
+    database: Database
+    peers: Peers
+    clock: Clock
+
+    async def ask(self, row: RoundRow) -> str | None:
+        """The final state of a round, None if it is open or not answered; credits what is due."""
+        async with self.database.reading() as transaction:
+            found = await outbox.of_round(transaction, row.id)
+            parties = await party_store.parties_by_id(transaction, [item.party for item in found])
+        speaker = next((p for p in parties.values() if p.coordinator_token is not None), None)
+        if speaker is None:
+            return None
+        assert speaker.coordinator_token is not None
+        try:
+            document = await self.peers.round_state(
+                speaker.coordinator_url, speaker.coordinator_token, row.id
+            )
+        except (PeerUnavailable, ProblemReceived):
+            document = {}
+        state = document.get("state")
+        outcome = state if state in FINAL else None
+        if outcome is not None and not await self._acknowledged(row.id, found, parties):
+            outcome = None  # asked again later
+        aborts = statements(document) if outcome == "aborted" else []
+        async with self.database.begin() as transaction:
+            await outbox.settle_round(transaction, row.id, self.clock.now(), outcome, aborts)
+            if aborts and abort_credit(row.signed().statement, aborts):
+                await self._credit(transaction, row, found, parties)
+        return outcome
+
+    async def _acknowledged(
+        self, round_id: str, found: Sequence[ContributionRow], parties: dict[str, PartyRow]
+    ) -> bool:
+        """Report to coordinators whom this process debited, to be compared; whether all have it.
+
+        A coordinator that refuses the report is not sent it again.
+        """
+        for item in found:
+            party = parties[item.party]
+            if party.coordinator_token is None:
+                continue
+            async with self.database.reading() as transaction:
+                members = await accounts.debited_members(transaction, item.id, party.curators)
+            try:
+                await self.peers.acknowledge(
+                    party.coordinator_url, party.coordinator_token, round_id, pack(members)
+                )
+            except PeerUnavailable:
+                return False
+            except ProblemReceived as problem:
+                _logger.info("acknowledgement_refused", round=round_id, problem=problem.name)
+        return True
+
+    async def _credit(
+        self,
+        transaction: Transaction,
+        row: RoundRow,
+        found: Sequence[ContributionRow],
+        parties: dict[str, PartyRow],
+    ) -> None:
+        for contribution in sorted(found, key=lambda item: item.party):
+            party = parties[contribution.party]
+            await exclusive(transaction, f"ledger {party.id}")
+            now = self.clock.now()
+            for debit in await accounts.credit(transaction, contribution.id, now):
+                await _give_back(transaction, party, debit)
+            await outbox.set_credited(transaction, contribution.id, now)
+            _logger.info("credited", party=party.logged, round=row.id)
+
+
+async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> None:
+    charge = accounts.charge_in(debit, PrivacyUnit.CURATOR)
+    await accounts.charge_accounts(
+        transaction,
+        party.id,
+        party.curators,
+        replace(charge, epsilon_all=0, delta_all=0),
+        debit.made,
+        (debit.offset, presence_bits(debit.presence, debit.length)),
+        (),
+        factor=-1,
+    )
+
+
+def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
+    """The abort statements in a coordinator's answer; none if they cannot be read."""
+    found = []
+    for item in document.get("aborts") or []:
+        try:
+            found.append(Signed[AbortStatement].model_validate_json(to_json(item)))
+        except (ValidationError, ValueError, TypeError):
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""The other parties: their identities and keys, and this curator's own."""

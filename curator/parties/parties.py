@@ -1,0 +1,314 @@
+"""Parties hosted here: enrolling them with a join token, and their sealing keys by epoch.
+
+Spec: aggregation, section 8. The token brings the fingerprints of all services out of band; every
+identity is checked against them before anything is sent. Keys are stored before the first request,
+so an interrupted enrolment is finished with the same token. A private key never leaves this
+process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from pydantic import TypeAdapter, ValidationError
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
+from curator.engine import Engine, SealingKey
+from curator.errors import (
+    CuratorExists,
+    CuratorsNeeded,
+    FingerprintMismatch,
+    JoinTokenExpired,
+    JoinTokenMalformed,
+    PartyExists,
+    PeerRefused,
+)
+from curator.parties.peers import Peers
+from curator.store import parties as store
+from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
+from tacit.crypto.signing import Identity, Signed, fingerprint
+from tacit.errors import places_of
+from tacit.protocol.enrolment import (
+    ENROLMENT_LABEL,
+    EPOCH_KEY_LABEL,
+    Enrolment,
+    EnrolmentAnswer,
+    EpochKey,
+    Grant,
+    JoinToken,
+    PartyKind,
+)
+from tacit.query.words import Identifier
+from tacit.randomness import SecureRandom
+
+_ids: TypeAdapter[str] = TypeAdapter(Identifier)
+_logger = get_logger("tacit.curator.parties")
+
+
+def parse_token(text: str) -> JoinToken:
+    """The join token of its text form. Raises JoinTokenMalformed."""
+    try:
+        token = JoinToken.from_text(text)
+    except ValueError:
+        raise JoinTokenMalformed(pointer="/token") from None
+    ids = [grant.party for grant in token.aggregators]
+    if not ids or len(set(ids)) != len(ids):
+        raise JoinTokenMalformed("the token names no aggregator, or one twice", pointer="/token")
+    return token
+
+
+def curators_of(token: JoinToken, named: Sequence[str] | None) -> tuple[str, ...]:
+    """The curators that enrol: a lone one is the party itself. Raises CuratorsNeeded."""
+    ids = tuple(named or ())
+    if token.kind is PartyKind.CURATOR:
+        if ids not in ((), (token.party,)):
+            raise CuratorsNeeded("a lone curator speaks for itself", pointer="/curators")
+        return (token.party,)
+    if not 1 <= len(ids) <= token.max_curators:
+        raise CuratorsNeeded(
+            "a host names at least one curator and no more than its token allows",
+            pointer="/curators",
+            extra={"max_curators": token.max_curators},
+        )
+    if len(set(ids)) != len(ids):
+        raise CuratorsNeeded("a curator is listed twice", pointer="/curators")
+    for index, name in enumerate(ids):
+        try:
+            _ids.validate_python(name)
+        except ValidationError:
+            raise CuratorsNeeded("not an identifier", pointer=f"/curators/{index}") from None
+    return ids
+
+
+@dataclass(frozen=True)
+class Enroller:
+    """Enrols parties; safe to repeat with the same token."""
+
+    database: Database
+    peers: Peers
+    clock: Clock
+
+    async def enrol(self, text: str, named: Sequence[str] | None) -> PartyRow:
+        """The party of a join token, enrolled with the coordinator and every aggregator."""
+        token = parse_token(text)
+        async with self.database.begin(large=True) as transaction:
+            known = await store.party(transaction, token.party)
+            if known is not None and known.state == ACTIVE:
+                raise PartyExists(extra={"party": known.id})
+            if known is None:
+                await self._begin(transaction, token, curators_of(token, named))
+            elif known.coordinator_token is None:
+                await self._take_over(transaction, known, token)
+        return await self._finish(token)
+
+    async def resume(self) -> None:
+        """Finish enrolments that were in progress when the process ended; log those that fail."""
+        async with self.database.reading() as transaction:
+            found = await store.list_parties(transaction, state=ENROLLING)
+        for row in found:
+            if row.join_token is None:
+                continue
+            try:
+                await self._finish(JoinToken.from_text(row.join_token))
+            except Exception as error:
+                _logger.warning(
+                    "enrolment_unfinished", party=row.logged, problem=type(error).__name__
+                )
+
+    async def _begin(
+        self, transaction: Transaction, token: JoinToken, ids: tuple[str, ...]
+    ) -> None:
+        now = self.clock.now()
+        if token.expires <= now:
+            raise JoinTokenExpired
+        taken = await store.existing_curators(transaction, ids)
+        if taken:
+            raise CuratorExists(pointer="/curators", extra=places_of(ids, taken))
+        row = PartyRow(
+            id=token.party,
+            kind=token.kind,
+            state=ENROLLING,
+            deployment=token.coordinator.party,
+            identity=Identity.generate().to_bytes(),
+            coordinator_url=token.coordinator.url.rstrip("/"),
+            coordinator_key=None,
+            coordinator_token=None,
+            first=None,
+            first_key=await store.next_curator_key(transaction),
+            curators=len(ids),
+            join_token=token.to_text(),
+            created=now,
+            enrolled=None,
+            anchors=_anchors(token),
+        )
+        await store.add_party(transaction, row, ids, _new_key(token.party, 0, now, active=True))
+
+    async def _take_over(self, transaction: Transaction, known: PartyRow, token: JoinToken) -> None:
+        """A fresh token for an enrolment that no service has answered yet."""
+        if known.kind is not token.kind or known.curators > token.max_curators:
+            raise PartyExists(extra={"party": known.id})
+        await store.change_party(
+            transaction,
+            known.id,
+            join_token=token.to_text(),
+            deployment=token.coordinator.party,
+            coordinator_url=token.coordinator.url.rstrip("/"),
+        )
+        await store.put_anchors(transaction, known.id, _anchors(token))
+
+    async def _finish(self, token: JoinToken) -> PartyRow:
+        row, ids, key = await self._load(token.party)
+        coordinator_key = await self._check_identities(token)
+        async with self.database.begin() as transaction:
+            await store.change_party(transaction, row.id, coordinator_key=coordinator_key)
+        identity = Identity.from_bytes(row.identity)
+        if row.coordinator_token is None or row.first is None:
+            answer = await self._ask(identity, token, token.coordinator, ids, key, None)
+            async with self.database.begin() as transaction:
+                await store.change_party(
+                    transaction, row.id, first=answer.first, coordinator_token=answer.token
+                )
+            row = replace(row, first=answer.first)
+        for grant in token.aggregators:
+            if any(a.aggregator == grant.party and a.token is not None for a in row.anchors):
+                continue
+            answer = await self._ask(identity, token, grant, ids, key, row.first)
+            async with self.database.begin() as transaction:
+                await store.set_anchor_token(transaction, row.id, grant.party, answer.token)
+        async with self.database.begin(large=True) as transaction:
+            await store.change_party(
+                transaction, row.id, state=ACTIVE, join_token=None, enrolled=self.clock.now()
+            )
+        _logger.info("party_enrolled", party=row.logged, curators=row.curators)
+        return (await self._load(row.id))[0]
+
+    async def _load(self, party: str) -> tuple[PartyRow, list[str], EpochRow]:
+        async with self.database.reading(large=True) as transaction:
+            row = await store.party(transaction, party)
+            assert row is not None
+            ids = await store.curator_ids(transaction, party)
+            keys = await store.list_epoch_keys(transaction, party)
+        return row, ids, keys[-1]
+
+    async def _check_identities(self, token: JoinToken) -> bytes:
+        """Check every service's identity against the token before anything is sent. The
+        coordinator's key."""
+        coordinator = token.coordinator
+        key = await self.peers.identity(coordinator.url, "tacit-coordinator")
+        if fingerprint(key) != coordinator.fingerprint:
+            raise FingerprintMismatch(extra={"service": coordinator.party})
+        for grant in token.aggregators:
+            found = await self.peers.identity(grant.url, "tacit-aggregator")
+            if fingerprint(found) != grant.fingerprint:
+                raise FingerprintMismatch(extra={"service": grant.party})
+        return key
+
+    async def _ask(
+        self,
+        identity: Identity,
+        token: JoinToken,
+        grant: Grant,
+        ids: Sequence[str],
+        key: EpochRow,
+        first: int | None,
+    ) -> EnrolmentAnswer:
+        signed_key = sign_epoch_key(identity, key)
+        request = Enrolment(
+            service=grant.party,
+            secret=grant.secret,
+            party=token.party,
+            kind=token.kind,
+            identity_key=identity.public_key,
+            epoch_key=signed_key.statement,
+            epoch_key_signature=signed_key.signature,
+            curators=tuple(ids),
+            first=first,
+        )
+        signed = identity.sign(ENROLMENT_LABEL, request)
+        try:
+            answer = await self.peers.enrol(grant.url, signed)
+        except ProblemReceived as error:
+            raise PeerRefused(
+                f"{grant.party} refused the enrolment: {error.name}",
+                extra={"service": grant.party, "problem": error.name},
+                retryable=error.retryable,
+            ) from None
+        if answer.party != token.party or first not in (None, answer.first):
+            raise PeerRefused(f"{grant.party} answered for another party or number")
+        return answer
+
+
+def _anchors(token: JoinToken) -> tuple[Anchor, ...]:
+    return tuple(
+        Anchor(grant.party, grant.url.rstrip("/"), grant.fingerprint, None)
+        for grant in token.aggregators
+    )
+
+
+def _new_key(party: str, epoch: int, now: datetime, *, active: bool) -> EpochRow:
+    return EpochRow(party, epoch, os.urandom(32), active, now)
+
+
+def sign_epoch_key(identity: Identity, key: EpochRow) -> Signed[EpochKey]:
+    """The public half of a sealing key, signed by its party."""
+    private = X25519PrivateKey.from_private_bytes(key.secret)
+    statement = EpochKey(
+        party=key.party, epoch=key.epoch, public_key=private.public_key().public_bytes_raw()
+    )
+    return identity.sign(EPOCH_KEY_LABEL, statement)
+
+
+class Keyring:
+    """One engine per party, kept as long as its sealing key; rotates keys by age."""
+
+    def __init__(self, database: Database, peers: Peers, clock: Clock, epoch_s: int) -> None:
+        self._store, self._peers, self._clock = database, peers, clock
+        self._age = timedelta(seconds=epoch_s)
+        self._engines: dict[str, Engine] = {}
+        self._source = SecureRandom()
+
+    async def engine_of(self, transaction: Transaction, party: str) -> Engine:
+        """The engine with the party's newest active key."""
+        held = self._engines.get(party)
+        if held is not None:
+            return held
+        keys = [key for key in await store.list_epoch_keys(transaction, party) if key.active]
+        newest = keys[-1]
+        made = Engine(SealingKey.from_bytes(party, newest.epoch, newest.secret), self._source)
+        self._engines[party] = made
+        return made
+
+    async def rotate(self, row: PartyRow) -> None:
+        """Replace a key that is older than an epoch. It is used once every aggregator knows it."""
+        async with self._store.begin() as transaction:
+            keys = await store.list_epoch_keys(transaction, row.id)
+            newest = keys[-1]
+            if newest.active:
+                if self._clock.now() - newest.created < self._age:
+                    return
+                newest = _new_key(row.id, newest.epoch + 1, self._clock.now(), active=False)
+                await store.add_epoch_key(transaction, newest)
+        await self.announce(row, newest)
+        async with self._store.begin() as transaction:
+            await store.activate_epoch_key(transaction, row.id, newest.epoch)
+        self._engines.pop(row.id, None)
+        _logger.info("key_rotated", party=row.logged, epoch=newest.epoch)
+
+    async def announce(self, row: PartyRow, key: EpochRow) -> None:
+        """Announce a key to every aggregator of the party; harmless to repeat."""
+        signed = sign_epoch_key(Identity.from_bytes(row.identity), key)
+        for anchor in row.anchors:
+            await self._peers.announce_key(anchor, row.id, signed)
+
+    async def announce_current(self, row: PartyRow) -> None:
+        """Announce the key in use again, after an aggregator reported it as unknown."""
+        async with self._store.reading() as transaction:
+            keys = [key for key in await store.list_epoch_keys(transaction, row.id) if key.active]
+        await self.announce(row, keys[-1])

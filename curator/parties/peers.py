@@ -1,0 +1,227 @@
+"""How a curator calls coordinator and aggregators: one client per address, a token per call.
+
+It always calls the addresses that came with the join token, never one that a coordinator names: a
+party's API token would go there. Thousands of parties share the few connections.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+from pydantic import ValidationError
+
+from common.web.client import service_client, with_retries
+from common.web.problems import ProblemReceived, raise_for_problem
+from common.web.wire import JSON
+from curator.errors import PeerUnavailable
+from curator.store.parties import Anchor
+from tacit.crypto.signing import Signed
+from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
+from tacit.protocol.round import Refusal
+from tacit.wire import WireModel, encode_binary, parse_binary
+
+PAGE: Final = 1000
+_JSON: Final = {"Content-Type": JSON}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """An answer of the coordinator: signed descriptors as JSON values, and its ETag."""
+
+    items: list[Any]
+    etag: str | None
+
+
+class Peers:
+    """Clients of all services that the hosted parties call."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
+        self._timeout_s, self._verify = timeout_s, verify
+        self._transports = {k.rstrip("/"): v for k, v in (transports or {}).items()}
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    def client(self, url: str) -> httpx.AsyncClient:
+        """The client of one address."""
+        address = url.rstrip("/")
+        if address not in self._clients:
+            self._clients[address] = service_client(
+                address,
+                timeout_s=self._timeout_s,
+                verify=self._verify,
+                transport=self._transports.get(address),
+            )
+        return self._clients[address]
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def identity(self, url: str, document: str) -> bytes:
+        """The identity key at a service's well-known address."""
+        response = await self._patiently(url, lambda client: client.get(f"/.well-known/{document}"))
+        try:
+            return parse_binary(response.json()["identity_key"])
+        except (ValueError, KeyError, TypeError):
+            raise PeerUnavailable(f"no identity at /.well-known/{document}") from None
+
+    async def enrol(self, url: str, signed: Signed[Enrolment]) -> EnrolmentAnswer:
+        """Ask a service to enrol a party. Raises ProblemReceived if it refuses."""
+        body = _encoded(signed)
+        headers = {**_JSON, GRANT_HEADER: grant_hash(signed.statement.secret)}
+        response = await self._patiently(
+            url, lambda client: client.post("/v1/enrolments", content=body, headers=headers)
+        )
+        try:
+            return EnrolmentAnswer.model_validate_json(response.content)
+        except ValidationError:
+            raise PeerUnavailable("the answer to the enrolment is not understood") from None
+
+    async def announce_key(self, anchor: Anchor, party: str, signed: Signed[EpochKey]) -> None:
+        """Give an aggregator a party's key of one epoch."""
+        path = f"/v1/parties/{party}/keys/{signed.statement.epoch}"
+        body = _encoded(signed)
+        headers = {**_JSON, **_bearer(anchor.token)}
+        await self._patiently(
+            anchor.url, lambda client: client.put(path, content=body, headers=headers)
+        )
+
+    async def open_rounds(
+        self, url: str, token: str, etag: str | None, wait_s: float
+    ) -> Listing | None:
+        """The coordinator's open rounds; nothing if they are those of `etag`."""
+        path = f"/v1/rounds?state=open&limit={PAGE}&wait_s={wait_s:g}"
+        return await self._listed(url, path, "rounds", _asking(token, etag), wait_s)
+
+    async def collecting(
+        self, url: str, token: str, etag: str | None, wait_s: float
+    ) -> Listing | None:
+        """The jobs that collect reports, each with its signed descriptor; nothing if they are
+        those of `etag`."""
+        path = f"/v1/jobs?collecting=true&wait_s={wait_s:g}"
+        return await self._listed(url, path, "jobs", _asking(token, etag), wait_s)
+
+    async def _listed(
+        self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
+    ) -> Listing | None:
+        """All pages of a list, under the ETag of the first; nothing if that has not changed."""
+        found: list[Any] = []
+        path: str | None = first
+        etag = None
+        while path is not None:
+            response = await self._call(
+                url,
+                lambda client, path=path: client.get(  # type: ignore[misc]
+                    path, headers=headers, timeout=self._timeout_s + wait_s
+                ),
+            )
+            if response.status_code == 304:
+                return None
+            etag = etag or response.headers.get("etag")
+            found += response.json()[name]
+            path = response.links.get("next", {}).get("url")
+            headers.pop("If-None-Match", None)
+        return Listing(found, etag)
+
+    async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
+        """The coordinator's view of one round."""
+        response = await self._call(
+            url, lambda client: client.get(f"/v1/rounds/{round_id}", headers=_bearer(token))
+        )
+        document: dict[str, Any] = response.json()
+        return document
+
+    async def step(self, url: str, token: str, job: str, number: int) -> bytes:
+        """The question of one round of a federated job."""
+        response = await self._call(
+            url,
+            lambda client: client.get(f"/v1/jobs/{job}/steps/{number}", headers=_bearer(token)),
+        )
+        return response.content
+
+    async def report(self, url: str, token: str, job: str, body: bytes) -> list[dict[str, Any]]:
+        """Send noisy reports; an answer for each."""
+        response = await self._call(
+            url,
+            lambda client: client.post(
+                f"/v1/jobs/{job}/reports", content=body, headers={**_JSON, **_bearer(token)}
+            ),
+        )
+        found: list[dict[str, Any]] = response.json()["reports"]
+        return found
+
+    async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
+        """Report to the coordinator which of a party's curators were debited for a round."""
+        body = json.dumps({"members": encode_binary(members)}).encode()
+        await self._call(
+            url,
+            lambda client: client.put(
+                f"/v1/rounds/{round_id}/acknowledgement",
+                content=body,
+                headers={**_JSON, **_bearer(token)},
+            ),
+        )
+
+    async def refuse(self, url: str, token: str, round_id: str, refusal: Refusal) -> None:
+        """Report to the coordinator which of a party's curators refuse an open round."""
+        body = _encoded(refusal)
+        headers = {**_JSON, **_bearer(token)}
+        path = f"/v1/rounds/{round_id}/refusal"
+        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+
+    async def upload(self, anchor: Anchor, path: str, media_type: str, body: bytes) -> int:
+        """Send sealed bytes once; the status. Raises ProblemReceived or PeerUnavailable."""
+        headers = {"Content-Type": media_type, **_bearer(anchor.token)}
+        response = await self._call(
+            anchor.url, lambda client: client.post(path, content=body, headers=headers)
+        )
+        return response.status_code
+
+    async def _call(
+        self, url: str, call: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+    ) -> httpx.Response:
+        try:
+            response = await call(self.client(url))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
+        raise_for_problem(response)
+        return response
+
+    async def _patiently(
+        self, url: str, call: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+    ) -> httpx.Response:
+        client = self.client(url)
+        try:
+            response = await with_retries(
+                lambda: call(client), attempts=4, deadline_s=self._timeout_s
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
+        raise_for_problem(response)
+        return response
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _asking(token: str, etag: str | None) -> dict[str, str]:
+    return _bearer(token) | ({"If-None-Match": etag} if etag else {})
+
+
+def _encoded(model: WireModel) -> bytes:
+    return model.model_dump_json(exclude_none=True).encode()
+
+
+__all__ = ["Listing", "Peers", "ProblemReceived"]

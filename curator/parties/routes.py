@@ -1,0 +1,88 @@
+"""The routes that enrol and list parties, and the check of the tokens that they may be issued."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from pydantic import Field
+
+from common.store.transactions import Database
+from common.web.bodies import takes
+from common.web.parts import part
+from common.web.token_routes import NewToken
+from common.web.tokens import Scope
+from common.web.wire import read_body
+from curator import examples
+from curator.errors import BadItem, UnknownCurator
+from curator.parties.parties import Enroller
+from curator.store import parties as store
+from curator.store.parties import PartyRow
+from curator.web import DatabasePart, Operator
+from tacit.query.words import Identifier
+from tacit.wire import WireModel, format_instant
+
+
+class EnrolmentRequest(WireModel):
+    """A join token; a host names its curators, in the order of their roster numbers."""
+
+    token: Annotated[str, Field(min_length=16, max_length=100_000)]
+    curators: tuple[Identifier, ...] | None = None
+
+
+def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> None:
+    """Add the routes to an app. `enrolled` is called after an enrolment, before its answer."""
+
+    @app.post(
+        "/v1/enrolments",
+        tags=["parties"],
+        status_code=201,
+        summary="Enrol a curator or a host with its join token; safe to repeat",
+        openapi_extra=takes(EnrolmentRequest, examples.ENROLMENT),
+    )
+    async def enrol(
+        request: Request, _: Operator, enroller: Annotated[Enroller, Depends(part(Enroller))]
+    ) -> dict[str, Any]:
+        body = await read_body(request, EnrolmentRequest)
+        row = await enroller.enrol(body.token, body.curators)
+        await enrolled()
+        return _party(row)
+
+    @app.get("/v1/parties", tags=["parties"], summary="The parties that are hosted here")
+    async def parties(_: Operator, database: DatabasePart) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            found = await store.list_parties(transaction)
+        return {"parties": [_party(row) for row in found]}
+
+
+async def check_token(database: Database, asked: NewToken) -> None:
+    """Raises BadItem or UnknownCurator for a token that a curator service does not issue."""
+    if asked.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
+        raise BadItem("is operator, device or curator", pointer="/scope")
+    if asked.scope is Scope.OPERATOR:
+        if asked.subject is not None:
+            raise BadItem("an operator's token belongs to no curator", pointer="/subject")
+        return
+    if asked.subject is None:
+        raise UnknownCurator(pointer="/subject")
+    async with database.reading() as transaction:
+        if await store.curator(transaction, asked.subject) is None:
+            raise UnknownCurator(pointer="/subject")
+
+
+def _party(row: PartyRow) -> dict[str, Any]:
+    return {
+        "party": row.id,
+        "kind": row.kind.value,
+        "state": row.state,
+        "deployment": row.deployment,
+        "coordinator": row.coordinator_url,
+        "first": row.first,
+        "curators": row.curators,
+        "aggregators": [
+            {"id": a.aggregator, "url": a.url, "fingerprint": a.fingerprint.hex()}
+            for a in row.anchors
+        ],
+        "enrolled": None if row.enrolled is None else format_instant(row.enrolled),
+    }

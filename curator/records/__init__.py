@@ -1,0 +1,1 @@
+"""Records of the owner's tables, for jobs over curators."""

@@ -1,0 +1,55 @@
+"""Budget amounts as ledgers keep them: scaled integers, rounded against us, and infinity.
+
+Epsilon is kept in millionths, delta in 10^-15; `None` means "no finite figure".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from tacit.accounting.costs import Cost
+from tacit.wire import format_exact
+
+MICRO: Final = 10**6
+FEMTO: Final = 10**15
+MOST_EPSILON: Final = MICRO * 10**6
+MOST_DELTA: Final = FEMTO // 10
+"""What costs more than epsilon 10^6 or delta 0.1 counts as unbounded: sums of ninety thousand such
+rounds then fit 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """(micro-epsilon, delta in 10^-15)."""
+
+    epsilon: int
+    delta: int
+
+
+def scaled(cost: Cost) -> Amount | None:
+    """A cost, rounded up; None where nothing of use is verified."""
+    if cost.epsilon is None or cost.delta is None:
+        return None
+    epsilon, delta = ceil(cost.epsilon * MICRO), ceil(cost.delta * FEMTO)
+    bounded = epsilon <= MOST_EPSILON and delta <= MOST_DELTA
+    return Amount(epsilon, delta) if bounded else None
+
+
+def format_amount(amount: Amount | None) -> dict[str, str]:
+    """Both figures as `format_micro` and `format_femto` show them."""
+    if amount is None:
+        return {"epsilon": format_micro(None), "delta": format_femto(None)}
+    return {"epsilon": format_micro(amount.epsilon), "delta": format_femto(amount.delta)}
+
+
+def format_micro(micro: int | None) -> str:
+    """An epsilon in millionths as a decimal string, or "inf"."""
+    return "inf" if micro is None else format_exact(Fraction(micro, MICRO))
+
+
+def format_femto(femto: int | None) -> str:
+    """A delta in 10^-15 as a decimal string, or "1" where nothing holds."""
+    return "1" if femto is None else format_exact(min(Fraction(femto, FEMTO), Fraction(1)))

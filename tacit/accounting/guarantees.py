@@ -1,0 +1,347 @@
+"""The verified guarantee for each way in which parties may collude (spec: aggregation, section 7).
+
+- Guarantees hold for any manifest of at least `min_participants` curators.
+- A line states (epsilon, delta) at the *declared epsilon* of its row: `epsilon` (distributed),
+  `epsilon_i` (local); for two-layer the least epsilon among the layers that are sure to draw
+  (epsilon_u if pr_u = 1; epsilon_s if pr_s = 1 and an honest aggregator exists), and where no layer
+  is sure, what the source claims, epsilon_u + epsilon_s.
+- The parts of mean, variance and blocks change together: at epsilon, part p is accounted at its
+  share of epsilon, and the parts compose to 1 - (1-delta_1)(1-delta_2)... (given who drew).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal
+
+from tacit.accounting.costs import format_delta
+from tacit.accounting.loss.coins import binomial_masses, mixture_delta
+from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.profile import delta_at, pure_epsilon
+from tacit.accounting.loss.rounding import both_deltas
+from tacit.accounting.scenarios import (
+    Honest,
+    Scenario,
+    TrustModel,
+    described,
+    honest_draws,
+    openers,
+    trust_model,
+)
+from tacit.query.functions import parts
+from tacit.query.mechanisms import NoisePlan, aggregator_plan, curator_plan, noisy_aggregators
+from tacit.query.query import Query
+from tacit.query.words import Mechanism, PrivacyUnit, Stance
+
+Model = Literal["pure-dp", "approximate-dp", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedLine:
+    """The verified guarantee in one scenario. epsilon None: no guarantee (infinite), delta 1, and
+    `reason` states why.
+
+    `curve`: further (epsilon, delta) pairs of the same guarantee, epsilon rising.
+    """
+
+    scenario: Scenario
+    description: str
+    trust_model: TrustModel | None
+    model: Model
+    epsilon: Fraction | None
+    delta: Decimal
+    curve: tuple[tuple[Fraction, Decimal], ...] = ()
+    conditions: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HonestNoise:
+    """What still covers one part: the honest draws, and the sensitivity that they have to cover.
+
+    `sensitivity`: L1, ring units, of the privacy unit asked for. `share`: of the query's epsilon.
+    """
+
+    share: Fraction
+    sensitivity: int
+    dimension: int
+    draws: tuple[Draws, ...]
+
+
+def honest_noise(
+    query: Query, honest: Honest, unit: PrivacyUnit | None = None
+) -> tuple[HonestNoise, ...]:
+    """The noise of each part that the adversary cannot subtract, for `unit` (None: the query's).
+
+    The noise is the declared one for every unit: its scales are computed for the query's own unit.
+    """
+    layers: list[tuple[NoisePlan, int]] = []
+    for plan, count in (
+        (curator_plan(query), honest.curators),
+        (aggregator_plan(query), honest.aggregators),
+    ):
+        if plan is not None and count > 0 and plan.probability > 0:
+            layers.append((plan, count))
+    # parts() reads the fields alone: a copy that skips validation is as good as the query here.
+    asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
+    return tuple(
+        HonestNoise(
+            part.epsilon_share,
+            part.sensitivity,
+            part.dimension,
+            tuple(
+                Draws(plan.scales[index], count, plan.weight, plan.probability)
+                for plan, count in layers
+            ),
+        )
+        for index, part in enumerate(parts(asked))
+    )
+
+
+def declared_epsilon(query: Query, honest: Honest) -> Fraction | None:
+    """The epsilon at which a row states its delta; None where the mechanism declares none."""
+    match query.mechanism:
+        case Mechanism.DISTRIBUTED:
+            return query.epsilon
+        case Mechanism.LOCAL:
+            return query.epsilon_i
+        case Mechanism.EXACT:
+            return None
+        case Mechanism.TWO_LAYER:
+            assert query.epsilon_u is not None
+            assert query.epsilon_s is not None
+            sure = []
+            if query.pr_u == 1:
+                sure.append(query.epsilon_u)
+            if query.pr_s == 1 and honest.aggregators:
+                sure.append(query.epsilon_s)
+            return min(sure) if sure else query.epsilon_u + query.epsilon_s
+
+
+def composed_delta(remaining: tuple[HonestNoise, ...], epsilon: Fraction) -> Decimal:
+    """delta of the whole query: basic composition over its parts, given who drew."""
+    if any(layer.probability != 1 for layer in remaining[0].draws):
+        return mixture_delta(
+            tuple(
+                (epsilon * part.share, part.sensitivity, part.draws, part.dimension)
+                for part in remaining
+            )
+        )
+    total = Decimal(0)
+    for part in remaining:
+        found = delta_at(epsilon * part.share, part.sensitivity, part.draws, part.dimension)
+        total = both_deltas(total, found.value)
+    return total
+
+
+def _pure(remaining: tuple[HonestNoise, ...]) -> Fraction | None:
+    """An epsilon with delta 0 for the whole query, where one is known."""
+    total = Fraction(0)
+    for part in remaining:
+        found = pure_epsilon(part.sensitivity, part.draws, part.dimension)
+        if found is None:
+            return None
+        total += Fraction(found)
+    return total
+
+
+def no_guarantee(query: Query, remaining: tuple[HonestNoise, ...]) -> str | None:
+    """Why nothing can be stated, if so."""
+    draws = remaining[0].draws
+    if not draws:
+        return "no honest party's noise covers the contribution: whoever opens it reads it exactly"
+    if query.mechanism is not Mechanism.DISTRIBUTED:
+        return None
+    total = sum((layer.total for layer in draws), Fraction(0))
+    if total < 1 and any(part.dimension > 1 for part in remaining):
+        return (
+            f"the honest parties' shares hold {_decimal(total)} of one discrete Laplace; below 1, "
+            "and with more than one coordinate, no guarantee is known (the law is not log-concave: "
+            "a change spread over coordinates is worse than the same change in one)"
+        )
+    return None
+
+
+def _decimal(value: Fraction) -> str:
+    """A short decimal, rounded down."""
+    return f"{int(value * 10_000) / 10_000:g}"
+
+
+_DATA_DEPENDENT: Final = (
+    "the noise scale follows each curator's own data (stance paper): the sensitivity is private "
+    "and differs between neighbours, so no (epsilon, delta) is verified"
+)
+_NO_NOISE: Final = "mechanism exact adds no noise: the result is the plain sum"
+
+
+def _nothing(
+    scenario: Scenario, description: str, trust: TrustModel | None, reason: str, *conditions: str
+) -> VerifiedLine:
+    return VerifiedLine(
+        scenario, description, trust, "none", None, Decimal(1), (), conditions, reason
+    )
+
+
+def verified_line(
+    query: Query,
+    scenario: Scenario,
+    participants: int | None = None,
+    operators: Sequence[str] | None = None,
+) -> VerifiedLine:
+    """The verified guarantee in one scenario; see `verified_lines`."""
+    return _cached(
+        query.canonical().decode(),
+        scenario,
+        participants,
+        None if operators is None else tuple(operators),
+    )
+
+
+@lru_cache(maxsize=512)
+def _cached(
+    text: str, scenario: Scenario, participants: int | None, operators: tuple[str, ...] | None
+) -> VerifiedLine:
+    return _compute(Query.model_validate_json(text), scenario, participants, operators)
+
+
+def what_if(
+    query: Query, curators: int, aggregators: int, participants: int | None = None
+) -> VerifiedLine:
+    """The verified guarantee if exactly this many curators and aggregators collude with the
+    recipient, whatever the query assumed (the noise is the query's).
+
+    Raises ValueError unless 0 <= curators < participants and 0 <= aggregators <= c.
+    """
+    n = query.min_participants if participants is None else participants
+    if not 0 <= curators < n or not 0 <= aggregators <= query.aggregators:
+        raise ValueError("the victim is honest, and no more aggregators collude than there are")
+    opened = aggregators >= openers(query)
+    honest = Honest(
+        1 if opened or query.mechanism is Mechanism.LOCAL else n - curators,
+        0 if opened else max(0, noisy_aggregators(query) - aggregators),
+        aggregators,
+    )
+    description = f"{curators} curators and {aggregators} of {query.aggregators} aggregators"
+    return _state(query, Scenario.ASSUMED, honest, description, None, ())
+
+
+def _compute(
+    query: Query,
+    scenario: Scenario,
+    participants: int | None,
+    operators: tuple[str, ...] | None,
+) -> VerifiedLine:
+    honest = honest_draws(query, scenario, participants, operators)
+    description = described(query, scenario, honest)
+    trust = trust_model(query, scenario, participants or query.min_participants)
+    conditions = _conditions(query, scenario, participants)
+    return _state(query, scenario, honest, description, trust, conditions)
+
+
+def _state(
+    query: Query,
+    scenario: Scenario,
+    honest: Honest,
+    description: str,
+    trust: TrustModel | None,
+    conditions: tuple[str, ...],
+) -> VerifiedLine:
+    """The verified guarantee against an adversary that leaves these honest draws."""
+    if query.mechanism is Mechanism.EXACT:
+        return _nothing(scenario, description, trust, _NO_NOISE)
+    if query.stance is Stance.PAPER:
+        return _nothing(scenario, description, trust, _DATA_DEPENDENT)
+    fallen = (honest.fallen,) if honest.fallen else ()
+    remaining = honest_noise(query, honest)
+    reason = no_guarantee(query, remaining)
+    if reason is not None:
+        return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
+    epsilon = declared_epsilon(query, honest)
+    assert epsilon is not None
+    delta = composed_delta(remaining, epsilon)
+    if delta >= 1:
+        return _nothing(
+            scenario,
+            description,
+            trust,
+            "; ".join((*fallen, "what the honest parties add is too little to bound anything")),
+        )
+    return VerifiedLine(
+        scenario,
+        description,
+        trust,
+        "pure-dp" if delta == 0 else "approximate-dp",
+        epsilon,
+        delta,
+        _curve(remaining, epsilon, pure=delta == 0),
+        conditions,
+        "; ".join((*fallen, *_why(query, remaining, delta))) or None,
+    )
+
+
+def _curve(
+    remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
+) -> tuple[tuple[Fraction, Decimal], ...]:
+    """A few more points of the guarantee: below a pure epsilon, around an approximate one."""
+    factors = (
+        (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+        if pure
+        else (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
+    )
+    points = {factor * epsilon: composed_delta(remaining, factor * epsilon) for factor in factors}
+    if pure:
+        points[epsilon] = Decimal(0)
+    elif (end := _pure(remaining)) is not None:
+        points[end] = Decimal(0)
+    rising = sorted(points.items())
+    kept = [rising[0]]
+    for point in rising[1:]:
+        if point[1] < kept[-1][1]:
+            kept.append(point)
+    return tuple(kept)
+
+
+def _why(query: Query, remaining: tuple[HonestNoise, ...], delta: Decimal) -> tuple[str, ...]:
+    if delta == 0:
+        return ()
+    if query.mechanism is Mechanism.TWO_LAYER:
+        silent = Decimal(1)
+        for layer in remaining[0].draws:
+            silent *= binomial_masses(layer.parties, layer.probability, 1)[0]
+        return (
+            f"with probability {format_delta(silent)} no honest party draws noise, and "
+            "the contribution passes as it is",
+        )
+    total = sum((layer.total for layer in remaining[0].draws), Fraction(0))
+    return (
+        f"the honest parties' shares hold {_decimal(total)} of one discrete Laplace, less than the "
+        "one that epsilon needs",
+    )
+
+
+def _conditions(query: Query, scenario: Scenario, participants: int | None) -> tuple[str, ...]:
+    held = []
+    curators = curator_plan(query) is not None and query.mechanism is not Mechanism.LOCAL
+    if curators and scenario in (Scenario.RECIPIENT, Scenario.ASSUMED):
+        if participants is None:
+            held.append(f"a manifest of at least {query.min_participants} curators")
+        held.append(
+            "hosted curators collude all together if their host does, and count so; so does every "
+            "curator identity that the adversary enrolled"
+        )
+    if len(parts(query)) > 1:
+        held.append("the parts of the vector are accounted one by one and composed (basic)")
+    return tuple(held)
+
+
+def verified_lines(
+    query: Query,
+    participants: int | None = None,
+    operators: Sequence[str] | None = None,
+) -> tuple[VerifiedLine, ...]:
+    """The five rows a to e, each certified. `participants` None: any manifest that is allowed."""
+    return tuple(verified_line(query, scenario, participants, operators) for scenario in Scenario)

@@ -1,0 +1,196 @@
+"""Calls about algorithms and jobs (coordinator): asking, following, ending, reading results."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import uuid4
+
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    content_of,
+    creating,
+    get,
+    items_of,
+    json_of,
+    pages,
+    text_of,
+)
+from tacit.client.operation import operation, stream
+from tacit.client.watching import last, watch
+
+FINISHED: Final = ("succeeded", "failed", "cancelled")
+
+
+class JobNotSucceeded(Exception):
+    """The job failed or was cancelled; `job` is its final state."""
+
+    def __init__(self, job: Json) -> None:
+        error = job.get("error") or {}
+        super().__init__(f"the job {job['state']}: {error.get('detail', 'no reason is given')}")
+        self.job = job
+
+
+def _algorithms() -> Steps[list[Json]]:
+    """The algorithms that run as jobs."""
+    return items_of(get("/v1/algorithms"), "algorithms")
+
+
+def _algorithm(name: str) -> Steps[Json]:
+    """One algorithm: what it is for, and the JSON Schema of its parameters."""
+    return json_of(get(f"/v1/algorithms/{name}"))
+
+
+def _submit_job(job: Json, *, key: str | None = None) -> Steps[Json]:
+    """Ask for a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
+    return json_of(creating("/v1/jobs", job, key or uuid4().hex))
+
+
+def _preview_job(job: Json) -> Steps[Json]:
+    """The privacy report that a job would carry, and what it would cost; nothing is queued."""
+    return json_of(Request("POST", "/v1/jobs/preview", job, repeatable=True))
+
+
+def _jobs(
+    *,
+    state: str | None = None,
+    algorithm: str | None = None,
+    dataset: str | None = None,
+    schedule: str | None = None,
+) -> Stream[Json]:
+    """Jobs, the newest first; `schedule`: only the runs of one."""
+    filters = {"state": state, "algorithm": algorithm, "dataset": dataset, "schedule": schedule}
+    return pages("/v1/jobs", "jobs", filters)
+
+
+def _job(job_id: str) -> Steps[Json]:
+    """One job: state, attempt, progress, stage, budget, error."""
+    return json_of(get(f"/v1/jobs/{job_id}"))
+
+
+def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
+    """The job each time it changes, until it has finished; raises TimeoutError. Its `progress`
+    never goes back within an `attempt` and begins again at 0 with the next one."""
+    return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s)
+
+
+def _wait_for_job(job_id: str, timeout_s: float = 3600.0) -> Steps[Json]:
+    """The result of a job once it has succeeded; raises JobNotSucceeded."""
+    job = yield from last(_watch_job(job_id, timeout_s))
+    if job["state"] != "succeeded":
+        raise JobNotSucceeded(job)
+    return (yield from _job_result(job_id))
+
+
+def _cancel_job(job_id: str) -> Steps[Json]:
+    """Cancel a job; what it was charged stays charged if noise was drawn."""
+    return json_of(Request("DELETE", f"/v1/jobs/{job_id}", repeatable=True))
+
+
+def _job_result(job_id: str) -> Steps[Json]:
+    """The published result."""
+    return json_of(get(f"/v1/jobs/{job_id}/result"))
+
+
+def _job_report(job_id: str) -> Steps[Json]:
+    """The privacy report of a job's result."""
+    return json_of(get(f"/v1/jobs/{job_id}/report"))
+
+
+def _job_report_words(job_id: str) -> Steps[str]:
+    """The same in plain words."""
+    return text_of(f"/v1/jobs/{job_id}/report")
+
+
+def _job_file(job_id: str, name: str) -> Steps[bytes]:
+    """A native file of the result."""
+    return content_of(f"/v1/jobs/{job_id}/files/{name}")
+
+
+def _job_plot(job_id: str, name: str) -> Steps[bytes]:
+    """A plot of published values: NAME.svg or NAME.png."""
+    return content_of(f"/v1/jobs/{job_id}/plots/{name}")
+
+
+def _job_archive(job_id: str) -> Steps[bytes]:
+    """All published parts in one zip."""
+    return content_of(f"/v1/jobs/{job_id}/archive")
+
+
+def _job_evaluation(job_id: str) -> Steps[Json]:
+    """The comparison with the true data, for the operator: never private, never published."""
+    return json_of(get(f"/v1/jobs/{job_id}/evaluation"))
+
+
+def _collecting_jobs() -> Steps[list[Json]]:
+    """The jobs that collect reports now: their signed descriptors, for curators."""
+    return items_of(get("/v1/jobs", {"collecting": True}), "jobs")
+
+
+def _job_step(job_id: str, number: int) -> Steps[Json]:
+    """What one round of a federated job asks of each curator."""
+    return json_of(get(f"/v1/jobs/{job_id}/steps/{number}"))
+
+
+def _send_reports(job_id: str, descriptor: str, reports: list[Json]) -> Steps[list[Json]]:
+    """Send noisy reports of a party's curators, and ever again the same; one answer for each."""
+    body = {"descriptor": descriptor, "reports": reports}
+    request = Request("POST", f"/v1/jobs/{job_id}/reports", body, repeatable=True)
+    return items_of(request, "reports")
+
+
+def _schedule_job(job: Json, *, key: str | None = None) -> Steps[Json]:
+    """Ask curators for a job in every period: its federation has {"schedule": {"first_start",
+    "period_s"}} and no window. The answer has the preview of a run and a forecast."""
+    return json_of(creating("/v1/job-schedules", job, key or uuid4().hex))
+
+
+def _preview_job_schedule(job: Json) -> Steps[Json]:
+    """The privacy report of a run, and what a day, a month and a year of runs cost."""
+    return json_of(Request("POST", "/v1/job-schedules/preview", job, repeatable=True))
+
+
+def _job_schedules() -> Stream[Json]:
+    """Scheduled jobs, the newest first."""
+    return pages("/v1/job-schedules", "job_schedules")
+
+
+def _job_schedule(schedule_id: str) -> Steps[Json]:
+    """One scheduled job: its runs so far, the next window, and why that waits."""
+    return json_of(get(f"/v1/job-schedules/{schedule_id}"))
+
+
+def _stop_job_schedule(schedule_id: str) -> Steps[Json]:
+    """Request no further period; jobs that were already requested continue."""
+    return json_of(Request("DELETE", f"/v1/job-schedules/{schedule_id}", repeatable=True))
+
+
+class Jobs:
+    """Algorithms on stored datasets, and over curators."""
+
+    algorithms = operation(_algorithms)
+    algorithm = operation(_algorithm)
+    submit_job = operation(_submit_job)
+    preview_job = operation(_preview_job)
+    jobs = stream(_jobs)
+    job = operation(_job)
+    watch_job = stream(_watch_job)
+    wait_for_job = operation(_wait_for_job)
+    cancel_job = operation(_cancel_job)
+    job_result = operation(_job_result)
+    job_report = operation(_job_report)
+    job_report_words = operation(_job_report_words)
+    job_file = operation(_job_file)
+    job_plot = operation(_job_plot)
+    job_archive = operation(_job_archive)
+    job_evaluation = operation(_job_evaluation)
+    collecting_jobs = operation(_collecting_jobs)
+    job_step = operation(_job_step)
+    send_reports = operation(_send_reports)
+    schedule_job = operation(_schedule_job)
+    preview_job_schedule = operation(_preview_job_schedule)
+    job_schedules = stream(_job_schedules)
+    job_schedule = operation(_job_schedule)
+    stop_job_schedule = operation(_stop_job_schedule)

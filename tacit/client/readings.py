@@ -1,0 +1,110 @@
+"""Calls of a curator service: readings in, and what their owner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.client.exchange import Json, Request, Steps, Stream, get, items_of, json_of, pages
+from tacit.client.operation import operation, stream
+
+
+def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[Json]]:
+    """Send readings; one answer per item, in order. A repeated delivery is one reading."""
+    body = readings if isinstance(readings, dict) else list(readings)
+    return items_of(Request("POST", "/v1/readings", body, repeatable=True), "items")
+
+
+def _import_readings(content: bytes, *, unit: str, **columns: Any) -> Steps[Json]:
+    """Import a CSV file of readings (plain, gz or xz); `columns` maps them, see the API."""
+    return json_of(
+        Request(
+            "POST",
+            "/v1/readings/import",
+            content=content,
+            params={"unit": unit, **columns},
+            headers={"Content-Type": "text/csv"},
+            repeatable=True,
+        )
+    )
+
+
+def _import_progress(import_id: str) -> Steps[Json]:
+    """How far an import is, while it runs."""
+    return json_of(get(f"/v1/readings/imports/{import_id}"))
+
+
+def _put_records(
+    curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
+) -> Steps[Json]:
+    """Give a curator its own table of numbers, in place of the one before."""
+    body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
+    return json_of(Request("POST", "/v1/records", body, repeatable=True))
+
+
+def _records(curator: str) -> Steps[Json]:
+    """Columns and number of rows of a curator's table."""
+    return json_of(get(f"/v1/curators/{curator}/records"))
+
+
+def _drop_records(curator: str) -> Steps[None]:
+    """Delete a curator's table."""
+    yield Request("DELETE", f"/v1/curators/{curator}/records", repeatable=True)
+
+
+def _statement(curator: str) -> Steps[Json]:
+    """A curator's ledger statement: what was spent, what is left."""
+    return json_of(get(f"/v1/curators/{curator}/budget"))
+
+
+def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[Json]:
+    """Have a curator service verify every row of its ledger, also against a checkpoint you kept."""
+    return json_of(get("/v1/ledger/verification", {"seq": seq, "head": head}))
+
+
+def _history(curator: str) -> Stream[Json]:
+    """Rounds that a curator contributed to or refused, newest first."""
+    return pages(f"/v1/curators/{curator}/contributions", "contributions")
+
+
+def _reading_counts(curator: str) -> Steps[Json]:
+    """How many readings of a curator were accepted, refused, used, clamped."""
+    return json_of(get(f"/v1/curators/{curator}/readings"))
+
+
+def _policy(curator: str | None = None) -> Steps[Json]:
+    """The default policy, or a curator's."""
+    return json_of(get(_policy_path(curator)))
+
+
+def _set_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+    """Set the default policy, or a separate one for a curator; it replaces the whole policy."""
+    request = Request("PUT", _policy_path(curator), policy, repeatable=True)
+    return json_of(request)
+
+
+def _drop_policy(curator: str) -> Steps[None]:
+    """Let the default policy hold for a curator again."""
+    yield Request("DELETE", _policy_path(curator), repeatable=True)
+
+
+def _policy_path(curator: str | None) -> str:
+    return "/v1/policy" if curator is None else f"/v1/curators/{curator}/policy"
+
+
+class Readings:
+    """Readings of one's own curators, their policies and their ledgers."""
+
+    send_readings = operation(_send_readings)
+    import_readings = operation(_import_readings)
+    import_progress = operation(_import_progress)
+    put_records = operation(_put_records)
+    records = operation(_records)
+    drop_records = operation(_drop_records)
+    statement = operation(_statement)
+    verify_ledger = operation(_verify_ledger)
+    history = stream(_history)
+    reading_counts = operation(_reading_counts)
+    policy = operation(_policy)
+    set_policy = operation(_set_policy)
+    drop_policy = operation(_drop_policy)

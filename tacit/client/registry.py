@@ -1,0 +1,139 @@
+"""Calls about participants: aggregators, grants, parties, the roster, tokens.
+
+Coordinator, but for `enrol` (curator service); parties and tokens are lists of both, and `grant` is
+requested from the coordinator and from every aggregator, each by its own operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.client.exchange import Json, Request, Steps, Stream, get, json_of, pages
+from tacit.client.operation import operation, stream
+
+
+def _aggregators() -> Stream[Json]:
+    """The paired aggregators."""
+    return pages("/v1/aggregators", "aggregators")
+
+
+def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[Json]:
+    """Pair an aggregator: its address, the token that it issued, its fingerprint (base64url)."""
+    body = {"url": url, "token": token, "fingerprint": fingerprint}
+    return _posted("/v1/aggregators", body)
+
+
+def _unpair_aggregator(aggregator: str) -> Steps[None]:
+    """Unpair an aggregator."""
+    yield Request("DELETE", f"/v1/aggregators/{aggregator}")
+
+
+def _grant(party: str, kind: str = "curator", max_curators: int = 1, **options: Any) -> Steps[Json]:
+    """A one-time secret with which a curator or host may enrol (`valid_s`: seconds)."""
+    body = {"party": party, "kind": kind, "max_curators": max_curators, **options}
+    return _posted("/v1/grants", body)
+
+
+def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[Json]:
+    """Enrol a curator, or a host with its curators, at a curator service; safe to repeat."""
+    body: Json = {"token": join_token}
+    if curators is not None:
+        body["curators"] = curators
+    return _posted("/v1/enrolments", body, repeatable=True)
+
+
+def _parties() -> Stream[Json]:
+    """Curators and hosts."""
+    return pages("/v1/parties", "parties")
+
+
+def _curators() -> Stream[Json]:
+    """The roster, by number."""
+    return pages("/v1/curators", "curators")
+
+
+def _remove_party(party: str) -> Steps[None]:
+    """A party leaves."""
+    yield Request("DELETE", f"/v1/parties/{party}")
+
+
+def _return_party(party: str) -> Steps[Json]:
+    """A party that left is back; its new token is shown once."""
+    return _posted(f"/v1/parties/{party}/return", None)
+
+
+def _create_group(name: str, curators: list[str], *, parent: str | None = None) -> Steps[Json]:
+    """Declare a group of curators; it is never changed, and the same content is the same group."""
+    body: Json = {"name": name, "curators": curators}
+    if parent is not None:
+        body["parent"] = parent
+    return _posted("/v1/groups", body, repeatable=True)
+
+
+def _groups() -> Stream[Json]:
+    """All groups, by name."""
+    return pages("/v1/groups", "groups")
+
+
+def _group(name: str) -> Steps[Json]:
+    """One group, without its curators."""
+    return json_of(get(f"/v1/groups/{name}"))
+
+
+def _group_curators(name: str) -> Stream[Json]:
+    """The curators of a group, by number."""
+    return pages(f"/v1/groups/{name}/curators", "curators")
+
+
+def _create_token(
+    scope: str, *, subject: str | None = None, label: str = "", valid_s: int | None = None
+) -> Steps[Json]:
+    """A new API token, shown once. `subject`: the curator of a device's or curator's token."""
+    body: Json = {"scope": scope, "label": label}
+    if subject is not None:
+        body["subject"] = subject
+    if valid_s is not None:
+        body["valid_s"] = valid_s
+    return _posted("/v1/tokens", body)
+
+
+def _tokens() -> Stream[Json]:
+    """Tokens, without their secrets."""
+    return pages("/v1/tokens", "tokens")
+
+
+def _revoke_token(token_id: str) -> Steps[None]:
+    """Revoke a token."""
+    yield Request("DELETE", f"/v1/tokens/{token_id}")
+
+
+def _well_known_aggregator() -> Steps[Json]:
+    """Who an aggregator says it is (asked of the aggregator)."""
+    return json_of(get("/.well-known/tacit-aggregator"))
+
+
+def _posted(path: str, body: object, *, repeatable: bool = False) -> Steps[Json]:
+    # A token or a grant is shown once: a repetition would make a second one.
+    return json_of(Request("POST", path, body, repeatable=repeatable))
+
+
+class Registry:
+    """The participants."""
+
+    aggregators = stream(_aggregators)
+    pair_aggregator = operation(_pair_aggregator)
+    unpair_aggregator = operation(_unpair_aggregator)
+    aggregator_identity = operation(_well_known_aggregator)
+    grant = operation(_grant)
+    enrol = operation(_enrol)
+    parties = stream(_parties)
+    curators = stream(_curators)
+    remove_party = operation(_remove_party)
+    return_party = operation(_return_party)
+    create_group = operation(_create_group)
+    groups = stream(_groups)
+    group = operation(_group)
+    group_curators = stream(_group_curators)
+    create_token = operation(_create_token)
+    tokens = stream(_tokens)
+    revoke_token = operation(_revoke_token)

@@ -1,0 +1,169 @@
+"""Calls about rounds (coordinator): opening, following, ending, reading and checking them."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import uuid4
+
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    content_of,
+    creating,
+    get,
+    json_of,
+    pages,
+    text_of,
+)
+from tacit.client.operation import operation, stream
+from tacit.client.watching import last, watch
+from tacit.protocol.agreement import check_transcript
+from tacit.protocol.round import Transcript
+from tacit.protocol.trust import TranscriptNotAnchored, Trust
+from tacit.query.functions import decode
+from tacit.wire import parse_binary
+
+__all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
+FINISHED: Final = ("released", "aborted")
+
+
+class RoundNotReleased(Exception):
+    """The round was aborted."""
+
+
+def _open_round(
+    query_id: str,
+    *,
+    window: Json | None = None,
+    deadline_s: int | None = None,
+    aggregators: list[str] | None = None,
+    key: str | None = None,
+) -> Steps[Json]:
+    """Open a round; `window` is {"start", "end"} unless the query fixes one."""
+    given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
+    body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
+    return json_of(creating("/v1/rounds", body, key or uuid4().hex))
+
+
+def _rounds(*, state: str | None = None, query_id: str | None = None) -> Stream[Json]:
+    """Rounds, by state or query. `state="open"` gives the signed descriptors."""
+    return pages("/v1/rounds", "rounds", {"state": state, "query_id": query_id})
+
+
+def _round(round_id: str) -> Steps[Json]:
+    """One round."""
+    return json_of(get(f"/v1/rounds/{round_id}"))
+
+
+def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Json]:
+    """The round each time it changes, until it is finished; raises TimeoutError."""
+    return watch(f"/v1/rounds/{round_id}", f"round {round_id}", FINISHED, timeout_s)
+
+
+def _wait_for(round_id: str, timeout_s: float = 600.0) -> Steps[Json]:
+    """The result of a round once it is released; raises RoundNotReleased if it aborts."""
+    state = yield from last(_watch(round_id, timeout_s))
+    if state["state"] == "aborted":
+        raise RoundNotReleased(state["reason"])
+    return (yield from _result(round_id))
+
+
+def _result(round_id: str) -> Steps[Json]:
+    """The released result with its privacy report."""
+    return json_of(get(f"/v1/rounds/{round_id}/result"))
+
+
+def _report(round_id: str) -> Steps[Json]:
+    """The privacy report of a result."""
+    return json_of(get(f"/v1/rounds/{round_id}/report"))
+
+
+def _report_words(round_id: str) -> Steps[str]:
+    """The privacy report of a result in plain words."""
+    return text_of(f"/v1/rounds/{round_id}/report")
+
+
+def _descriptor(round_id: str) -> Steps[Json]:
+    """The signed descriptor of a round."""
+    return json_of(get(f"/v1/rounds/{round_id}/descriptor"))
+
+
+def _transcript(round_id: str) -> Steps[Json]:
+    """What anyone needs to check the sum."""
+    return json_of(get(f"/v1/rounds/{round_id}/transcript"))
+
+
+def _refusals(round_id: str) -> Steps[Json]:
+    """How many curators refuse a round, by ground; for operators."""
+    return json_of(get(f"/v1/rounds/{round_id}/refusals"))
+
+
+def _close_round(round_id: str) -> Steps[Json]:
+    """Freeze before the deadline."""
+    return _end(round_id, "close")
+
+
+def _abort_round(round_id: str) -> Steps[Json]:
+    """End a round without a sum, for good."""
+    return _end(round_id, "abort")
+
+
+def _identity() -> Steps[Json]:
+    """Who the coordinator says it is: deployment, identity key, fingerprint."""
+    return json_of(get("/.well-known/tacit-coordinator"))
+
+
+def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
+    """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
+
+    Every signature, commitment and reveal is checked, and the sum is put together again from the
+    partial sums. `trust` pins the identities of the coordinator and of all aggregators, as you
+    know them from elsewhere (`tacit trust`): raises TranscriptNotAnchored for any other. Without
+    it the coordinator alone vouches for its aggregators, and `anchored` is false.
+    """
+    identity = yield from _identity()
+    content = yield from content_of(f"/v1/rounds/{round_id}/transcript")
+    transcript = Transcript.model_validate_json(content)
+    checked = check_transcript(transcript, parse_binary(identity["identity_key"]), trust)
+    descriptor = transcript.descriptor.statement
+    if descriptor.round != round_id:
+        raise ValueError("the transcript is that of another round")
+    recombined = decode(descriptor.query, checked.total)
+    published = yield from _result(round_id)
+    return {
+        "round": round_id,
+        "result": recombined,
+        "matches": recombined == published["result"],
+        "anchored": checked.anchored,
+        "unknown_operators": list(checked.unknown_operators),
+        "participants": transcript.participants,
+        "participants_bound": checked.participants_bound,
+        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
+        "coordinator_fingerprint": identity["fingerprint"],
+    }
+
+
+def _end(round_id: str, how: str) -> Steps[Json]:
+    return json_of(Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"))
+
+
+class Rounds:
+    """Rounds of a query, and what they released."""
+
+    open_round = operation(_open_round)
+    rounds = stream(_rounds)
+    round = operation(_round)
+    watch = stream(_watch)
+    wait_for = operation(_wait_for)
+    result = operation(_result)
+    report = operation(_report)
+    report_words = operation(_report_words)
+    descriptor = operation(_descriptor)
+    transcript = operation(_transcript)
+    refusals = operation(_refusals)
+    close_round = operation(_close_round)
+    abort_round = operation(_abort_round)
+    identity = operation(_identity)
+    verify = operation(_verify)

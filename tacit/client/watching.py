@@ -1,0 +1,62 @@
+"""Long polls: a resource each time it changes, until it is finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container
+from typing import Final, TypeVar
+
+import httpx
+
+from tacit.client.exchange import Item, Json, Request, Steps, Stream
+
+POLL_S: Final = 20.0
+"""How long one request waits for a change."""
+
+T = TypeVar("T")
+
+
+def watch(path: str, subject: str, finished: Container[str], timeout_s: float) -> Stream[Json]:
+    """What is at a path each time it changes, up to one whose `state` is finished.
+
+    Raises TimeoutError, which names the subject, if that takes longer than the timeout.
+    """
+    end = time.monotonic() + timeout_s
+    tag = ""
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{subject} is not finished after {timeout_s:.0f} s")
+        wait_s = min(POLL_S, left)
+        answer: httpx.Response = yield Request(
+            "GET",
+            path,
+            params={"wait_s": wait_s},
+            headers={"If-None-Match": tag},
+            repeatable=True,
+            wait_s=wait_s,
+        )
+        if answer.status_code == 304:
+            continue
+        tag = answer.headers.get("etag", "")
+        state: Json = answer.json()
+        yield Item(state)
+        if state["state"] in finished:
+            return
+
+
+def last(items: Stream[T]) -> Steps[T]:
+    """The last item of a stream. Raises ValueError for one without items."""
+    found: Item[T] | None = None
+    reply = None
+    while True:
+        try:
+            step = items.send(reply)
+        except StopIteration:
+            if found is None:
+                raise ValueError("a stream without items has no last one") from None
+            return found.value
+        if isinstance(step, Item):
+            found, reply = step, None
+        else:
+            reply = yield step

@@ -1,0 +1,81 @@
+"""Long-lived identities: Ed25519 signatures over labelled, canonical statements.
+
+A statement is a wire model; what is signed is `label || 0 || canonical form`, so that a signature
+for one purpose never serves another. A fingerprint is the SHA-256 of the raw public key: 32 bytes,
+shown to people as hex.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Generic, TypeVar, cast
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.wire import Binary, WireModel
+
+Statement = TypeVar("Statement", bound=WireModel)
+
+
+class SignatureBroken(ValueError):
+    """A signature that does not belong to its statement and key."""
+
+
+class Signed(WireModel, Generic[Statement]):
+    """A statement with its signature, 64 bytes."""
+
+    statement: Statement
+    signature: Binary
+
+
+class Identity:
+    """A private Ed25519 key. It never leaves its party."""
+
+    def __init__(self, private_key: Ed25519PrivateKey) -> None:
+        self._key = private_key
+        self.public_key: bytes = private_key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """A new identity from the operating system's randomness."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Identity:
+        """The identity of 32 stored bytes."""
+        return cls(Ed25519PrivateKey.from_private_bytes(secret))
+
+    def to_bytes(self) -> bytes:
+        """The 32 secret bytes, for the key store only."""
+        return self._key.private_bytes_raw()
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the public key."""
+        return fingerprint(self.public_key)
+
+    def sign(self, label: str, statement: Statement) -> Signed[Statement]:
+        """The statement, signed for the purpose that the label names."""
+        signature = self._key.sign(_message(label, statement))
+        signed = cast("type[Signed[Statement]]", Signed.__class_getitem__(type(statement)))
+        return signed(statement=statement, signature=signature)
+
+
+def fingerprint(public_key: bytes) -> bytes:
+    """SHA-256 of a raw public key."""
+    return hashlib.sha256(public_key).digest()
+
+
+def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
+    """The statement, if the key signed it for this purpose; raises SignatureBroken."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public_key)
+        key.verify(signed.signature, _message(label, signed.statement))
+    except (InvalidSignature, ValueError):
+        raise SignatureBroken(f"not a valid signature of a {label} statement") from None
+    return signed.statement
+
+
+def _message(label: str, statement: WireModel) -> bytes:
+    return label.encode("ascii") + b"\x00" + statement.canonical()

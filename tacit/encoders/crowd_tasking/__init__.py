@@ -1,0 +1,1 @@
+"""A curator's half of crowd tasking: one noisy report."""

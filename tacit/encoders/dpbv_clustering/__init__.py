@@ -1,0 +1,1 @@
+"""A curator's half of DPBV clustering: noisy bits, or a vector of cells."""

@@ -1,0 +1,283 @@
+"""DPBV: what a curator computes on its own rows, as bits.
+
+Spec: dpbv-clustering, sections 2, 3.1 and 3.2. Source: L. Sun, J. Zhao and X. Ye, "Distributed
+Clustering in the Anonymized Space with Local Differential Privacy", equations 1 and 7.
+
+A value x of [L, U] becomes s bits. Bit i says whether x is within t of the public point r_i; the
+points lie in [L - t, U + t], so that every value has as many ones in expectation. Then each bit is
+turned over with probability q. A record is the bits of its attributes, packed in 64-bit words: d
+blocks of ceil(s/64) little-endian words, bit i of a value at position i % 64 of word i // 64.
+
+Points, t and q are public; only the coins protect. What the coins are worth, bit by bit and all
+together, is in `dpbv_clustering_loss`. Encoded records are sent again as they were stored: fresh
+coins for the same record would add up against it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.randomness import NoiseSource, PublicRandom
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bits: TypeAlias = NDArray[np.bool_]
+Words: TypeAlias = NDArray[np.uint64]
+Design = Literal["uniform", "grid"]
+
+WORD_BITS: Final = 64
+COIN_BITS: Final = 32
+BLOCK_COINS: Final = 1 << 21
+"""Coins drawn at a time: 8 MiB of words."""
+
+_COINS: Final = 1 << COIN_BITS
+_PRECISE: Final = Context(prec=60, rounding=ROUND_CEILING)
+
+
+class MalformedBits(ValueError):
+    """An encoded record of the wrong length, or with pad bits that are not zero."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """The declared range of d attributes, and the map to the units in which they are encoded.
+
+    lower, upper: raw units. `target`: the interval that each attribute is stretched to; None keeps
+    raw units. `one_factor`: all attributes are stretched alike, the widest fills the interval.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    target: tuple[float, float] | None = None
+    one_factor: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.lower) != len(self.upper) or not self.lower:
+            raise ValueError("a box has two bounds for every attribute")
+        for low, high in (*zip(self.lower, self.upper, strict=True), self.target or (0.0, 1.0)):
+            if not (low < high and math.isfinite(low) and math.isfinite(high - low)):
+                raise ValueError("a range has a positive, finite length")
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return len(self.lower)
+
+    @property
+    def ranges(self) -> tuple[tuple[float, float], ...]:
+        """(L_j, U_j) of every attribute after the map."""
+        if self.target is None:
+            return tuple(zip(self.lower, self.upper, strict=True))
+        low, high = self.target
+        if not self.one_factor:
+            return ((low, high),) * self.dimension
+        return tuple((low, min(low + width, high)) for width in self._widths() * self._factors())
+
+    def apply(self, values: Floats) -> Floats:
+        """Values (n, d) in raw units, clipped to the box, after the map. A row sees no other."""
+        low, high = np.array(self.lower), np.array(self.upper)
+        clipped: Floats = np.clip(values, low, high)
+        if self.target is None:
+            return clipped
+        mapped = (clipped - low) * self._factors() + self.target[0]
+        ends = np.array(self.ranges)
+        stretched: Floats = np.clip(mapped, ends[:, 0], ends[:, 1])  # rounding may overshoot
+        return stretched
+
+    def raw(self, mapped: Floats) -> Floats:
+        """The inverse map, (n, d)."""
+        if self.target is None:
+            return mapped
+        found: Floats = (mapped - self.target[0]) / self._factors() + np.array(self.lower)
+        return found
+
+    def stretch(self, lengths: Floats) -> Floats:
+        """Lengths (d,) in raw units, after the map."""
+        if self.target is None:
+            return lengths
+        stretched: Floats = lengths * self._factors()
+        return stretched
+
+    def _widths(self) -> Floats:
+        widths: Floats = np.array(self.upper) - np.array(self.lower)
+        return widths
+
+    def _factors(self) -> Floats:
+        assert self.target is not None
+        widths = self._widths()
+        length = self.target[1] - self.target[0]
+        return length / (np.full_like(widths, widths.max()) if self.one_factor else widths)
+
+
+# ---------------------------------------------------------------------------------------- the code
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """How one attribute becomes bits: sorted public points (s,), its range and t, in one unit."""
+
+    points: Floats
+    lower: float
+    upper: float
+    half_window: float
+
+    @property
+    def bits(self) -> int:
+        """s."""
+        return len(self.points)
+
+    @property
+    def span(self) -> float:
+        """mu = U - L + 2t."""
+        return self.upper - self.lower + 2 * self.half_window
+
+    def window(self, values: Floats) -> tuple[Ints, Ints]:
+        """Where the ones of values (n,) begin and end: bits lo..hi-1, |x - r_i| <= t."""
+        low = np.searchsorted(self.points, values - self.half_window, side="left")
+        high = np.searchsorted(self.points, values + self.half_window, side="right")
+        return low, high
+
+    def clean(self, values: Floats) -> Bits:
+        """The bits (n, s) of values (n,) before any coin; equation 1."""
+        low, high = self.window(values)
+        places = np.arange(self.bits)
+        ones: Bits = (places >= low[:, None]) & (places < high[:, None])
+        return ones
+
+
+def make_codes(
+    ranges: tuple[tuple[float, float], ...],
+    half_windows: tuple[float, ...],
+    bits: int,
+    design: Design,
+    seed: int,
+) -> tuple[Code, ...]:
+    """The codes of all attributes from a public seed; the `grid` design draws nothing.
+
+    uniform: s independent points of [L - t, U + t], sorted. grid: r_i = L - t + (i - 1/2) mu / s.
+    """
+    generator = PublicRandom(seed).generator
+    codes = []
+    for (low, high), half in zip(ranges, half_windows, strict=True):
+        span = high - low + 2 * half
+        if design == "grid":
+            places = (np.arange(bits) + 0.5) / bits
+        else:
+            places = np.sort(generator.random(bits))
+        codes.append(Code(low - half + places * span, low, high, half))
+    return tuple(codes)
+
+
+# --------------------------------------------------------------------------------------- the coins
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A coin that turns a bit over with probability q = threshold / 2^32, exactly.
+
+    A 32-bit word below the threshold flips. q is rounded up, which only adds privacy.
+    """
+
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < _COINS // 2:
+            raise ValueError("a bit is turned over with a probability below 1/2")
+
+    @classmethod
+    def of_epsilon(cls, epsilon_bit: Fraction | None) -> Flip:
+        """q = 1 / (1 + e^epsilon), rounded up to 2^-32; None: no flips, plain bit vectors.
+
+        Raises ValueError for an epsilon of 0 or less, or so small that q rounds to 1/2.
+        """
+        if epsilon_bit is None:
+            return cls(0)
+        if epsilon_bit <= 0:
+            raise ValueError("the budget of a bit is positive")
+        exponent = _PRECISE.divide(
+            _PRECISE.create_decimal(epsilon_bit.numerator), epsilon_bit.denominator
+        )
+        share = _PRECISE.divide(_COINS, _PRECISE.add(1, _PRECISE.exp(exponent)))
+        return cls(math.ceil(share))
+
+    @property
+    def probability(self) -> Fraction:
+        """q."""
+        return Fraction(self.threshold, _COINS)
+
+    @property
+    def epsilon(self) -> float:
+        """ln((1 - q) / q) of the coin that is really thrown, rounded up; infinite without flips."""
+        if not self.threshold:
+            return math.inf
+        return math.log1p((_COINS - 2 * self.threshold) / self.threshold) * (1 + 2.0**-50)
+
+    def draw(self, source: NoiseSource, count: int) -> Bits:
+        """`count` independent coins."""
+        if not self.threshold:
+            return np.zeros(count, np.bool_)
+        return random_words(source, count) < np.uint32(self.threshold)
+
+
+def random_words(source: NoiseSource, count: int) -> NDArray[np.uint32]:
+    """`count` independent uniform 32-bit words."""
+    return source.words(-(-count // 2)).view(np.uint32)[:count]
+
+
+def encode(values: Floats, codes: tuple[Code, ...], flip: Flip, source: NoiseSource) -> Words:
+    """Records (n, d), in the codes' units, as flipped and packed bits (n, d, ceil(s/64))."""
+    count = len(values)
+    packed = np.empty((count, len(codes), words_per_value(codes[0].bits)), np.uint64)
+    for place, code in enumerate(codes):
+        rows = max(1, BLOCK_COINS // code.bits)
+        for start in range(0, count, rows):
+            column = values[start : start + rows, place]
+            bits = code.clean(column)
+            bits ^= flip.draw(source, bits.size).reshape(bits.shape)
+            packed[start : start + rows, place] = pack(bits)
+    return packed
+
+
+# --------------------------------------------------------------------------------------- the wire
+
+
+def words_per_value(bits: int) -> int:
+    """ceil(s / 64)."""
+    return -(-bits // WORD_BITS)
+
+
+def pack(bits: Bits) -> Words:
+    """Bits (n, s) as words (n, ceil(s/64)), pad bits zero."""
+    octets = np.zeros((len(bits), 8 * words_per_value(bits.shape[1])), np.uint8)
+    octets[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1, bitorder="little")
+    return octets.view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack(words: Words, bits: int) -> NDArray[np.uint8]:
+    """Words (n, ceil(s/64)) as zeros and ones (n, s)."""
+    octets = np.ascontiguousarray(words, "<u8").view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=bits, bitorder="little")
+
+
+def to_wire(record: Words) -> bytes:
+    """One encoded record (d, ceil(s/64)) as bytes."""
+    return np.ascontiguousarray(record, "<u8").tobytes()
+
+
+def from_wire(octets: bytes, dimension: int, bits: int) -> Words:
+    """One record from its bytes, (d, ceil(s/64)). Raises MalformedBits."""
+    width = words_per_value(bits)
+    if len(octets) != 8 * dimension * width:
+        raise MalformedBits(f"a record has {8 * dimension * width} bytes")
+    record = np.frombuffer(octets, "<u8").reshape(dimension, width).astype(np.uint64)
+    used = bits - WORD_BITS * (width - 1)
+    if used < WORD_BITS and (record[:, -1] >> np.uint64(used)).any():
+        raise MalformedBits("pad bits are zero")
+    return record

@@ -1,0 +1,1 @@
+"""A curator's half of k-means: counts and sums of its records for each centre."""

@@ -1,0 +1,356 @@
+"""K-means: what a curator computes on its own rows, in integers.
+
+Spec: kmeans, sections 5.1, 5.2, 5.4, 5.6 and 6.1. A record is put on a public grid: the declared
+box becomes [-1, 1]^d in steps of 1/G. A query (`Histogram`, `Marginals`, `Lift`, `Zone`) is public;
+its `sums(records)` is a vector of integers, the sum of one vector per record, and its `blocks` say
+how far one record can move it, block by block. Noise of scale `sensitivity / epsilon` in each block
+makes a release private; the holder of the rows computes that scale here, and never takes it from
+the caller.
+
+Every record's vector depends on that record and on public values alone. That is why all of it is
+integer arithmetic: a matrix product in floating point may round a row differently when another row
+joins the block, and that would break the bound.
+
+The central form and the federated one call the same functions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.query.fixedpoint import truncate_to_l1
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+GRID: Final = 1 << 16
+"""G: steps from the middle of the box to its side."""
+LEVELS: Final = 256
+"""V: steps of a record's distance within its zone."""
+BINS: Final = 128
+PROJECTED: Final = 2
+_MATRIX: Final = 1 << 20
+"""Unit of the entries of a projection."""
+_CHUNK: Final = 4096
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The declared box `lower`..`upper` (raw units, d each), in 2 * `steps` steps a side."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    steps: int = GRID
+
+    def __post_init__(self) -> None:
+        if len(self.lower) != len(self.upper) or not self.lower:
+            raise ValueError("a box has two bounds in every dimension")
+        if self.steps < 1 or self.steps & (self.steps - 1):
+            raise ValueError("the number of steps is a power of two")
+        for low, high in zip(self.lower, self.upper, strict=True):
+            if not (low < high and math.isfinite(2 * (high - low))):
+                raise ValueError("a side of the box has a positive, finite length")
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return len(self.lower)
+
+    def quantise(self, values: Floats) -> Ints:
+        """Records (n, d) in raw units as integers in [-G, G]; what lies outside is clipped.
+
+        y = rint(G (2 (x - lo) / (hi - lo) - 1)). Element by element: a row does not see another.
+        """
+        low, high = np.array(self.lower), np.array(self.upper)
+        scaled = np.clip(values, low, high)
+        scaled -= low
+        scaled *= 2
+        scaled /= high - low
+        scaled -= 1
+        scaled *= self.steps
+        np.rint(scaled, out=scaled)
+        return scaled.astype(np.int64)
+
+    def raw(self, scaled: Floats) -> Floats:
+        """Points (k, d) of [-1, 1]^d in raw units."""
+        low, high = np.array(self.lower), np.array(self.upper)
+        points: Floats = low + (scaled + 1) * ((high - low) / 2)
+        return points
+
+
+def nearest(points: NDArray[np.float64] | Ints, centres: NDArray[np.float64] | Ints) -> Ints:
+    """The index (n,) of the nearest of k centres, the lowest of equals.
+
+    argmin_i |c_i|^2 - 2 y.c_i. For integers of the grid every partial sum is an integer below 2^53,
+    so the labels are exact whatever the order of summation; for floats they are not.
+    """
+    turned = -2.0 * np.asarray(centres, np.float64).T
+    squares = np.einsum("ij,ij->i", centres, centres).astype(np.float64)
+    labels = np.empty(len(points), np.int64)
+    for start in range(0, len(points), _CHUNK):
+        part = np.asarray(points[start : start + _CHUNK], np.float64)
+        scores = part @ turned
+        scores += squares
+        np.argmin(scores, axis=1, out=labels[start : start + _CHUNK])
+    return labels
+
+
+@dataclass(frozen=True)
+class NoiseBlock:
+    """A run of coordinates with one noise scale: `sensitivity` (L1, one record) over `epsilon`."""
+
+    name: str
+    dimension: int
+    sensitivity: int
+    epsilon: Fraction
+
+    def scale(self, records: int = 1) -> Fraction:
+        """The scale of full discrete Laplace noise that hides this many records together."""
+        return self.sensitivity * records / self.epsilon
+
+
+def spent(blocks: tuple[NoiseBlock, ...]) -> Fraction:
+    """The epsilon of a query: blocks of one name hold disjoint records, others add up."""
+    largest: dict[str, Fraction] = {}
+    for block in blocks:
+        largest[block.name] = max(largest.get(block.name, Fraction(0)), block.epsilon)
+    return sum(largest.values(), Fraction(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A public map to the plane: `matrix` (d, 2) in units of 2^-20, then a box.
+
+    z = y A / sqrt(d), rounded to the grid and clipped; then `box` ((lo, hi), (lo, hi)), in steps of
+    the grid, is stretched over the whole grid.
+    """
+
+    matrix: Ints
+    steps: int
+    box: tuple[tuple[int, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or self.matrix.shape[1] != PROJECTED:
+            raise ValueError("a projection has two columns")
+        if int(np.abs(self.matrix).max()) > _MATRIX:
+            raise ValueError("a column of a projection has length 1")
+        for low, high in self.box or ():
+            if not -self.steps <= low < high <= self.steps:
+                raise ValueError("the box of a projection lies on the grid")
+
+    @classmethod
+    def of(cls, orthonormal: Floats, steps: int) -> Projection:
+        """From a real matrix with orthonormal columns."""
+        return cls(np.rint(orthonormal * _MATRIX).astype(np.int64), steps)
+
+    @property
+    def real(self) -> Floats:
+        """The matrix with columns of length 1, (d, 2)."""
+        return self.matrix / _MATRIX
+
+    def flat(self, records: Ints) -> Ints:
+        """z (n, 2) on the grid, without the box."""
+        divisor = math.ceil(math.sqrt(len(self.matrix)) * _MATRIX)
+        # Exact: |y.a| <= 2^16 2^20 sqrt(256), far below 2^53.
+        products = np.asarray(records, np.float64) @ self.matrix.astype(np.float64)
+        z: Ints = (products.astype(np.int64) + divisor // 2) // divisor
+        return np.clip(z, -self.steps, self.steps)
+
+    def apply(self, records: Ints) -> Ints:
+        """z (n, 2), with the box stretched over the grid."""
+        z = self.flat(records)
+        if self.box is None:
+            return z
+        low = np.array([side[0] for side in self.box])
+        width = np.array([side[1] - side[0] for side in self.box])
+        stretched: Ints = (z - low) * (2 * self.steps) // width - self.steps
+        return np.clip(stretched, -self.steps, self.steps)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many records each of `per_side`^d cells holds; of the projected records if `view`."""
+
+    per_side: int
+    dimension: int
+    steps: int
+    epsilon: Fraction
+    view: Projection | None = None
+
+    kind: Literal["hist"] = "hist"
+
+    @property
+    def length(self) -> int:
+        """Cells."""
+        return int(self.per_side**self.dimension)
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record is in one cell."""
+        return (NoiseBlock("cells", self.length, 1, self.epsilon),)
+
+    def sums(self, records: Ints) -> Ints:
+        """Counts (per_side^d,), the last coordinate running fastest."""
+        seen = records if self.view is None else self.view.apply(records)
+        cells = np.minimum(
+            (seen + self.steps) * self.per_side // (2 * self.steps), self.per_side - 1
+        )
+        places = np.zeros(len(seen), np.int64)
+        for column in cells.T:
+            places *= self.per_side
+            places += column
+        return np.bincount(places, minlength=self.length)
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """A histogram of `bins` for each projected coordinate, one after the other."""
+
+    view: Projection
+    epsilon: Fraction
+    bins: int = BINS
+
+    kind: Literal["marginal"] = "marginal"
+
+    @property
+    def length(self) -> int:
+        """Bins of both coordinates."""
+        return PROJECTED * self.bins
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record is in one bin of each coordinate."""
+        return (NoiseBlock("bins", self.length, PROJECTED, self.epsilon),)
+
+    def sums(self, records: Ints) -> Ints:
+        """Counts (2 bins,)."""
+        steps = self.view.steps
+        z = self.view.flat(records)
+        places = np.minimum((z + steps) * self.bins // (2 * steps), self.bins - 1)
+        return np.concatenate([np.bincount(column, minlength=self.bins) for column in places.T])
+
+
+@dataclass(frozen=True, eq=False)
+class Lift:
+    """Sums and counts in full space of the records nearest to each projected centre.
+
+    centres (k', 2) on the stretched grid; offsets from the middle of the box are clipped to an L1
+    norm of `radius` steps.
+    """
+
+    view: Projection
+    centres: Ints
+    radius: int
+    epsilon_sums: Fraction
+    epsilon_counts: Fraction
+
+    kind: Literal["lift"] = "lift"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.radius <= 2 * len(self.view.matrix) * self.view.steps:
+            raise ValueError("the radius of a lift lies between 1 and 2 d G")
+
+    @property
+    def length(self) -> int:
+        """Coordinates and a count for each projected centre."""
+        return len(self.centres) * (len(self.view.matrix) + 1)
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record touches the block of one projected centre."""
+        one = (
+            NoiseBlock("offsets", len(self.view.matrix), self.radius, self.epsilon_sums),
+            NoiseBlock("counts", 1, 1, self.epsilon_counts),
+        )
+        return one * len(self.centres)
+
+    def sums(self, records: Ints) -> Ints:
+        """(k' (d + 1),): for each projected centre the sum of its offsets, and their number."""
+        labels = nearest(self.view.apply(records), self.centres)
+        clipped, _ = truncate_to_l1(records, self.radius)
+        return _by_cluster(labels, len(self.centres), (*clipped.T, None))
+
+
+@dataclass(frozen=True, eq=False)
+class Zone:
+    """A zone round: sums of clipped offsets, counts and distances for each published centre.
+
+    centres (k, d) on the grid; radii (k,) L1, in steps of the grid, 1 <= R_i <= 2 d G.
+    """
+
+    centres: Ints
+    radii: Ints
+    steps: int
+    epsilon_sums: Fraction
+    epsilon_counts: Fraction
+    epsilon_distances: Fraction
+    levels: int = LEVELS
+
+    kind: Literal["zone"] = "zone"
+
+    def __post_init__(self) -> None:
+        if self.centres.ndim != 2 or self.radii.shape != (len(self.centres),):
+            raise ValueError("every centre has one radius")
+        if int(np.abs(self.centres).max()) > self.steps:
+            raise ValueError("centres lie on the grid")
+        widest = 2 * self.centres.shape[1] * self.steps
+        if not (self.radii.min() >= 1 and self.radii.max() <= widest):
+            raise ValueError("the radius of a zone lies between 1 and 2 d G")
+
+    @property
+    def length(self) -> int:
+        """d coordinates, a count and a distance for each cluster."""
+        return len(self.centres) * (int(self.centres.shape[1]) + 2)
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record touches its own cluster's blocks only, by at most R_i, 1 and V."""
+        dimension = self.centres.shape[1]
+        return tuple(
+            block
+            for radius in self.radii.tolist()
+            for block in (
+                NoiseBlock("offsets", dimension, radius, self.epsilon_sums),
+                NoiseBlock("counts", 1, 1, self.epsilon_counts),
+                NoiseBlock("distances", 1, self.levels, self.epsilon_distances),
+            )
+        )
+
+    def sums(self, records: Ints) -> Ints:
+        """(k (d + 2),): for each cluster (sum of clipped offsets, records, sum of distances).
+
+        The distance of a record is floor(min(a, R) V / R), a its L1 distance from the centre.
+        """
+        labels = nearest(records, self.centres)
+        offsets = records - self.centres[labels]
+        norms = np.abs(offsets).sum(axis=1)
+        radii = self.radii[labels]
+        outside = np.flatnonzero(norms > radii)
+        far = offsets[outside]
+        magnitudes = np.abs(far) * radii[outside, None] // norms[outside, None]
+        offsets[outside] = np.sign(far) * magnitudes
+        distances = np.minimum(norms, radii) * self.levels // radii
+        return _by_cluster(labels, len(self.centres), (*offsets.T, None, distances))
+
+
+Query: TypeAlias = Histogram | Marginals | Lift | Zone
+
+
+def _by_cluster(labels: Ints, clusters: int, columns: tuple[Ints | None, ...]) -> Ints:
+    """Sums of each column over the records of each cluster, cluster by cluster; None counts.
+
+    Weights pass through floats, exactly: no offset exceeds 2^17, so 2^31 records sum to below 2^53.
+    """
+    if len(labels) > 1 << 31:
+        raise ValueError("sum this many records in blocks")
+    found = np.empty((clusters, len(columns)), np.int64)
+    for place, column in enumerate(columns):
+        found[:, place] = np.bincount(labels, weights=column, minlength=clusters)
+    return found.ravel()

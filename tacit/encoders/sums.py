@@ -1,0 +1,168 @@
+"""Sums over records that a federated job asks its curators for, as vectors of whole numbers.
+
+Spec: jobs, "Federated jobs"; kmeans, section 6.1; dpbv-clustering, section 3.9 (a). All is public.
+Each record adds one vector, made of blocks with an L1 bound and a share of epsilon each; the bound
+is enforced where the vector is made (`tacit.query.functions.encode` truncates to it again), so
+privacy does not depend on the caller. What curator and coordinator must agree on, the fields of the
+query that carries a sum, is derived here from the sum alone: a curator refuses a query that
+declares less.
+
+Of a curator with more records than `max_readings` some are omitted. Another one may then replace a
+removed one; the query's sensitivity for the unit `record` counts that (spec: aggregation,
+section 3), and so it holds for a record replaced by another one too. A query with `every_record`
+counts all `MOST_RECORDS` that a table can hold, so that no other record replaces a removed one, and
+only one vector changes. It is for rows of tables: a statistic of a register changes if one reading
+is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.query.functions import Encoded, Readings, encode
+from tacit.query.query import Query
+from tacit.units import NANO
+from tacit.wire import format_exact
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST_RECORDS: Final = 1 << 16
+"""Records of one curator that count, for the privacy unit `record`; a table holds no more."""
+SWAP: Final = 2
+"""How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
+MODULES: Final = {"kmeans": "kmeans.sums", "dpbv-clustering": "dpbv_clustering.sums"}
+_NUMBERS: Final = 1 << 21
+"""Numbers of the vectors that are held at a time."""
+
+
+class SumRefused(ValueError):
+    """The document of a sum is none, or does not fit its query."""
+
+
+@dataclass(frozen=True)
+class SumBlock:
+    """Coordinates of a sum: the L1 norm that one record adds is at most `bound`; `share` of the
+    sum's epsilon."""
+
+    name: str
+    dimension: int
+    bound: int
+    share: Fraction
+
+
+class RecordSum(Protocol):
+    """What is summed."""
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a record has."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it spends."""
+        ...
+
+    @property
+    def blocks(self) -> tuple[SumBlock, ...]:
+        """In the order of the coordinates."""
+        ...
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON without floating-point numbers; `read` gives the sum back."""
+        ...
+
+    def vectors(self, rows: Floats) -> Ints:
+        """What each record (n, columns) adds, (n, length)."""
+        ...
+
+    def restored(self, opened: Ints) -> Ints:
+        """An opened sum (length,) in the order and the units of the algorithm's own steps."""
+        ...
+
+
+def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
+    """The sum of a document. Raises SumRefused."""
+    if algorithm not in MODULES:
+        raise SumRefused("the algorithm asks for no sums")
+    module = import_module(f"tacit.encoders.{MODULES[algorithm]}")
+    try:
+        found: RecordSum = module.read(document)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise SumRefused("the document is none of the algorithm's") from error
+    return found
+
+
+def length(asked: RecordSum) -> int:
+    """Coordinates of a sum."""
+    return sum(block.dimension for block in asked.blocks)
+
+
+def query_fields(
+    asked: RecordSum, unit: str, records: int, *, every_record: bool = False
+) -> dict[str, Any]:
+    """The fields of the query that follow from the sum, the privacy unit, how many records of a
+    curator count and whether those are all: JSON values."""
+    blocks = asked.blocks
+    largest = max(block.bound for block in blocks)
+    return {
+        "function": "vector_sum",
+        "register": "records",
+        "unit": "1",
+        "bounds": [str(-largest), str(largest)],
+        "max_readings": records,
+        "resolution": "1",
+        "coordinates": "values",
+        "blocks": [
+            {
+                "name": block.name,
+                "dimension": block.dimension,
+                "l1_bound": str(block.bound),
+                "resolution": "1",
+            }
+            for block in blocks
+        ],
+        "split": [format_exact(block.share) for block in blocks],
+        "privacy_unit": unit,
+        "mechanism": "distributed",
+        "epsilon": format_exact(asked.epsilon),
+        "every_record": True if every_record else None,
+    }
+
+
+def check_query(query: Query, asked: RecordSum, records: int | None = None) -> None:
+    """Whether a query says what follows from the sum. Raises SumRefused.
+
+    `records`: how many must count, None for as many as the query says.
+    """
+    said = query.model_dump(mode="json")
+    counted = query.max_readings if records is None else records
+    every = query.every_record is not None
+    if every and counted < MOST_RECORDS:
+        raise SumRefused("the query leaves records out, and says that it does not")
+    expected = query_fields(asked, query.privacy_unit.value, counted, every_record=every)
+    for name, value in expected.items():
+        if said.get(name) != value:
+            raise SumRefused(f"the query's {name} is not that of the sum")
+
+
+def encoded(query: Query, asked: RecordSum, rows: Floats) -> Encoded:
+    """One curator's rows (n, columns), n at most `max_readings`, as the vector it contributes."""
+    total = np.zeros((1, length(asked)), np.int64)
+    clamped = np.zeros(1, np.int64)
+    step = max(1, _NUMBERS // total.size)
+    for start in range(0, len(rows), step):
+        vectors = asked.vectors(rows[start : start + step])
+        nothing = np.zeros(len(vectors), np.int64)
+        part = encode(query, Readings(1, nothing, vectors * NANO, nothing))
+        total += part.values
+        clamped += part.clamped
+    return Encoded(total, np.array([len(rows)], np.int64), clamped)

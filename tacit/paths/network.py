@@ -1,0 +1,280 @@
+"""A network (map) and a path in it.
+
+Spec: path-publishing, section 2.1; jobs, section "Datasets" (kind `network-path`). Inside, a vertex
+is its place in the list of vertices; ids are for people and for what is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import Invalid, TooLarge
+
+Ints = NDArray[np.int64]
+VertexId: TypeAlias = int | str
+
+MAX_VERTICES: Final = 10**7
+MAX_EDGES: Final = 10**8
+MAX_ID_CHARACTERS: Final = 64
+MAX_ID: Final = (1 << 63) - 1
+
+
+class EmptyNetwork(Invalid):
+    name = "empty_network"
+    title = "A network has two vertices at least"
+
+
+class MalformedNetwork(Invalid):
+    name = "malformed_row"
+    title = "The network is not written as it should be"
+
+
+class DuplicateVertex(Invalid):
+    name = "duplicate_vertex"
+    title = "A vertex is listed twice"
+
+
+class UnknownVertex(Invalid):
+    name = "unknown_vertex"
+    title = "A vertex is not in the list of vertices"
+
+
+class SelfLoop(Invalid):
+    name = "self_loop"
+    title = "An edge joins a vertex with itself"
+
+
+class DuplicateEdge(Invalid):
+    name = "duplicate_edge"
+    title = "An edge is listed twice"
+
+
+class TooFewEdges(Invalid):
+    name = "too_few_edges"
+    title = "A network has at least as many edges as vertices less one"
+
+
+class PathTooShort(Invalid):
+    name = "path_too_short"
+    title = "A path has two vertices at least"
+
+
+class PathStepNotAnEdge(Invalid):
+    name = "path_step_not_an_edge"
+    title = "A step of the path is not an edge of the network"
+
+
+class PathRepeatsConsecutively(Invalid):
+    name = "path_repeats_consecutively"
+    title = "The path stays at a vertex"
+
+
+class NetworkTooLarge(TooLarge):
+    name = "too_large"
+    title = "The network is too large"
+
+
+# ----------------------------------------------------------------------------------------- the map
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkMap:
+    """n vertices and m undirected edges, (m, 2) places of vertices, the smaller first, none twice.
+
+    Raises ValueError for edges that are not so.
+    """
+
+    vertices: tuple[VertexId, ...]
+    edges: Ints
+
+    def __post_init__(self) -> None:
+        if self.edges.ndim != 2 or self.edges.shape[1] != 2:
+            raise ValueError("an edge has two ends")
+        low, high = self.edges[:, 0], self.edges[:, 1]
+        if self.edges.size and not (low.min() >= 0 and high.max() < self.size):
+            raise ValueError("an end is the place of a vertex")
+        if (low >= high).any():
+            raise ValueError("the smaller end of an edge comes first")
+
+    @property
+    def size(self) -> int:
+        """How many vertices there are."""
+        return len(self.vertices)
+
+    def codes(self) -> Ints:
+        """One number for each edge, `low * n + high`, in order."""
+        return sorted_codes(self.edges[:, 0], self.edges[:, 1], self.size)
+
+    @classmethod
+    def of(cls, vertices: Sequence[Any], edges: Sequence[Any]) -> NetworkMap:
+        """From ids and pairs of ids, in any order.
+
+        Raises EmptyNetwork, MalformedNetwork, DuplicateVertex, UnknownVertex, SelfLoop,
+        DuplicateEdge, TooFewEdges, NetworkTooLarge; each names the place, never an id.
+        """
+        places = _places(vertices)
+        return cls(tuple(vertices), _edges(edges, places))
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPath:
+    """Kind `network-path`: a map and a path in it, (L,) places of vertices, L >= 2."""
+
+    network: NetworkMap
+    path: Ints
+
+    def __post_init__(self) -> None:
+        if self.path.ndim != 1 or self.path.size < 2:
+            raise ValueError("a path has two vertices at least")
+        if not 0 <= self.path.min() <= self.path.max() < self.network.size:
+            raise ValueError("a path is made of places of vertices")
+
+    @property
+    def acyclic(self) -> bool:
+        """Whether no vertex is visited twice."""
+        return bool(np.unique(self.path).size == self.path.size)
+
+    @property
+    def spanning(self) -> bool:
+        """Whether every vertex is visited."""
+        return bool(np.unique(self.path).size == self.network.size)
+
+    def step_codes(self) -> Ints:
+        """One number for each step, `low * n + high`, in the order of the path."""
+        return pair_codes(self.path[:-1], self.path[1:], self.network.size)
+
+    def ids(self) -> tuple[VertexId, ...]:
+        """The path as ids."""
+        return tuple(self.network.vertices[place] for place in self.path.tolist())
+
+    @classmethod
+    def of(cls, vertices: Sequence[Any], edges: Sequence[Any], path: Sequence[Any]) -> NetworkPath:
+        """From ids. Raises what `NetworkMap.of` raises, PathTooShort, PathRepeatsConsecutively,
+        PathStepNotAnEdge."""
+        network = NetworkMap.of(vertices, edges)
+        return cls(network, _path(path, network))
+
+
+def pair_codes(one: Ints, other: Ints, size: int) -> Ints:
+    """`low * size + high` of each pair (m,), whichever end is named first: below 10^14, exact."""
+    codes: Ints = np.minimum(one, other) * np.int64(size) + np.maximum(one, other)
+    return codes
+
+
+def sorted_codes(one: Ints, other: Ints, size: int) -> Ints:
+    """The same in order."""
+    codes = pair_codes(one, other, size)
+    if (codes[1:] < codes[:-1]).any():
+        codes.sort()
+    return codes
+
+
+def without(codes: Ints, taken: Ints) -> Ints:
+    """Sorted codes without those that are taken. Taken codes not among them are ignored."""
+    left = np.ones(codes.size, np.bool_)
+    taken = np.sort(taken)  # looked up in order, neighbours are in the cache
+    at = np.searchsorted(codes, taken)
+    found = at < codes.size
+    found[found] = codes[at[found]] == taken[found]
+    left[at[found]] = False
+    return codes[left]
+
+
+# --------------------------------------------------------------------------------------- from ids
+
+
+def _places(vertices: Sequence[Any]) -> dict[VertexId, int]:
+    if not isinstance(vertices, list | tuple):
+        raise MalformedNetwork("a list of vertices is expected", pointer="/vertices")
+    if len(vertices) < 2:
+        raise EmptyNetwork(pointer="/vertices")
+    if len(vertices) > MAX_VERTICES:
+        raise NetworkTooLarge(f"at most {MAX_VERTICES} vertices", pointer="/vertices")
+    _check_ids(vertices)
+    places = dict(zip(vertices, range(len(vertices)), strict=True))
+    if len(places) < len(vertices):
+        seen: set[VertexId] = set()
+        place = next(at for at, each in enumerate(vertices) if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+        raise DuplicateVertex(
+            f"vertex {place} was listed before", pointer=f"/vertices/{place}", extra={"at": place}
+        )
+    return places
+
+
+def _check_ids(vertices: Sequence[Any]) -> None:
+    kinds = set(map(type, vertices))
+    if kinds == {int}:
+        if min(vertices) >= -MAX_ID and max(vertices) <= MAX_ID:
+            return
+        bad = next(at for at, each in enumerate(vertices) if not -MAX_ID <= each <= MAX_ID)
+        reason = "a number lies between -2^63 and 2^63"
+    elif kinds == {str}:
+        lengths = set(map(len, vertices))
+        if min(lengths) >= 1 and max(lengths) <= MAX_ID_CHARACTERS:
+            return
+        bad = next(at for at, each in enumerate(vertices) if not 1 <= len(each) <= 64)
+        reason = f"a text has 1 to {MAX_ID_CHARACTERS} characters"
+    else:
+        first = type(vertices[0]) if type(vertices[0]) in (int, str) else None
+        bad = next(at for at, each in enumerate(vertices) if type(each) is not first)
+        reason = "ids are texts, or whole numbers, all of one sort"
+    raise MalformedNetwork(f"vertex {bad}: {reason}", pointer=f"/vertices/{bad}")
+
+
+def _found(ids: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
+    """The place of each id, -1 where there is none."""
+    if not set(map(type, ids)) <= {int, str}:
+        ids = [each if type(each) in (int, str) else None for each in ids]
+    found = map(places.get, ids, repeat(-1))
+    return np.fromiter(found, np.int64, len(ids))
+
+
+def _edges(edges: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
+    if not isinstance(edges, list | tuple):
+        raise MalformedNetwork("a list of edges is expected", pointer="/edges")
+    if len(edges) > MAX_EDGES:
+        raise NetworkTooLarge(f"at most {MAX_EDGES} edges", pointer="/edges")
+    if not set(map(type, edges)) <= {list, tuple} or not set(map(len, edges)) <= {2}:
+        bad = next(
+            at for at, each in enumerate(edges) if type(each) not in (list, tuple) or len(each) != 2
+        )
+        raise MalformedNetwork(f"edge {bad}: two ids are expected", pointer=f"/edges/{bad}")
+    ends = _found(list(chain.from_iterable(edges)), places).reshape(-1, 2)
+    _refuse(UnknownVertex, np.any(ends < 0, axis=1), "edge {}: an end is not a vertex", "/edges")
+    _refuse(SelfLoop, np.equal(ends[:, 0], ends[:, 1]), "edge {}: its ends are the same", "/edges")
+    codes = pair_codes(ends[:, 0], ends[:, 1], len(places))
+    order = np.argsort(codes, kind="stable")
+    again = np.zeros(len(codes), np.bool_)
+    again[order[1:]] = np.diff(codes[order]) == 0
+    _refuse(DuplicateEdge, again, "edge {} was listed before", "/edges")
+    if len(edges) < len(places) - 1:
+        raise TooFewEdges(pointer="/edges")
+    return np.stack(np.divmod(codes, len(places)), axis=1)
+
+
+def _path(path: Sequence[Any], network: NetworkMap) -> Ints:
+    if not isinstance(path, list | tuple):
+        raise MalformedNetwork("a list of ids is expected", pointer="/path")
+    if len(path) < 2:
+        raise PathTooShort(pointer="/path")
+    places = dict(zip(network.vertices, range(network.size), strict=True))
+    found = _found(path, places)
+    _refuse(UnknownVertex, found < 0, "position {} of the path is not a vertex", "/path")
+    stays = np.equal(found[1:], found[:-1])
+    _refuse(PathRepeatsConsecutively, stays, "step {} of the path stays where it is", "/path")
+    known = np.isin(NetworkPath(network, found).step_codes(), network.codes())
+    _refuse(PathStepNotAnEdge, ~known, "step {} of the path is not an edge", "/path")
+    return found
+
+
+def _refuse(problem: type[Invalid], bad: NDArray[np.bool_], text: str, pointer: str) -> None:
+    """Raise for the first place that is bad, counted from 0."""
+    if bad.any():
+        at = int(bad.argmax())
+        raise problem(text.format(at), pointer=f"{pointer}/{at}", extra={"at": at})

@@ -1,0 +1,9 @@
+"""What parties sign and check. Who calls whom is the services' part.
+
+enrolment      join tokens and identities
+round          descriptors, set documents, commitments, transcripts
+agreement      the checks of a round: sets, commitments, openings, transcripts
+federation     what a job over curators asks of them, step by step
+differencing   which released sets exclude a new one
+trust          the keys that a verifier has pinned
+"""

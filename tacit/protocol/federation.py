@@ -1,0 +1,250 @@
+"""Federated jobs on the wire: whom a job asks, for what, and what each step asks of a curator.
+
+Spec: jobs, "Federated jobs"; kmeans, section 6.1; crowd-tasking, section 2. A step is public and is
+known by its hash: the query that carries it has the hash in its name, so the round's descriptor
+binds it, and a curator that is shown another step refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from tacit.query.fields import Collusion, Schedule, Window
+from tacit.query.query import Query
+from tacit.query.words import (
+    MAX_AGGREGATORS,
+    MAX_CURATORS,
+    Function,
+    Identifier,
+    Layer,
+    RegisterName,
+)
+from tacit.units import UNITS
+from tacit.wire import Binary, Instant, WireModel, require
+
+ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
+"""The window of rows of a table: rows have no timestamps, so that all jobs overlap in a record's
+ledger."""
+DESCRIPTOR_LABEL: Final = "tacit report collection"
+MOST_COLUMNS: Final = 256
+MOST_REPORT_BYTES: Final = 1 << 18
+HOURS_OF_A_DAY: Final = 24
+_NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,39}):(\d{1,6}):([0-9a-f]{64})")
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+class StatisticKind(StrEnum):
+    SUM = "sum"
+    MEAN = "mean"
+    MIN = "min"
+    MAX = "max"
+
+
+class RegisterStatistic(WireModel):
+    """One number of a register's readings in the window, in `unit`; of those whose hour of the day
+    (UTC) lies in [from, to). A curator without any has no record."""
+
+    register_name: RegisterName = Field(alias="register")
+    statistic: StatisticKind
+    hours: tuple[
+        Annotated[int, Field(ge=0, lt=HOURS_OF_A_DAY)], Annotated[int, Field(gt=0, le=24)]
+    ] = (0, HOURS_OF_A_DAY)
+    unit: str = "kWh"
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.hours[0] >= self.hours[1]:
+            raise PydanticCustomError("bad_parameter", "hours: from lies below to")
+        if self.unit not in UNITS:
+            raise PydanticCustomError("bad_parameter", "unit: unknown")
+        return self
+
+
+FederatedColumn = ColumnName | RegisterStatistic
+
+
+class Federation(WireModel):
+    """Whom a job asks, and under which assumptions; names as in a query.
+
+    `columns`: names of the curator's own table, or statistics of its registers over `window`;
+    `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
+    over one period after the other, instead of a window.
+    `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
+    seconds that a round, or the collection of reports, stays open.
+    """
+
+    collect: Literal["rounds", "reports"]
+    columns: Annotated[tuple[FederatedColumn, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
+    label: ColumnName | None = None
+    window: Window | None = None
+    schedule: Schedule | None = None
+    collusion: Collusion | None = None
+    layer: Layer = Layer.AGGREGATOR
+    sharing: Literal["additive", "shamir"] = "additive"
+    aggregators: Annotated[int, Field(ge=2, le=MAX_AGGREGATORS)] = 3
+    threshold: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)] | None = None
+    min_participants: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 2
+    n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 10_000
+    deadline: Annotated[int, Field(ge=1, le=31 * 86_400)] = 3600
+
+    @field_validator("label")
+    @classmethod
+    def _label(cls, label: str | None, info: ValidationInfo) -> str | None:
+        columns = info.data.get("columns", ())
+        good = label is None or (_of_table(columns) and label not in columns)
+        return require(good, label, "another column of the table that the columns are from")
+
+    @field_validator("schedule")
+    @classmethod
+    def _schedule(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        if schedule is not None:
+            columns = info.data.get("columns", ())
+            require(not _of_table(columns), None, "rows of a table have no time")
+            require(info.data.get("window") is None, None, "the schedule says the windows")
+        return schedule
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        tables = [isinstance(column, str) for column in self.columns]
+        if any(tables) and not all(tables):
+            raise PydanticCustomError(
+                "bad_parameter", "columns: either of a table or statistics of registers"
+            )
+        if all(tables) and self.window not in (None, ALWAYS):
+            raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
+        if not any(tables) and self.window is None and self.schedule is None:
+            raise PydanticCustomError("bad_parameter", "window: statistics need one")
+        if self.n_max < self.min_participants:
+            raise PydanticCustomError("bad_parameter", "n_max: must reach min_participants")
+        return self
+
+    @property
+    def of_table(self) -> bool:
+        """Whether the columns are those of a table."""
+        return isinstance(self.columns[0], str)
+
+    @property
+    def covers(self) -> Window:
+        """The window that ledgers see."""
+        return ALWAYS if self.window is None else self.window
+
+    def over(self, window: Window) -> Self:
+        """The same over one window, once."""
+        return self.model_copy(update={"window": window, "schedule": None})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in words."""
+        return tuple(
+            item
+            if isinstance(item, str)
+            else f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
+            for item in self.columns
+        )
+
+
+def _of_table(columns: Sequence[FederatedColumn]) -> bool:
+    return any(isinstance(column, str) for column in columns)
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+class FederatedStep(WireModel):
+    """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
+    `sum`: a document of `tacit.encoders.sums`."""
+
+    format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
+    job: Identifier
+    algorithm: Annotated[str, Field(max_length=40)]
+    step: Annotated[int, Field(ge=1, le=1_000_000)]
+    plan: Hash
+    columns: tuple[FederatedColumn, ...]
+    sum: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the query that carries it."""
+        return f"{self.algorithm}:{self.step}:{self.digest().hex()}"
+
+
+@dataclass(frozen=True)
+class StepName:
+    """What the name of a step's query says."""
+
+    algorithm: str
+    step: int
+    digest: bytes
+
+
+def step_of(query: Query) -> StepName | None:
+    """Of a job's query; None for every other one."""
+    if query.job is None or query.function is not Function.VECTOR_SUM:
+        return None
+    found = _NAME.fullmatch(query.name)
+    return found and StepName(found[1], int(found[2]), bytes.fromhex(found[3]))
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+class Descriptor(WireModel):
+    """A collection of reports: everything a curator needs to know, and all it has to check.
+
+    `encoding`: a document of the algorithm's encoder; `parameters`: the job's, as JSON text.
+    """
+
+    format: Literal["tacit.report-descriptor/1"] = "tacit.report-descriptor/1"
+    deployment: Identifier
+    job: Identifier
+    algorithm: Annotated[str, Field(max_length=40)]
+    stance: Literal["sound", "paper"]
+    columns: tuple[FederatedColumn, ...]
+    label: ColumnName | None = None
+    window: Window
+    min_participants: int
+    n_max: int
+    opened: Instant
+    deadline: Instant
+    encoding: dict[str, Any]
+    parameters: str
+
+    @property
+    def taken(self) -> tuple[FederatedColumn, ...]:
+        """What a row holds: the columns, then the label where there is one."""
+        return self.columns if self.label is None else (*self.columns, self.label)
+
+
+class Report(WireModel):
+    """One noisy report: whole numbers, or packed bits. `record`: which of the curator's (or its
+    user); `round`: of the task; `label`: its place among the public classes."""
+
+    curator: Identifier
+    record: Annotated[str, Field(min_length=1, max_length=64)] = "1"
+    round: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    values: Annotated[tuple[int, ...], Field(max_length=65_536)] = ()
+    bits: Annotated[Binary, Field(min_length=1, max_length=MOST_REPORT_BYTES)] | None = None
+    label: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if bool(self.values) == (self.bits is not None):
+            raise PydanticCustomError("bad_parameter", "a report has either values or bits")
+        return self
+
+
+class Reports(WireModel):
+    """Reports in bulk; `descriptor`: the hash of what they answer."""
+
+    descriptor: Hash
+    reports: Annotated[tuple[Report, ...], Field(min_length=1, max_length=50_000)]

@@ -1,0 +1,269 @@
+"""A round on the wire: descriptor, accepted sets, manifest, commitments, reveals, transcript.
+
+Spec: aggregation, section 6. The hash of the descriptor is in every sealed piece, signed set,
+commitment and debit: parties that were shown different descriptors cannot end up in one sum.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tacit import sets
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
+from tacit.wire import Binary, Instant, WireModel, require
+
+Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+MAX_GROUP_ROSTER = 2**26
+"""A longer bitmap (8 MiB) of a descriptor that was not verified yet is never unpacked."""
+
+DESCRIPTOR_LABEL = "tacit round descriptor v1"
+ACCEPTED_LABEL = "tacit accepted set v1"
+COMMITMENT_LABEL = "tacit commitment v1"
+ABORT_LABEL = "tacit abort v1"
+
+
+class RoundState(StrEnum):
+    OPEN = "open"
+    FROZEN = "frozen"
+    COMMITTED = "committed"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+class AggregatorEntry(WireModel):
+    """One aggregator of a round: its identity, its epoch key signed by it, and who runs it."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+    url: str
+    identity_key: PublicKey
+    epoch_key: Signed[EpochKey]
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the identity key: what a join token pins."""
+        return fingerprint(self.identity_key)
+
+
+class LedgerHead(WireModel):
+    """The newest event of the coordinator's budget ledger: its number and hash. Whoever keeps a
+    descriptor can tell when the ledger was cut or rewritten since."""
+
+    seq: Annotated[int, Field(ge=0)]
+    head: Hash
+
+
+class RoundDescriptor(WireModel):
+    """Everything the parties of a round must agree on. Signed by the coordinator.
+
+    `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
+    """
+
+    format: Literal["tacit.round/1"] = "tacit.round/1"
+    deployment: Identifier
+    round: RoundId
+    query_id: Identifier
+    query: Query
+    window: Window
+    opened: Instant
+    deadline: Instant
+    aggregators: tuple[AggregatorEntry, ...]
+    roster_version: Annotated[int, Field(ge=0)]
+    roster_size: Annotated[int, Field(ge=0, le=2**32)]
+    segment_size: Annotated[int, Field(ge=64, le=262_144)]
+    ledger: LedgerHead | None = None
+    members: Binary | None = None
+
+    @model_validator(mode="after")
+    def _members_of_the_group(self) -> RoundDescriptor:
+        asked = self.query.group is not None
+        require(asked == (self.members is not None), None, "a group and its members go together")
+        if self.members is not None:
+            limit = MAX_GROUP_ROSTER
+            require(
+                self.roster_size <= limit, None, f"a group's roster has at most {limit} numbers"
+            )
+            try:
+                found = sets.decompressed(self.members, self.roster_size)
+            except ValueError as error:
+                require(False, None, f"members: {error}")
+            else:
+                require(any(found), None, "a group has members")
+        return self
+
+    def invited(self) -> sets.Bits | None:
+        """Who may participate, one boolean per roster number; None for everyone."""
+        if self.members is None:
+            return None
+        return sets.unpack(sets.decompressed(self.members, self.roster_size), self.roster_size)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Who runs each aggregator."""
+        return tuple(entry.operator for entry in self.aggregators)
+
+    def index_of(self, aggregator: str) -> int:
+        """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""
+        for index, entry in enumerate(self.aggregators):
+            if entry.id == aggregator:
+                return index
+        raise KeyError(aggregator)
+
+
+class Piece(WireModel):
+    """One sealed piece of one sender for one aggregator; words inside are little-endian."""
+
+    sender: Identifier
+    key_epoch: Annotated[int, Field(ge=0, lt=2**32)]
+    nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
+    sealed: Binary
+
+
+class Contribution(WireModel):
+    """An aggregator's own noise as a shared value (Shamir), one sealed piece per aggregator."""
+
+    aggregator: Identifier
+    pieces: tuple[Piece, ...]
+
+
+class AcceptedSet(WireModel):
+    """Whose pieces an aggregator holds at the freeze: a bitmap over roster numbers, and whose
+    noise contributions (aggregator indices)."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    members: Binary
+    contributions: tuple[int, ...]
+
+
+class Manifest(WireModel):
+    """What is summed: the quorum (indices) and the intersection of its accepted sets.
+
+    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
+    a transcript could try guesses of who took part. Only manifests of an earlier version have none.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    quorum: tuple[int, ...]
+    members: Binary
+    count: Annotated[int, Field(ge=0)]
+    contributions: tuple[int, ...]
+    salt: Hash | None = None
+
+
+class ManifestRequest(WireModel):
+    """The coordinator forwards all signed sets with the manifest; every aggregator recomputes."""
+
+    manifest: Manifest
+    accepted: tuple[Signed[AcceptedSet], ...]
+
+
+class Commitment(WireModel):
+    """A hash that binds an aggregator to its partial sum before it sees the others'."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    manifest_hash: Hash
+    aggregator: Identifier
+    hash: Hash
+
+
+class RevealRequest(WireModel):
+    """The commitments of the manifest's whole quorum."""
+
+    commitments: tuple[Signed[Commitment], ...]
+
+
+class Reveal(WireModel):
+    """A partial sum: d ring words, little-endian, and the nonce of its commitment."""
+
+    aggregator: Identifier
+    nonce: Annotated[Binary, Field(min_length=32, max_length=32)]
+    partial: Binary
+
+
+class AbortRequest(WireModel):
+    reason: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class AbortStatement(WireModel):
+    """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
+    signed an accepted set before, or may have, as after a restore from a backup. A statement
+    "never frozen" may earn a credit."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    frozen: bool
+    reason: str
+
+
+class RefusalGround(StrEnum):
+    """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on
+    readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+
+    POLICY = "policy"
+    DESCRIPTOR = "descriptor"
+    OWN = "own"
+
+
+class Awaited(WireModel):
+    """Curators of a round that may deliver yet: a bitmap over its roster."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8 + 1)]
+
+
+class Refusal(WireModel):
+    """Which of its curators a party keeps out of a round: a bitmap in the order of its run of
+    numbers, and how many on each ground."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8)]
+    grounds: Annotated[dict[RefusalGround, Annotated[int, Field(ge=1)]], Field(min_length=1)]
+
+
+class Transcript(WireModel):
+    """What anyone needs to check a released sum. The manifest's members are for the parties: here
+    is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
+    participants and contributions are those that every aggregator committed to.
+
+    Format 1, of an earlier version, gives the manifest's hash instead, which binds none of these.
+    """
+
+    format: Literal["tacit.transcript/1", "tacit.transcript/2"] = "tacit.transcript/2"
+    descriptor: Signed[RoundDescriptor]
+    manifest_hash: Hash | None = None
+    members_hash: Hash | None = None
+    quorum: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    participants: Annotated[int, Field(ge=0, lt=2**32)]
+    contributions: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    commitments: tuple[Signed[Commitment], ...]
+    reveals: tuple[Reveal, ...]
+
+    @model_validator(mode="after")
+    def _one_hash(self) -> Transcript:
+        first = self.format == "tacit.transcript/1"
+        fits = (self.manifest_hash is not None, self.members_hash is not None) == (first, not first)
+        require(fits, None, "manifest_hash in format 1, members_hash in format 2")
+        return self
+
+
+class ItemAnswer(WireModel):
+    """The answer to one item of a bulk upload. `status` as if it had come alone; `included`, once
+    the round takes nothing more: whether this very piece is in."""
+
+    index: int
+    status: int
+    problem: str | None = None
+    detail: str | None = None
+    included: bool | None = None

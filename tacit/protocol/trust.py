@@ -1,0 +1,147 @@
+"""The identities that a verifier received out of band: the trust file.
+
+Spec: keys, section 6.1. A verifier fills it from a join token, or from the fingerprints that each
+operator reads out. Without it the aggregators of a round are those that the coordinator names, and
+it could name invented ones.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tacit.crypto.signing import fingerprint
+from tacit.errors import Forbidden
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.words import Identifier
+from tacit.wire import Instant, WireModel, require
+
+HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256 of an identity key, as operators read it out."""
+
+MOST_FINGERPRINTS = 64
+MOST_AGGREGATORS = 256
+
+
+class TranscriptNotAnchored(Forbidden):
+    name = "transcript_not_anchored"
+    title = "The transcript rests on an identity that the trust file does not know"
+
+
+class Pinned(WireModel):
+    """One identity of an aggregator, for rounds opened in [from, until)."""
+
+    fingerprint: HexFingerprint
+    since: Instant | None = Field(None, alias="from")
+    until: Instant | None = None
+    compromised: bool = False
+
+    def holds(self, opened: datetime) -> bool:
+        """Whether a round that was opened then may rest on it."""
+        begun = self.since is None or self.since <= opened
+        return not self.compromised and begun and (self.until is None or opened < self.until)
+
+
+class TrustedAggregator(WireModel):
+    """An aggregator by name; `operator` where the verifier knows who runs it."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    fingerprints: Annotated[tuple[Pinned, ...], Field(max_length=MOST_FINGERPRINTS)] = ()
+
+
+class Trust(WireModel):
+    """Who is who in one deployment, as the verifier learned it out of band."""
+
+    format: Literal["tacit.trust/1"] = "tacit.trust/1"
+    deployment: Identifier
+    coordinator: Annotated[
+        tuple[HexFingerprint, ...], Field(min_length=1, max_length=MOST_FINGERPRINTS)
+    ]
+    aggregators: Annotated[tuple[TrustedAggregator, ...], Field(max_length=MOST_AGGREGATORS)] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        """Of two entries one would be overlooked, with what it marks as stolen."""
+        ids = [item.id for item in self.aggregators]
+        require(len(set(ids)) == len(ids), None, "an aggregator is listed twice")
+        pins = [pin.fingerprint for item in self.aggregators for pin in item.fingerprints]
+        require(len(set(pins)) == len(pins), None, "a fingerprint is pinned twice")
+        return self
+
+    def named(self, name: str) -> TrustedAggregator:
+        """An aggregator; a new one without fingerprints if it is not there."""
+        found = (item for item in self.aggregators if item.id == name)
+        return next(found, TrustedAggregator(id=name))
+
+    def pinning(self, name: str, pinned: str, operator: str | None = None) -> Self:
+        """With one more fingerprint of an aggregator.
+
+        Raises ValueError for another operator, and for an identity that was stolen.
+        """
+        known = self.named(name)
+        if any(item.compromised and item.fingerprint == pinned for item in known.fingerprints):
+            raise ValueError(f"this identity of {name} is marked as stolen")
+        if None not in (known.operator, operator) and known.operator != operator:
+            raise ValueError(f"{name} is run by {known.operator}, not by {operator}")
+        pins = {item.fingerprint: item for item in known.fingerprints}
+        pins.setdefault(pinned, Pinned(fingerprint=pinned))
+        return self.replacing(
+            TrustedAggregator(
+                id=name, operator=operator or known.operator, fingerprints=tuple(pins.values())
+            )
+        )
+
+    def pinning_coordinator(self, pinned: str) -> Self:
+        """With one more fingerprint of the coordinator."""
+        found = dict.fromkeys((*self.coordinator, pinned))
+        return self._with(coordinator=tuple(found))
+
+    def compromising(self, name: str, pinned: str) -> Self:
+        """With one fingerprint marked as stolen: no round rests on it. Raises ValueError."""
+        known = self.named(name)
+        if pinned not in {item.fingerprint for item in known.fingerprints}:
+            raise ValueError(f"{name} has no such fingerprint")
+        marked = tuple(
+            item.model_copy(update={"compromised": True}) if item.fingerprint == pinned else item
+            for item in known.fingerprints
+        )
+        return self.replacing(known.model_copy(update={"fingerprints": marked}))
+
+    def replacing(self, aggregator: TrustedAggregator) -> Self:
+        """With one aggregator in place of the one of its name."""
+        others = {item.id: item for item in self.aggregators} | {aggregator.id: aggregator}
+        return self._with(aggregators=tuple(others.values()))
+
+    def _with(self, **changes: Any) -> Self:
+        """With some fields changed, and checked: what is written can be read. Raises ValueError."""
+        kept = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**kept, **changes})
+
+    def check(self, descriptor: RoundDescriptor, coordinator_key: bytes) -> tuple[str, ...]:
+        """The aggregators whose operator the file does not name, which the round says alone.
+
+        *Every* aggregator of the descriptor has to be pinned, not only the quorum: true ones among
+        inventions would give a right sum, and no secrecy. Raises TranscriptNotAnchored.
+        """
+        if descriptor.deployment != self.deployment:
+            raise TranscriptNotAnchored(
+                f"the round is of deployment {descriptor.deployment}, the trust file of another"
+            )
+        if fingerprint(coordinator_key).hex() not in self.coordinator:
+            raise TranscriptNotAnchored("the coordinator shows an identity that is not pinned")
+        for entry in descriptor.aggregators:
+            known = self.named(entry.id)
+            holding = [item for item in known.fingerprints if item.holds(descriptor.opened)]
+            if entry.fingerprint.hex() not in {item.fingerprint for item in holding}:
+                raise TranscriptNotAnchored(
+                    f"aggregator {entry.id} shows an identity that is not pinned for this round"
+                )
+            if known.operator not in (None, entry.operator):
+                raise TranscriptNotAnchored(
+                    f"the round says that {entry.operator} operates {entry.id}, the trust file not"
+                )
+        unnamed = (item.id for item in descriptor.aggregators)
+        return tuple(name for name in unnamed if self.named(name).operator is None)

@@ -1,0 +1,376 @@
+"""The fields of a query, each checked by itself.
+
+Spec: aggregation, section 2. Every rule that needs no other party is checked here, field by field,
+so that a coordinator, an aggregator and a curator refuse the same things.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+
+from tacit.query.words import (
+    MAX_AGGREGATORS,
+    MAX_CURATORS,
+    MAX_DIMENSION,
+    Completeness,
+    Coordinates,
+    Function,
+    Identifier,
+    Layer,
+    Mechanism,
+    PrivacyUnit,
+    RegisterName,
+    Sharing,
+    Stance,
+)
+from tacit.units import MAX_QUANTITY, NANO, UNITS
+from tacit.wire import Exact, Instant, WireModel, require
+
+
+class Collusion(WireModel):
+    """Who may pool what they see: also those who add no noise, and sybils."""
+
+    curators: Annotated[int, Field(ge=0, le=MAX_CURATORS)] = 0
+    aggregators: Annotated[int, Field(ge=0, le=MAX_AGGREGATORS)] = 0
+
+
+class Block(WireModel):
+    """One part of a vector sum, with its own resolution, bound and part of epsilon."""
+
+    name: Identifier
+    dimension: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+    l1_bound: Exact
+    resolution: Exact
+
+    @field_validator("l1_bound", "resolution")
+    @classmethod
+    def _positive(cls, value: Fraction) -> Fraction:
+        return require(value > 0, value, "must be above 0")
+
+
+class Window(WireModel):
+    """Half-open [start, end), in UTC."""
+
+    start: Instant
+    end: Instant
+
+    @field_validator("end")
+    @classmethod
+    def _after_start(cls, end: Any, info: ValidationInfo) -> Any:
+        start = info.data.get("start")
+        return require(start is None or end > start, end, "must be after start")
+
+
+class Schedule(WireModel):
+    """Rounds open by themselves, one for each period, over the period before."""
+
+    period_s: Annotated[int, Field(ge=60, le=366 * 86_400)]
+    first_start: Instant
+
+
+class QueryFields(WireModel):
+    """A query's fields; the order of the fields is the order of their checks."""
+
+    # A missing field is checked like a null one.
+    model_config = ConfigDict(validate_default=True)
+
+    name: Identifier
+    function: Function
+    register_name: RegisterName = Field("energy_import", alias="register")
+    unit: str
+    bounds: tuple[Exact, Exact]
+    max_readings: Annotated[int, Field(ge=1, le=1_000_000)]
+    resolution: Exact
+    edges: tuple[Exact, ...] | None = None
+    dimension: Annotated[int, Field(ge=1, le=MAX_DIMENSION)] | None = None
+    l1_bound: Exact | None = None
+    blocks: tuple[Block, ...] | None = None
+    coordinates: Coordinates | None = None
+    privacy_unit: PrivacyUnit = PrivacyUnit.CURATOR
+    stance: Stance = Stance.SOUND
+    mechanism: Mechanism
+    epsilon_u: Exact | None = None
+    epsilon_s: Exact | None = None
+    pr_u: Exact | None = None
+    pr_s: Exact | None = None
+    epsilon: Exact | None = None
+    epsilon_i: Exact | None = None
+    delta: Exact = Fraction(0)
+    completeness: Completeness | None = None
+    split: tuple[Exact, ...] | None = None
+    layer: Layer | None = None
+    sharing: Sharing
+    aggregators: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)]
+    threshold: int | None = None
+    collusion: Collusion = Collusion()
+    c_noise: int | None = None
+    min_participants: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 2
+    n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)]
+    deadline_s: Annotated[int, Field(ge=1, le=31 * 86_400)]
+    window: Window | None = None
+    schedule: Schedule | None = None
+    family: Identifier | None = None
+    family_minimum: Annotated[int, Field(ge=1, le=MAX_CURATORS)] | None = None
+    group: Identifier | None = None
+    job: Identifier | None = None
+    every_record: Literal[True] | None = None
+
+    @field_validator("unit")
+    @classmethod
+    def _known_unit(cls, unit: str) -> str:
+        return require(unit in UNITS, unit, f"unknown unit; one of {', '.join(sorted(UNITS))}")
+
+    @field_validator("bounds")
+    @classmethod
+    def _ordered_bounds(
+        cls, bounds: tuple[Fraction, Fraction], info: ValidationInfo
+    ) -> tuple[Fraction, Fraction]:
+        require(bounds[0] < bounds[1], bounds, "lower bound must be below upper bound")
+        return require(_storable(bounds, info), bounds, "no reading can be as large as a bound")
+
+    @field_validator("resolution")
+    @classmethod
+    def _whole_resolution(cls, value: Fraction, info: ValidationInfo) -> Fraction:
+        require(value > 0, value, "must be above 0")
+        return require(_whole(value, info), value, "must be a whole number of nano-units")
+
+    @field_validator("edges")
+    @classmethod
+    def _rising_edges(
+        cls, edges: tuple[Fraction, ...] | None, info: ValidationInfo
+    ) -> tuple[Fraction, ...] | None:
+        if "function" not in info.data:
+            return edges
+        if info.data["function"] is not Function.HISTOGRAM:
+            return require(edges is None, edges, "only a histogram has edges")
+        if edges is None or not 2 <= len(edges) <= MAX_DIMENSION:
+            return require(False, edges, "a histogram needs at least two edges")
+        require(all(a < b for a, b in pairwise(edges)), edges, "must rise strictly")
+        return require(_storable(edges, info), edges, "no reading can be as large as an edge")
+
+    @field_validator("dimension", "l1_bound", "blocks", "coordinates")
+    @classmethod
+    def _vector_fields(cls, value: Any, info: ValidationInfo) -> Any:
+        data, field = info.data, info.field_name
+        if "function" not in data:  # that error is reported already
+            return value
+        if data["function"] is not Function.VECTOR_SUM:
+            return require(value is None, value, "only a vector_sum has this")
+        if field == "blocks" and value is not None:
+            require(len(value) > 0, value, "must name at least one block")
+            whole = all(_whole(block.resolution, info) for block in value)
+            require(whole, value, "a resolution must be a whole number of nano-units")
+            require(
+                data.get("dimension") is None and data.get("l1_bound") is None,
+                value,
+                "give either dimension and l1_bound, or blocks",
+            )
+            total = sum(block.dimension for block in value)
+            require(total <= MAX_DIMENSION, value, f"at most {MAX_DIMENSION} coordinates in all")
+            names = {block.name for block in value}
+            require(len(names) == len(value), value, "block names must differ")
+        if field == "blocks" and value is None and "dimension" in data:
+            require(data["dimension"] is not None, value, "give dimension, or blocks")
+        if field == "l1_bound" and value is not None:
+            require(value > 0, value, "must be above 0")
+        if field == "coordinates":
+            slots = value in (None, Coordinates.SLOTS)
+            require(not (slots and data.get("blocks")), value, 'blocks need "values"')
+        return value
+
+    @field_validator("epsilon_u", "epsilon_s", "pr_u", "pr_s", "epsilon", "epsilon_i")
+    @classmethod
+    def _mechanism_fields(cls, value: Fraction | None, info: ValidationInfo) -> Fraction | None:
+        mechanism, field = info.data.get("mechanism"), info.field_name or ""
+        if mechanism is None:
+            return value
+        needed = _EPSILONS[mechanism]
+        if field not in needed:
+            return require(value is None, value, f"has no meaning for mechanism {mechanism}")
+        if value is None:
+            return require(False, value, f"needed by mechanism {mechanism}")
+        if field.startswith("pr_"):
+            return require(0 <= value <= 1, value, "a probability lies in 0..1")
+        return require(0 < value <= 10_000, value, "must be above 0 (and at most 10000)")
+
+    @field_validator("delta")
+    @classmethod
+    def _proper_delta(cls, value: Fraction) -> Fraction:
+        return require(0 <= value < 1, value, "must lie in [0, 1)")
+
+    @field_validator("split")
+    @classmethod
+    def _whole_split(
+        cls, value: tuple[Fraction, ...] | None, info: ValidationInfo
+    ) -> tuple[Fraction, ...] | None:
+        if value is None:
+            return None
+        require(all(part > 0 for part in value), value, "every part must be above 0")
+        require(sum(value) == 1, value, "the parts of epsilon must add up to 1")
+        function = info.data.get("function")
+        if function is not None:
+            parts = part_count(function, info.data.get("blocks"), info.data.get("completeness"))
+            require(len(value) == parts, value, f"needs {parts} parts")
+        return value
+
+    @field_validator("layer")
+    @classmethod
+    def _layer_of_distributed(cls, value: Layer | None, info: ValidationInfo) -> Layer | None:
+        if info.data.get("mechanism") is Mechanism.DISTRIBUTED:
+            return value or Layer.AGGREGATOR
+        return require(value is None, value, "only mechanism distributed has layers")
+
+    @field_validator("aggregators")
+    @classmethod
+    def _enough_aggregators(cls, value: int, info: ValidationInfo) -> int:
+        sharing, mechanism = info.data.get("sharing"), info.data.get("mechanism")
+        local = mechanism is Mechanism.LOCAL
+        require(local == (sharing is Sharing.NONE), value, 'sharing "none" and local go together')
+        if local:
+            return require(value == 1, value, "mechanism local has exactly one aggregator")
+        return require(value >= 2, value, "sharing needs at least two aggregators")
+
+    @field_validator("threshold")
+    @classmethod
+    def _quorums_meet(cls, value: int | None, info: ValidationInfo) -> int | None:
+        sharing, aggregators = info.data.get("sharing"), info.data.get("aggregators")
+        if sharing is not Sharing.SHAMIR:
+            return require(value is None, value, "only sharing shamir has a threshold")
+        if value is None:
+            return require(False, value, "sharing shamir needs a threshold")
+        if aggregators is not None:
+            require(value <= aggregators, value, "must not exceed the number of aggregators")
+            require(
+                2 * value > aggregators,
+                value,
+                "2 k > c: any two quorums must share an aggregator, or a coordinator could open "
+                "two sums of one round",
+            )
+        return value
+
+    @field_validator("collusion")
+    @classmethod
+    def _bearable_collusion(cls, value: Collusion, info: ValidationInfo) -> Collusion:
+        sharing, aggregators = info.data.get("sharing"), info.data.get("aggregators")
+        threshold = info.data.get("threshold")
+        if sharing is Sharing.ADDITIVE and aggregators is not None:
+            require(
+                value.aggregators <= aggregators - 1,
+                value,
+                "additive bears at most c-1 aggregators",
+            )
+        if sharing is Sharing.NONE and aggregators is not None:
+            require(value.aggregators <= aggregators, value, "more than there are aggregators")
+        if sharing is Sharing.SHAMIR and threshold is not None:
+            require(
+                value.aggregators <= threshold - 1, value, "shamir bears at most k-1 aggregators"
+            )
+        return value
+
+    @field_validator("c_noise")
+    @classmethod
+    def _certain_noise(cls, value: int | None, info: ValidationInfo) -> int | None:
+        data = info.data
+        sharing, aggregators = data.get("sharing"), data.get("aggregators")
+        if sharing is not Sharing.SHAMIR or aggregators is None or data.get("threshold") is None:
+            return require(value is None, value, "only sharing shamir declares c_noise")
+        if data.get("mechanism") is Mechanism.EXACT:
+            return require(value is None, value, "mechanism exact has no noise")
+        value = value if value is not None else data["threshold"]
+        corrupt = data["collusion"].aggregators if "collusion" in data else 0
+        return require(corrupt < value <= data["threshold"], value, "t_s < c_noise <= k must hold")
+
+    @field_validator("min_participants")
+    @classmethod
+    def _more_than_colluders(cls, value: int, info: ValidationInfo) -> int:
+        collusion = info.data.get("collusion")
+        colluders = collusion.curators if collusion is not None else 0
+        return require(value >= colluders + 1, value, "must exceed the curators assumed to collude")
+
+    @field_validator("n_max")
+    @classmethod
+    def _room_for_minimum(cls, value: int, info: ValidationInfo) -> int:
+        return require(
+            value >= info.data.get("min_participants", 1), value, "must reach min_participants"
+        )
+
+    @field_validator("schedule")
+    @classmethod
+    def _window_or_schedule(cls, value: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        both = value is not None and info.data.get("window") is not None
+        return require(not both, value, "give a window or a schedule, not both")
+
+    @field_validator("family_minimum")
+    @classmethod
+    def _minimum_of_a_family(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None:
+            return None
+        require(info.data.get("family") is not None, value, "only a family has a minimum")
+        collusion = info.data.get("collusion")
+        colluders = collusion.curators if collusion is not None else 0
+        # They subtract themselves from a difference.
+        return require(value > colluders, value, "must exceed the curators assumed to collude")
+
+    @field_validator("job")
+    @classmethod
+    def _records_are_no_readings(cls, value: str | None, info: ValidationInfo) -> str | None:
+        counted = info.data.get("completeness") is not None
+        return require(value is None or not counted, value, "a job's step counts no completeness")
+
+    @field_validator("every_record")
+    @classmethod
+    def _of_a_jobs_records(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        data = info.data
+        if value is None or not {"privacy_unit", "coordinates", "job"} <= data.keys():
+            return value
+        asked = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(asked, value, "only a job's sum of vectors counts records")
+        record = data["privacy_unit"] is PrivacyUnit.RECORD
+        return require(record, value, "has a meaning for the unit record alone")
+
+
+def _storable(amounts: tuple[Fraction, ...], info: ValidationInfo) -> bool:
+    """Whether amounts of the query's unit can be stored as readings (an unknown unit is reported
+    elsewhere)."""
+    unit = info.data.get("unit")
+    if unit is None:
+        return True
+    return all(abs(amount) * UNITS[unit].factor * NANO <= MAX_QUANTITY for amount in amounts)
+
+
+def _whole(resolution: Fraction, info: ValidationInfo) -> bool:
+    """Whether a resolution is a whole number of the nano-units in which readings are stored."""
+    unit = info.data.get("unit")
+    return unit is None or (resolution * UNITS[unit].factor * NANO).denominator == 1
+
+
+_EPSILONS: dict[Mechanism, frozenset[str]] = {
+    Mechanism.TWO_LAYER: frozenset({"epsilon_u", "epsilon_s", "pr_u", "pr_s"}),
+    Mechanism.LOCAL: frozenset({"epsilon_i"}),
+    Mechanism.DISTRIBUTED: frozenset({"epsilon"}),
+    Mechanism.EXACT: frozenset(),
+}
+
+
+def part_count(
+    function: Function,
+    blocks: tuple[Block, ...] | None = None,
+    completeness: Completeness | None = None,
+) -> int:
+    """How many parts epsilon is split into: one for each coordinate group of the function, and one
+    for the count of curators with readings."""
+    return _function_parts(function, blocks) + (completeness is not None)
+
+
+def _function_parts(function: Function, blocks: tuple[Block, ...] | None) -> int:
+    if function is Function.MEAN:
+        return 2
+    if function is Function.VARIANCE:
+        return 3
+    if function is Function.VECTOR_SUM and blocks:
+        return len(blocks)
+    return 1

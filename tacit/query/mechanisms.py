@@ -1,0 +1,172 @@
+"""Which noise each party adds to a contribution or a partial sum (spec: aggregation, section 4).
+
+A part of sensitivity Delta whose share of an epsilon is s gets scale b = Delta / (s epsilon):
+
+- `two-layer` (thesis, Algorithm 4.1): every curator a discrete Laplace of Delta/epsilon_u with
+  probability pr_u, every aggregator one of Delta/epsilon_s with probability pr_s; one coin per
+  contribution.
+- `local` (thesis, Algorithm 5.1): every curator a discrete Laplace of Delta/epsilon_i.
+- `distributed`: Polya shares of weight 1/(min_participants - t_u) at curators, 1/(c_noise - t_s)
+  at aggregators, so that the honest parties' shares alone hold one whole discrete Laplace.
+- `exact`: no party adds noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.crypto.sharing import Additive, Scheme, Shamir
+from tacit.noise.bits import Bernoulli
+from tacit.noise.discrete_laplace import SCALE_LIMIT, DiscreteLaplace
+from tacit.noise.vector import polya_shares, probabilistic_laplace
+from tacit.query.fields import QueryFields
+from tacit.query.fixedpoint import headroom
+from tacit.query.functions import parts
+from tacit.query.words import Layer, Mechanism, Sharing
+from tacit.randomness import NoiseSource
+from tacit.units import MAX_QUANTITY
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """One party's noise: a scale and a dimension for each part.
+
+    `weight` is the share of one discrete Laplace that the party draws; `probability` that it
+    draws at all (one coin per contribution).
+    """
+
+    scales: tuple[Fraction, ...]
+    dimensions: tuple[int, ...]
+    probability: Fraction = Fraction(1)
+    weight: Fraction = Fraction(1)
+
+
+def curator_plan(query: QueryFields) -> NoisePlan | None:
+    """The noise that each curator adds to its contribution; None where curators add none."""
+    match query.mechanism:
+        case Mechanism.TWO_LAYER:
+            assert query.epsilon_u is not None
+            assert query.pr_u is not None
+            return _plan(query, query.epsilon_u, probability=query.pr_u)
+        case Mechanism.LOCAL:
+            assert query.epsilon_i is not None
+            return _plan(query, query.epsilon_i)
+        case Mechanism.DISTRIBUTED if query.layer in (Layer.CURATOR, Layer.BOTH):
+            assert query.epsilon is not None
+            honest = query.min_participants - query.collusion.curators
+            return _plan(query, query.epsilon, weight=Fraction(1, honest))
+        case _:
+            return None
+
+
+def aggregator_plan(query: QueryFields) -> NoisePlan | None:
+    """The noise that each aggregator adds; None where aggregators add none."""
+    match query.mechanism:
+        case Mechanism.TWO_LAYER:
+            assert query.epsilon_s is not None
+            assert query.pr_s is not None
+            return _plan(query, query.epsilon_s, probability=query.pr_s)
+        case Mechanism.DISTRIBUTED if query.layer in (Layer.AGGREGATOR, Layer.BOTH):
+            assert query.epsilon is not None
+            honest = noisy_aggregators(query) - query.collusion.aggregators
+            return _plan(query, query.epsilon, weight=Fraction(1, honest))
+        case _:
+            return None
+
+
+def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
+    """The field to blame and the reason, if the query's numbers do not fit the machine's.
+
+    Every contribution, and the square of every reading, stays within 62 bits; no sum of `n_max`
+    contributions wraps, even without noise; every noise scale is one that the sampler serves.
+    """
+    groups = parts(query)
+    grain = "blocks" if query.blocks else "resolution"
+    if any(part.sensitivity < 1 for part in groups):
+        narrow = query.l1_bound is not None and query.l1_bound < query.resolution
+        return ("l1_bound" if narrow else grain), "a bound is below one ring unit: nothing is left"
+    if any(part.largest > MAX_QUANTITY for part in groups):
+        return grain, "max_readings readings (or their squares) pass 62 bits: choose it coarser"
+    modulus = scheme(query).modulus
+    if not all(headroom(query.n_max, part.largest, 0, modulus) for part in groups):
+        return "n_max", "a sum of this many contributions could wrap"
+    for plan in (curator_plan(query), aggregator_plan(query)):
+        if plan is not None and max(plan.scales) > SCALE_LIMIT:
+            return grain, f"a noise scale passes {SCALE_LIMIT} ring units: choose it coarser"
+    return None
+
+
+def noisy_aggregators(query: QueryFields) -> int:
+    """How many aggregators' noise a released sum is sure to hold."""
+    if query.sharing is Sharing.SHAMIR:
+        return query.c_noise or 0  # mechanism exact declares none
+    return query.aggregators
+
+
+def shares_its_noise(query: QueryFields) -> bool:
+    """Whether aggregators share their noise before the freeze, as a contribution.
+
+    Noise cannot be added to a Shamir share; under additive sharing it joins the partial sum.
+    """
+    return query.sharing is Sharing.SHAMIR and aggregator_plan(query) is not None
+
+
+def draw(plan: NoisePlan, source: NoiseSource, count: int) -> Ints:
+    """The noise of `count` contributions, (count, sum of dimensions) ring units."""
+    if plan.weight != 1:
+        return polya_shares(source, plan.scales, plan.dimensions, plan.weight, count)
+    return probabilistic_laplace(source, plan.scales, plan.dimensions, plan.probability, count)
+
+
+def draw_by_local_sensitivity(
+    plan: NoisePlan, sensitivities: tuple[int, ...], local: Ints, source: NoiseSource
+) -> Ints:
+    """The thesis's noise: each curator's scale from its own data (`paper` stance only).
+
+    `sensitivities`: the declared ones from which the plan's scales are computed; `local`: (count,
+    parts) ring units. A curator whose readings are all zero draws nothing, as the source has it.
+    """
+    count = local.shape[0]
+    coins = Bernoulli(plan.probability).draw(source, count)
+    noise = np.zeros((count, sum(plan.dimensions)), np.int64)
+    start = 0
+    for column, (scale, dimension) in enumerate(zip(plan.scales, plan.dimensions, strict=True)):
+        # A table for each scale is expensive: one for each sensitivity among those that draw.
+        for own in np.unique(local[coins, column]):
+            rows = np.flatnonzero(coins & (local[:, column] == own))
+            if own > 0:
+                sampler = DiscreteLaplace(scale * Fraction(int(own), sensitivities[column]))
+                drawn = sampler.draw(source, rows.size * dimension)
+                noise[rows, start : start + dimension] = drawn.reshape(rows.size, dimension)
+        start += dimension
+    return noise
+
+
+def _plan(
+    query: QueryFields,
+    epsilon: Fraction,
+    *,
+    probability: Fraction = Fraction(1),
+    weight: Fraction = Fraction(1),
+) -> NoisePlan:
+    groups = parts(query)
+    return NoisePlan(
+        tuple(part.sensitivity / (epsilon * part.epsilon_share) for part in groups),
+        tuple(part.dimension for part in groups),
+        probability,
+        weight,
+    )
+
+
+def scheme(query: QueryFields) -> Scheme:
+    """The sharing that a query names; `none` (local mode) is additive sharing with one piece."""
+    if query.sharing is Sharing.SHAMIR:
+        assert query.threshold is not None
+        return Shamir(query.threshold, query.aggregators)
+    return Additive(query.aggregators)

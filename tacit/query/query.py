@@ -1,0 +1,33 @@
+"""The query as a whole: immutable, known by its hash. Spec: aggregation, section 2."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from tacit.query.fields import QueryFields
+from tacit.query.mechanisms import arithmetic_problem
+
+
+class Query(QueryFields):
+    """What a round computes. The order of the fields is the order of their checks.
+
+    `group`: whom it sums, a declared set of curators (default: everyone). `family`: its sums are
+    protected against every other one over their register; `family_minimum`: how many curators a
+    difference has to concern (default: `min_participants`); `job`: of a federated job, whose steps
+    are not compared among themselves. `every_record`: no record is left
+    out, since none of the curators' tables can hold more than `max_readings`; then one more or less
+    changes one record's vector, not two. Curators see to it, and refuse it
+    otherwise. `completeness`: a noisy count of the curators that had a reading, as one part more,
+    with a part of epsilon; without it a result says how many answered, with or without readings.
+    """
+
+    @model_validator(mode="after")
+    def _arithmetic_fits(self) -> Query:
+        if (problem := arithmetic_problem(self)) is not None:
+            field, reason = problem
+            error = PydanticCustomError("bad_parameter", "{reason}", {"reason": reason})
+            raise ValidationError.from_exception_data(
+                "Query", [InitErrorDetails(type=error, loc=(field,), input=None)]
+            )
+        return self

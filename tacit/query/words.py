@@ -1,0 +1,70 @@
+"""The words of a query: enumerations, identifiers and limits. Spec: aggregation, section 2."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+
+
+RegisterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
+
+MAX_DIMENSION = 65_536
+
+MAX_AGGREGATORS = 16
+
+MAX_CURATORS = 10_000_000
+
+
+class Function(StrEnum):
+    SUM = "sum"
+    COUNT = "count"
+    MEAN = "mean"
+    VARIANCE = "variance"
+    HISTOGRAM = "histogram"
+    VECTOR_SUM = "vector_sum"
+
+
+class Mechanism(StrEnum):
+    TWO_LAYER = "two-layer"
+    LOCAL = "local"
+    DISTRIBUTED = "distributed"
+    EXACT = "exact"
+
+
+class Layer(StrEnum):
+    AGGREGATOR = "aggregator"
+    CURATOR = "curator"
+    BOTH = "both"
+
+
+class Sharing(StrEnum):
+    ADDITIVE = "additive"
+    SHAMIR = "shamir"
+    NONE = "none"
+
+
+class Stance(StrEnum):
+    SOUND = "sound"
+    PAPER = "paper"
+
+
+class Completeness(StrEnum):
+    """What a round tells besides its function of how complete the readings were."""
+
+    CURATORS = "curators"
+
+
+class PrivacyUnit(StrEnum):
+    RECORD = "record"
+    CURATOR = "curator"
+
+
+class Coordinates(StrEnum):
+    """How a reading becomes a vector: by the slot of the window it falls in, or as sent."""
+
+    SLOTS = "slots"
+    VALUES = "values"

@@ -1,0 +1,164 @@
+"""The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs.
+
+Spec: jobs, section "Privacy report"; aggregation, section 7. Numbers are decimal strings rounded
+against us, `"inf"` is infinite, null means that no statement is made. It holds nothing that
+depends on the data except through the mechanism.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tacit.wire import WireModel
+
+Amount = Annotated[
+    str,
+    Field(
+        pattern=r"^(inf|\d{1,40}(\.\d{1,40})?(e[+-]?\d{1,2})?)$",
+        description='a decimal, or "inf"',
+        examples=["0.5"],
+    ),
+]
+
+Stance = Literal["sound", "paper"]
+Unit = Literal[
+    "record",
+    "curator",
+    "reading",
+    "level",
+    "user",
+    "radius",
+    "sequence",
+    "edge",
+    "path-edge",
+    "vertex-pair",
+    "cell-entry",
+]
+Neighbouring = Literal["add-remove", "replace", "any-two-values", "same-rest"]
+Model = Literal[
+    "pure-dp", "approximate-dp", "zcdp", "metric-dp", "syntactic", "computational", "none"
+]
+
+
+class Subject(WireModel):
+    """What the report is about."""
+
+    kind: Literal["query", "round", "job"]
+    id: str
+    algorithm: str | None = None
+    version: str | None = None
+    dataset: str | None = None
+
+
+class MechanismStatement(WireModel):
+    name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class SensitivityStatement(WireModel):
+    """`value` is absent where it depends on the data: it would be a private maximum."""
+
+    value: Amount | None = None
+    norm: Literal["l1", "l2"] = "l1"
+    source: Literal["declared", "data-dependent", "public-output"]
+    part: str | None = None
+
+
+class Claim(WireModel):
+    """What the source's theorem says, true or not."""
+
+    model: Model
+    epsilon: Amount | None
+    delta: Amount | None
+    theorem: str | None = None
+    text: str | None = None
+
+
+class CurvePoint(WireModel):
+    epsilon: Amount
+    delta: Amount
+
+
+class VerifiedStatement(WireModel):
+    """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1")."""
+
+    scenario: str
+    key: str | None = None
+    description: str | None = None
+    trust_model: Literal["OAMC", "OAOC", "OC"] | None = None
+    model: Model
+    privacy_unit: Unit | None = None
+    neighbouring: Neighbouring | None = None
+    epsilon: Amount | None
+    delta: Amount | None
+    rho: Amount | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    conditions: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class Charge(WireModel):
+    """What a ledger is charged. `_all_corrupt`: the second column of a curator's ledger."""
+
+    ledger: Literal["dataset", "curators", "none"]
+    privacy_unit: Unit | None = None
+    epsilon: Amount | None = None
+    delta: Amount | None = None
+    epsilon_all_corrupt: Amount | None = None
+    delta_all_corrupt: Amount | None = None
+    reserved: Amount | None = None
+    outside_budget: bool = False
+
+
+class NoiseStatement(WireModel):
+    """One layer of noise. `draws`: how many parties may draw; how many did is nobody's business.
+
+    `weight`: the share of one discrete Laplace that each draws.
+    """
+
+    layer: str
+    distribution: str
+    part: str | None = None
+    scale: Amount | None = None
+    weight: Amount | None = None
+    probability: Amount | None = None
+    draws: int | None = None
+    sampler: Literal["exact-integer", "float"] = "exact-integer"
+
+
+class AccountingStatement(WireModel):
+    method: str
+    library: str
+    version: str
+
+
+class PrivacyReport(WireModel):
+    """What was claimed, what holds against whom, and what is not protected."""
+
+    format: Literal["tacit.privacy-report/1"] = "tacit.privacy-report/1"
+    subject: Subject
+    stance: Stance
+    mechanism: str | MechanismStatement
+    privacy_unit: Unit | None
+    neighbouring: Neighbouring | None
+    sensitivity: tuple[SensitivityStatement, ...] = ()
+    claimed: Claim | None = None
+    verified: tuple[VerifiedStatement, ...]
+    charged: Charge | None = None
+    noise: tuple[NoiseStatement, ...] = ()
+    sampler_delta: Amount | None = None
+    sampler_epsilon: Amount | None = None
+    accounting: AccountingStatement
+    public_parameters: tuple[str, ...] = ()
+    post_processing: tuple[str, ...] = ()
+    not_protected: tuple[str, ...] = ()
+    source_defects: tuple[str, ...] = ()
+    voided_by: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    reproducible: bool = False
+    evaluation_attached: bool = False
+    error: dict[str, Any] | None = None
+    details: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,253 @@
+"""The privacy report of a query, or of one of its rounds.
+
+A report says what the source claims, what is verified against each adversary, and what is not
+protected. Every number in it comes from `tacit.accounting`, rounded against us; nothing in it comes
+from readings. Under the paper stance the sensitivity's value is omitted: it is a private maximum.
+
+Spec: aggregation, sections 1, 3, 7 and 8; budget, sections 3 and 5; jobs, "Privacy report".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from tacit.accounting.costs import Cost
+from tacit.accounting.debits import debit
+from tacit.accounting.error import forecast, smallest_useful_group
+from tacit.accounting.guarantees import VerifiedLine, verified_lines
+from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
+from tacit.query.functions import PRESENCE, dimension, parts
+from tacit.query.mechanisms import aggregator_plan, curator_plan
+from tacit.query.query import Query
+from tacit.query.words import Mechanism
+from tacit.report import statements
+from tacit.report.builder import pure_dp
+from tacit.report.figures import ACCOUNTING_VERSION, FLOOR, amount, delta_amount, epsilon_amount
+from tacit.report.model import (
+    AccountingStatement,
+    Charge,
+    Claim,
+    CurvePoint,
+    NoiseStatement,
+    PrivacyReport,
+    SensitivityStatement,
+    Subject,
+    VerifiedStatement,
+)
+from tacit.report.statements import is_paper
+
+USEFUL_SHARE: Final = Fraction(1, 100)
+"""The relative error at which a group counts as useful in `error.smallest_useful_group`."""
+
+
+def query_report(
+    query: Query,
+    *,
+    subject: Subject,
+    participants: int | None = None,
+    operators: Sequence[str] | None = None,
+    sampler_self_test: SelfTest | None = None,
+    caveats: Iterable[str] = (),
+) -> PrivacyReport:
+    """The report of a query (a preview) or, with `participants`, of one of its rounds.
+
+    `operators` names who runs each aggregator; `sampler_self_test` is the outcome of the check of
+    the samplers at start; further `caveats` are added unchanged.
+    """
+    lines = verified_lines(query, participants, operators)
+    return PrivacyReport(
+        subject=subject,
+        stance=query.stance.value,
+        mechanism=query.mechanism.value,
+        privacy_unit=query.privacy_unit.value,
+        neighbouring="add-remove",
+        sensitivity=_sensitivity(query),
+        claimed=_claim(query),
+        verified=tuple(_statement(query, line) for line in lines),
+        charged=_charge(query, operators),
+        noise=_noise(query, participants),
+        sampler_delta=_sampler_delta(query, participants, lines),
+        sampler_epsilon="0",
+        accounting=AccountingStatement(
+            method="privacy profiles of the honest noise, rounded up: closed forms, positive sums, "
+            "convex quadrature; coins by the convolved mixture or by revealing who drew; parts by "
+            "basic composition",
+            library="tacit tacit.accounting",
+            version=ACCOUNTING_VERSION,
+        ),
+        public_parameters=(
+            "every field of the query and of the round descriptor",
+            "who took part, and when",
+        ),
+        post_processing=statements.post_processing(query),
+        not_protected=statements.not_protected(query),
+        source_defects=statements.source_defects(query),
+        voided_by=statements.voided_by(query),
+        assumptions=statements.assumptions(query, operators, sampler_self_test),
+        caveats=(*statements.caveats(query, lines), *caveats),
+        error=_error(query, participants),
+        details=_details(query, participants),
+    )
+
+
+def _sensitivity(query: Query) -> tuple[SensitivityStatement, ...]:
+    if is_paper(query):
+        return (SensitivityStatement(source="data-dependent"),)
+    several = len(parts(query)) > 1
+    return tuple(
+        SensitivityStatement(
+            value=amount(part.sensitivity),
+            source="declared",
+            part=part.name if several else None,
+        )
+        for part in parts(query)
+    )
+
+
+def _claim(query: Query) -> Claim | None:
+    match query.mechanism:
+        case Mechanism.TWO_LAYER:
+            assert query.epsilon_u is not None
+            assert query.epsilon_s is not None
+            return Claim(
+                **pure_dp(query.epsilon_u + query.epsilon_s),
+                theorem="Lu's thesis, Proposition 4.1",
+                text="max epsilon_u + max epsilon_s, whatever the probabilities are",
+            )
+        case Mechanism.LOCAL:
+            assert query.epsilon_i is not None
+            return Claim(
+                **pure_dp(query.epsilon_i),
+                theorem="Lu's thesis, Algorithm 5.1",
+                text="max epsilon_i over the curators",
+            )
+        case _:
+            return None
+
+
+def _statement(query: Query, line: VerifiedLine) -> VerifiedStatement:
+    return VerifiedStatement(
+        scenario=line.scenario.label,
+        key=line.scenario.value,
+        description=line.description,
+        trust_model=line.trust_model,
+        model=line.model,
+        privacy_unit=query.privacy_unit.value,
+        neighbouring="add-remove",
+        epsilon=epsilon_amount(line.epsilon),
+        delta=delta_amount(line.delta),
+        curve=tuple(
+            CurvePoint(epsilon=amount(epsilon), delta=delta_amount(delta))
+            for epsilon, delta in line.curve
+        ),
+        conditions=line.conditions,
+        reason=line.reason,
+    )
+
+
+def _charge(query: Query, operators: Sequence[str] | None) -> Charge:
+    assumed, everyone = debit(query, operators)
+
+    def columns(cost: Cost) -> tuple[str, str]:
+        return epsilon_amount(cost.epsilon), delta_amount(cost.delta)
+
+    epsilon, delta = columns(assumed)
+    epsilon_all, delta_all = columns(everyone)
+    return Charge(
+        ledger="curators",
+        privacy_unit=query.privacy_unit.value,
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_all_corrupt=epsilon_all,
+        delta_all_corrupt=delta_all,
+    )
+
+
+def _noise(query: Query, participants: int | None) -> tuple[NoiseStatement, ...]:
+    statements = []
+    for layer, plan, draws in (
+        ("curator", curator_plan(query), participants or query.n_max),
+        ("aggregator", aggregator_plan(query), query.aggregators),
+    ):
+        if plan is None:
+            continue
+        for part, scale in zip(parts(query), plan.scales, strict=True):
+            statements.append(
+                NoiseStatement(
+                    layer=layer,
+                    distribution="discrete-laplace" if plan.weight == 1 else "polya-share",
+                    part=part.name,
+                    scale=None if is_paper(query) else amount(scale, FLOOR),
+                    weight=amount(plan.weight, FLOOR),
+                    probability=amount(plan.probability, FLOOR),
+                    draws=draws,
+                )
+            )
+    return tuple(statements)
+
+
+def _sampler_delta(
+    query: Query, participants: int | None, lines: tuple[VerifiedLine, ...]
+) -> str | None:
+    """What imperfect draws add to every delta; None where no epsilon is stated."""
+    finite = [line.epsilon for line in lines if line.epsilon is not None]
+    if not finite:
+        return None
+    parties = 0
+    if curator_plan(query) is not None:
+        parties += participants or query.n_max
+    if aggregator_plan(query) is not None:
+        parties += query.aggregators
+    return amount(min(sampler_delta(parties * dimension(query), max(finite)), Fraction(1)))
+
+
+def _error(query: Query, participants: int | None) -> dict[str, Any]:
+    """The expected error of a result, from public values only; a string for every number."""
+    count = participants or query.min_participants
+    squared = {"squares": f"{query.unit}^2", "count": "1", "histogram": "1", PRESENCE: "1"}
+    answer: dict[str, Any] = {
+        "participants": count,
+        "parts": [
+            {
+                "part": error.part,
+                "dimension": error.dimension,
+                "unit": squared.get(error.part, query.unit),
+                "mean_absolute": amount(Fraction(error.mean_absolute)),
+                "standard_deviation": amount(Fraction(error.standard_deviation)),
+            }
+            for error in forecast(query, count)
+        ],
+        "basis": "upper limit: declared bounds in place of each curator's own data"
+        if is_paper(query)
+        else "the noise of all parties",
+    }
+    group = smallest_useful_group(query, USEFUL_SHARE)
+    answer["smallest_useful_group"] = {
+        "relative_error": amount(USEFUL_SHARE),
+        "curators": group,
+        "basis": "a typical curator contributes half of what the bounds allow",
+    }
+    return answer
+
+
+def _details(query: Query, participants: int | None) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "collusion": {
+            "curators": query.collusion.curators,
+            "aggregators": query.collusion.aggregators,
+        },
+        "aggregators": query.aggregators,
+        "sharing": query.sharing.value,
+        "min_participants": query.min_participants,
+        "participants": participants,
+        "draw_distance": amount(DRAW_DISTANCE),
+    }
+    if query.threshold is not None:
+        details["threshold"] = query.threshold
+    if query.c_noise is not None:
+        details["c_noise"] = query.c_noise
+    if query.layer is not None:
+        details["layer"] = query.layer.value
+    return details

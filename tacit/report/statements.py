@@ -1,0 +1,231 @@
+"""What a report of a query says in sentences: what is not protected, assumed, broken, to be known.
+
+Spec: aggregation, sections 3, 7 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tacit.accounting.guarantees import VerifiedLine
+from tacit.accounting.scenarios import openers
+from tacit.noise import SelfTest
+from tacit.query.mechanisms import aggregator_plan
+from tacit.query.query import Query
+from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
+
+VALIDITY: Final = (
+    "Validity is not proved: a curator can send any value, and no sum can tell. Bounds are "
+    "enforced at honest curators only; a lying curator or a single lying aggregator shifts the "
+    "sum by any amount."
+)
+PARTICIPATION: Final = (
+    "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "
+    "times. What is protected is a curator's data, not its membership."
+)
+
+
+def is_paper(query: Query) -> bool:
+    """Whether noise follows each curator's own data, as in the source."""
+    return query.stance is Stance.PAPER
+
+
+def post_processing(query: Query) -> tuple[str, ...]:
+    """What is made of the noisy sums; it costs no privacy."""
+    match query.function:
+        case Function.MEAN:
+            return ("mean = centre + noisy sum / noisy count; null where the count is below 1",)
+        case Function.VARIANCE:
+            return (
+                "mean and variance of the noisy sum, squares and count; null where the count is "
+                "below 1, a negative variance is 0",
+            )
+        case _:
+            return ("the total times the resolution",)
+
+
+def not_protected(query: Query) -> tuple[str, ...]:
+    """What the query's unit leaves open."""
+    held = [
+        PARTICIPATION,
+        "Curators that took part are those that answered; one without a reading answers too, with "
+        "zeros. How many had readings is told only by a count that the query pays for "
+        "(completeness).",
+        "A person behind several curators is protected once for each of them, not as one.",
+    ]
+    if query.privacy_unit is PrivacyUnit.RECORD:
+        held.append(
+            "The unit record hides one reading, not a household's habit: readings that go together "
+            "(the same evening, day after day) are not hidden together."
+        )
+        held.append(
+            "A record replaced by another one is a removal and an addition: two changes, whose "
+            "figures add."
+            if query.every_record
+            else "A reading moved in time is a removal and an addition: two changes, whose figures "
+            "add. A value changed in place is covered as one."
+        )
+    return tuple(held)
+
+
+_ATOM: Final = (
+    "Proposition 4.1 overlooks the atom: with probability (1-pr_u)(1-pr_s)^h, against n-1 curators "
+    "and all but h aggregators, no noise hides the victim's value and it passes exactly; its "
+    "proof takes the expected noise, which is no distribution. Over continuous noise no epsilon "
+    "holds with delta 0."
+)
+_ADDED: Final = (
+    "Proposition 4.1 adds the two layers' epsilons; with both probabilities 1 the noises are added "
+    "to one output, and min(epsilon_u, epsilon_s) holds while an honest aggregator exists, "
+    "epsilon_u when none does."
+)
+_LOCAL_SENSITIVITY: Final = (
+    "The noise scale is the curator's own largest reading. With 0 a possible reading no (epsilon, "
+    "delta) with delta below 1 holds for a sum: all-zero readings give their sum with certainty. "
+    "With readings in [lo, hi], lo above 0, no finite epsilon with delta 0 holds. For sums the "
+    "scale, a private maximum, can besides be estimated from repeated rounds."
+)
+_COUNT_EXCEPTION: Final = (
+    "In a count one reading adds 1 for every curator that has readings, so its "
+    "scale is constant there; the curator without readings, which draws nothing, is the exception."
+)
+
+
+def source_defects(query: Query) -> tuple[str, ...]:
+    """Where the source claims what does not hold."""
+    defects = []
+    if query.mechanism is Mechanism.TWO_LAYER:
+        assert query.pr_u is not None
+        assert query.pr_s is not None
+        if min(query.pr_u, query.pr_s) < 1:
+            defects.append(_ATOM)
+        else:
+            defects.append(_ADDED)
+    if is_paper(query) and query.mechanism is not Mechanism.EXACT:
+        defects.append(_LOCAL_SENSITIVITY)
+        if query.function is Function.COUNT:
+            defects.append(_COUNT_EXCEPTION)
+    return tuple(defects)
+
+
+def voided_by(query: Query) -> tuple[str, ...]:
+    """What would make the verified lines false."""
+    held = [
+        "participation, bounds or epsilon chosen after looking at the data",
+        "aggregator keys that a curator did not get out of band",
+    ]
+    if query.mechanism is not Mechanism.EXACT:
+        held.append("noise drawn from a source that somebody else can predict")
+    if query.sharing is Sharing.ADDITIVE:
+        held.append("all aggregators pooling what they hold (row d says what remains)")
+    elif query.sharing is Sharing.SHAMIR:
+        held.append(
+            f"{openers(query)} aggregators pooling what they hold (row d says what remains)"
+        )
+    return tuple(held)
+
+
+def assumptions(
+    query: Query, operators: Sequence[str] | None, self_test: SelfTest | None
+) -> tuple[str, ...]:
+    """What the verified lines rest on; see `query_report` for the arguments."""
+    t_u, t_s = query.collusion.curators, query.collusion.aggregators
+    held = []
+    if query.sharing is Sharing.NONE:
+        held.append(
+            "The single aggregator sees every noisy contribution; what protects a curator is its "
+            "own noise alone."
+        )
+    else:
+        held.append(
+            f"At most {t_u} curators (with those that add no noise, and every identity that the "
+            f"adversary enrolled) and at most {t_s} of {query.aggregators} aggregators pool what "
+            "they see; row e states what then holds, the other rows what holds beyond."
+        )
+    if query.mechanism is Mechanism.DISTRIBUTED and query.layer is not Layer.AGGREGATOR:
+        held.append(
+            f"At least {query.min_participants - t_u} honest curators draw their shares in every "
+            "manifest."
+        )
+    if query.sharing is Sharing.SHAMIR and aggregator_plan(query) is not None:
+        held.append(
+            f"Every manifest holds the noise of at least {query.c_noise} aggregators; each "
+            "aggregator checks it."
+        )
+    held.append(
+        "Bounds, max_readings and resolution were declared without looking at the data, and honest "
+        "curators clamp to them. An enrolled curator takes part whether or not it has readings."
+    )
+    if query.every_record:
+        held.append(
+            "Every record counts: no curator's table holds more than max_readings rows, so that "
+            "one record more or less changes one vector by its bound. Curators refuse tables that "
+            "are larger."
+        )
+    held.append(
+        "Parties may pool all they see but follow the protocol; what anchors, rosters, descriptors "
+        "and commitments add against parties that deviate is described with the protocol."
+    )
+    if operators is None:
+        held.append("The aggregators are run by different operators (not checked here).")
+    elif len(set(operators)) < len(operators):
+        held.append(
+            f"{len(operators)} aggregators are run by {len(set(operators))} operators; an operator "
+            "counts as one party that brings all its aggregators."
+        )
+    else:
+        held.append("Every aggregator is run by an operator of its own, as declared.")
+    if self_test is not None:
+        outcome = "passed" if self_test.passed else "FAILED: do not rely on this report"
+        held.append(
+            f"The samplers' check at start: {outcome}. It cannot tell a predictable source from a "
+            "secret one."
+        )
+    return tuple(held)
+
+
+def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
+    """What a reader of the verified lines has to know."""
+    held = []
+    if query.mechanism is Mechanism.EXACT:
+        held.append("NO PRIVACY: mechanism exact adds no noise.")
+    if is_paper(query):
+        held.append(
+            "Stance paper: noise follows each curator's own data, as in the source. Nothing is "
+            "verified; the sensitivity's value is private and not shown."
+        )
+    held.append(VALIDITY)
+    held.append(
+        "This is one release: rounds over the same readings add up, and a curator's ledger keeps "
+        "the sum. A round that aborts after pieces may have left counts as released."
+    )
+    if query.mechanism is not Mechanism.EXACT and not is_paper(query):
+        held.append(
+            "To the delta of every row add sampler_delta, for draws that are not quite exact (at "
+            "an epsilon further along a curve it grows as 1 + e^epsilon)."
+        )
+    held.append(
+        "A host that holds the readings of many curators is one party that may collude with all of "
+        "them; its own curators are not protected from it."
+    )
+    if query.sharing is not Sharing.NONE:
+        held.append(
+            "Inside one key epoch there is no forward secrecy: all aggregators' epoch keys "
+            "together with a recording open its pieces."
+        )
+    weaker = [line for line in lines if line.model == "none"]
+    if weaker and len(weaker) < len(lines):
+        named = ", ".join(line.scenario.value for line in weaker)
+        held.append(f"Nothing holds in row{'s' if len(weaker) > 1 else ''} {named}.")
+    if query.mechanism is Mechanism.TWO_LAYER and not is_paper(query):
+        held.append(
+            "Noise of two layers is hedging: while an honest aggregator draws, its noise counts; "
+            "when the last one falls, only the victim's own draw is left (row d)."
+        )
+    if query.mechanism is Mechanism.DISTRIBUTED and query.layer is Layer.AGGREGATOR:
+        held.append(
+            "Curators add no noise of their own: when all aggregators collude, a contribution is "
+            "read exactly."
+        )
+    return tuple(held)

@@ -1,0 +1,230 @@
+"""Accepting: what fits is stored once, what does not is refused by name and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cbor2
+import httpx
+import numpy as np
+import pytest
+
+from common.web.problems import TYPE_PREFIX
+from tacit.protocol.round import Piece
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Round, Sender, query
+
+
+def problem(answer: httpx.Response) -> str:
+    """The stable name of a problem."""
+    kind: str = answer.json()["type"]
+    return kind.removeprefix(TYPE_PREFIX)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    """One bit changed."""
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+async def one_round(pair: Federation, **asked: Any) -> tuple[Round, Sender, Piece]:
+    (sender,) = await pair.lone(1)
+    values = {"aggregators": 2, "mechanism": "exact", **asked}
+    current = await pair.open(query(**values))
+    return current, sender, current.piece(sender, 0, current.split(np.array([[5]]))[0][0])
+
+
+async def held(current: Round) -> int:
+    answer = await current.federation.peers[0].coordinate("GET", current.path())
+    return int(answer.json()["accepted"])
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "name"),
+    [
+        ("bit", 400, "seal_broken"),
+        ("tag", 400, "seal_broken"),
+        ("nonce", 400, "seal_broken"),
+        ("short", 400, "wrong_length"),
+        ("long", 400, "wrong_length"),
+        ("other aggregator", 400, "seal_broken"),
+        ("other round", 400, "seal_broken"),
+        ("other curator", 403, "not_your_piece"),
+        ("renamed", 400, "seal_broken"),
+        ("unknown epoch", 409, "unknown_epoch_key"),
+    ],
+)
+async def test_an_altered_piece_changes_nothing(
+    alliance: Alliance, change: str, status: int, name: str
+) -> None:
+    async with alliance(2) as pair:
+        other_sender, sender = await pair.lone(2)
+        asked = query(aggregators=2, mechanism="exact")
+        current, elsewhere = await pair.open(asked), await pair.open(asked)
+        words = current.split(np.array([[5]]))
+        piece = current.piece(sender, 0, words[0][0])
+        values: dict[str, Any] = piece.model_dump()
+        if change == "bit":
+            values["sealed"] = flipped(piece.sealed, 3)
+        elif change == "tag":
+            values["sealed"] = flipped(piece.sealed, len(piece.sealed) - 1)
+        elif change == "nonce":
+            values["nonce"] = flipped(piece.nonce, 0)
+        elif change == "short":
+            values["sealed"] = piece.sealed[:-1]
+        elif change == "long":
+            values["sealed"] = piece.sealed + b"\0" * 8
+        elif change == "other aggregator":
+            values = current.piece(sender, 1, words[1][0]).model_dump()
+        elif change == "other round":
+            values = elsewhere.piece(sender, 0, words[0][0]).model_dump()
+        elif change == "other curator":
+            values = current.piece(other_sender, 0, words[0][0]).model_dump()
+        elif change == "renamed":
+            values = current.piece(other_sender, 0, words[0][0]).model_dump()
+            values["sender"] = sender.id
+        else:
+            values["key_epoch"] = 12
+        answer = await current.send(sender, 0, Piece(**values))
+        assert (answer.status_code, problem(answer)) == (status, name)
+        assert await held(current) == 0
+        assert (await current.send(sender, 0, piece)).status_code == 201
+
+
+async def test_after_the_freeze_it_says_whether_the_piece_is_in(pair: Federation) -> None:
+    late, *lone = await pair.lone(3)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    shares = current.split(np.array([[1], [2], [3]]))
+    pieces = [
+        [current.piece(sender, i, shares[i][j]) for i in range(2)]
+        for j, sender in enumerate([late, *lone])
+    ]
+    for sender, sealed in zip(lone, pieces[1:], strict=True):
+        for i in range(2):
+            assert (await current.send(sender, i, sealed[i])).status_code == 201
+    accepted = await current.freeze()
+
+    async def closed(state: str) -> None:
+        answer = await current.send(lone[0], 0, pieces[1][0])
+        assert (answer.status_code, problem(answer)) == (410, "round_closed")
+        assert (answer.json()["included"], answer.json()["state"]) == (True, state)
+        answer = await current.send(late, 0, pieces[0][0])
+        assert (answer.status_code, answer.json()["included"]) == (410, False)
+
+    await closed("frozen")
+    manifest, commitments = await current.commit(accepted)
+    await closed("committed")
+    await current.reveal(manifest, commitments)
+    await closed("released")
+
+
+@pytest.mark.parametrize("what", ["bit", "header", "cut", "aggregator", "round", "empty"])
+async def test_an_altered_batch_changes_nothing(alliance: Alliance, what: str) -> None:
+    async with alliance(2) as pair:
+        host = await pair.host("gateway", 64)
+        asked = query(aggregators=2, mechanism="exact")
+        current, elsewhere = await pair.open(asked), await pair.open(asked)
+        words = current.split(np.ones((64, 1), np.int64))
+        (body,) = current.batches(host, 0, words[0])
+        sent, name = {
+            "bit": (flipped(body, len(body) // 2), "seal_broken"),
+            "header": (flipped(body, 37), "seal_broken"),
+            "cut": (body[:-1], "seal_broken"),
+            "aggregator": (current.batches(host, 1, words[1])[0], "wrong_round"),
+            "round": (elsewhere.batches(host, 0, words[0])[0], "wrong_round"),
+            "empty": (b"", "seal_broken"),
+        }[what]
+        answer = await current.send_batch(host, 0, sent)
+        assert answer.status_code == 400
+        assert problem(answer) in {name, "wrong_round"}
+        assert await held(current) == 0
+        assert (await current.send_batch(host, 0, body)).status_code == 201
+
+
+async def test_arrays_answer_per_item_in_json_and_cbor(pair: Federation) -> None:
+    current, sender, piece = await one_round(pair)
+    body = b"[" + piece.model_dump_json().encode() + b', {"sender": 3}]'
+    peer = pair.peers[0]
+    answer = await peer.ask("POST", current.path("pieces"), body, sender.tokens[0])
+    assert answer.status_code == 200
+    assert [item["status"] for item in answer.json()] == [201, 422]
+    assert answer.json()[1]["problem"] == "bad_parameter"
+    packed = cbor2.dumps([piece.model_dump()])
+    answer = await peer.ask(
+        "POST", current.path("pieces"), packed, sender.tokens[0], form="application/cbor"
+    )
+    assert [item["status"] for item in answer.json()] == [200]
+    answer = await peer.ask(
+        "POST",
+        current.path("pieces"),
+        cbor2.dumps(piece.model_dump()),
+        sender.tokens[0],
+        form="application/cbor",
+    )
+    assert answer.status_code == 200
+
+
+async def test_who_may_send(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        (sender,) = await federation.lone(1)
+        current = await federation.open(query())
+        piece = current.piece(sender, 0, np.array([1], np.uint64))
+        (late,) = await federation.lone(1, "late")
+        host = await federation.host("gateway", 10)
+        peer, path = federation.peers[0], current.path("pieces")
+
+        async def refused(token: str | None, status: int, name: str, sent: Piece = piece) -> None:
+            answer = await peer.ask("POST", path, sent, token)
+            assert (answer.status_code, problem(answer)) == (status, name)
+
+        await refused(None, 403, "scope_missing")  # the operator's
+        await refused(peer.coordinator_token, 403, "scope_missing")
+        await refused("tct_curator_unknown", 401, "token_unknown")
+        await refused(late.tokens[0], 403, "not_your_piece")
+        late_piece = current.piece(late, 0, np.array([1], np.uint64))
+        await refused(late.tokens[0], 409, "not_in_round", late_piece)
+        host_piece = current.piece(host, 0, np.array([1], np.uint64))
+        await refused(host.tokens[0], 403, "unknown_sender", host_piece)
+        missing = path.replace(current.id, "00000000-0000-0000-0000-000000000000")
+        answer = await peer.ask("POST", missing, piece, sender.tokens[0])
+        assert (answer.status_code, problem(answer)) == (404, "unknown_round")
+        assert (await peer.ask("DELETE", f"/v1/parties/{sender.id}")).status_code == 204
+        await refused(sender.tokens[0], 401, "token_unknown")
+
+
+async def test_a_party_that_left_is_not_in_the_set(pair: Federation) -> None:
+    leaving, *lone = await pair.lone(3)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    for value, sender in enumerate([leaving, *lone]):
+        await current.contribute(sender, np.array([[10 ** (value + 1)]]))
+    assert (await pair.peers[0].ask("DELETE", f"/v1/parties/{leaving.id}")).status_code == 204
+    total, manifest = await current.release()
+    assert manifest.count == 2
+    assert total.tolist() == [1100]
+
+
+async def test_a_shamir_word_outside_the_field_is_refused(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        (sender,) = await federation.lone(1)
+        asked = query(
+            aggregators=3, sharing="shamir", threshold=2, mechanism="exact", min_participants=2
+        )
+        current = await federation.open(asked)
+        piece = current.piece(sender, 0, np.array([2**57 - 13], np.uint64))
+        answer = await current.send(sender, 0, piece)
+        assert (answer.status_code, problem(answer)) == (400, "out_of_field")
+
+
+async def test_a_new_epoch_key_is_known_at_once(pair: Federation) -> None:
+    (sender,) = await pair.lone(1)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    piece = current.piece(sender, 0, np.array([1], np.uint64))
+    assert (await current.send(sender, 0, piece)).status_code == 201
+    sender.epoch = 8
+    peer = pair.peers[0]
+    path = f"/v1/parties/{sender.id}/keys/8"
+    answer = await peer.ask("PUT", path, sender.epoch_key(), sender.tokens[0])
+    assert answer.status_code == 201
+    answer = await peer.ask("PUT", path, sender.epoch_key(), sender.tokens[0])
+    assert answer.status_code == 200
+    piece = current.piece(sender, 0, np.array([1], np.uint64))
+    assert (await current.send(sender, 0, piece)).status_code == 200

@@ -1,0 +1,201 @@
+"""From the manifest to the partial sum: one manifest, one nonce, one answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aggregator.audit.noise_audit import Listener, audited
+from aggregator.errors import RoundClosed
+from aggregator.rounds import committing
+from aggregator.store import rounds as store
+from tacit.crypto.signing import Signed
+from tacit.protocol.agreement import CommitmentRefused, ManifestRefused, manifest_of
+from tacit.protocol.round import (
+    ACCEPTED_LABEL,
+    AcceptedSet,
+    Manifest,
+    ManifestRequest,
+    RevealRequest,
+    RoundState,
+)
+from tacit.query.mechanisms import aggregator_plan, draw
+from tacit.randomness import SeededRandom
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import SALT, Federation, Round, query
+from tests.aggregator.rounds.test_opening import EXACT, NOISY, SHAMIR, aggregator_of
+from tests.aggregator.rounds.test_state_machine import refused
+
+
+async def delivered(federation: Federation, count: int = 3, **asked: Any) -> Round:
+    """A round in which lone curators sent 1, 2, ..."""
+    lone = await federation.lone(count)
+    current = await federation.open(query(**asked))
+    for value, sender in enumerate(lone):
+        await current.contribute(sender, np.array([[value + 1]]))
+    return current
+
+
+async def commit(current: Round, accepted: list[Signed[AcceptedSet]], index: int = 0) -> Any:
+    """An aggregator's answer to the manifest of these sets."""
+    manifest = manifest_of(current.descriptor, accepted, SALT)
+    request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+    peer = current.federation.peers[index]
+    return await peer.coordinate("POST", current.path("commitment"), request)
+
+
+async def test_every_step_repeats_its_bytes_and_the_sum_is_exact(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        early = await pair.peers[0].coordinate(
+            "POST", current.path("reveal"), RevealRequest(commitments=())
+        )
+        refused(early, 409, "round_not_committed")
+        made_up = Manifest(
+            round=current.id,
+            descriptor_hash=current.descriptor.digest(),
+            quorum=(0, 1),
+            members=b"\x07",
+            count=3,
+            contributions=(),
+            salt=SALT,
+        )
+        request = ManifestRequest(manifest=made_up, accepted=())
+        answer = await pair.peers[0].coordinate("POST", current.path("commitment"), request)
+        refused(answer, 409, "round_not_frozen")
+        accepted = await current.freeze()
+        first = await commit(current, accepted)
+        assert (first.status_code, first.content) == (
+            200,
+            (await commit(current, accepted)).content,
+        )
+        manifest, commitments = await current.commit(accepted)
+        own, other = commitments
+        for hostile in [(own,), (other,), (own, own), ()]:
+            answer = await pair.peers[0].coordinate(
+                "POST", current.path("reveal"), RevealRequest(commitments=hostile)
+            )
+            refused(answer, 409, "commitment_refused")
+        again = own.statement.model_copy(update={"hash": bytes(32)})
+        signed = aggregator_of(pair).keyring.identity.sign("tacit commitment v1", again)
+        answer = await pair.peers[0].coordinate(
+            "POST", current.path("reveal"), RevealRequest(commitments=(signed, other))
+        )
+        refused(answer, 409, "commitment_refused")
+        assert answer.json()["detail"] == (
+            "the commitment of this aggregator is not the one it signed"
+        )
+        reveals = await current.reveal(manifest, commitments)
+        assert await current.reveal(manifest, commitments[::-1]) == reveals
+        assert [len(item.nonce) for item in reveals] == [32, 32]
+        total, _ = await current.release()
+        assert total.tolist() == [6]
+
+
+async def test_a_manifest_is_the_one_of_the_sets_that_were_signed(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        accepted = await current.freeze()
+        honest = manifest_of(current.descriptor, accepted, SALT)
+        peer, path = pair.peers[0], current.path("commitment")
+        for changed in ({"members": b"\x03", "count": 2}, {"salt": None}, {"count": 4}):
+            request = ManifestRequest(
+                manifest=honest.model_copy(update=changed), accepted=tuple(accepted)
+            )
+            refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
+        # Another set under this aggregator's own signature, which it has not kept as its answer.
+        smaller = accepted[0].statement.model_copy(update={"members": b"\x03"})
+        forged = aggregator_of(pair).keyring.identity.sign(ACCEPTED_LABEL, smaller)
+        refused(await commit(current, [forged, accepted[1]]), 409, "manifest_refused")
+        assert (await commit(current, accepted)).status_code == 200
+
+
+async def test_of_two_quorums_one_is_committed_to_and_only_the_own(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        current = await delivered(federation, **SHAMIR)
+        accepted = await current.freeze()
+        refused(await commit(current, accepted[1:]), 409, "manifest_refused")
+        assert (await commit(current, accepted[:2])).status_code == 200
+        answer = await commit(current, accepted)
+        refused(answer, 409, "manifest_refused")
+        assert answer.json()["detail"] == (
+            "another manifest was committed to; there is never a second one"
+        )
+
+
+@pytest.mark.parametrize("asked", [NOISY, SHAMIR, {**EXACT}], ids=["additive", "shamir", "exact"])
+async def test_noise_is_in_the_sum_once(alliance: Alliance, asked: dict[str, Any]) -> None:
+    """Additive noise joins the partial sum; under Shamir its shares are among the pieces."""
+    async with alliance(asked["aggregators"]) as federation:
+        current = await delivered(federation, **asked)
+        accepted = await current.freeze()
+        manifest = manifest_of(current.descriptor, accepted, SALT)
+        aggregator = aggregator_of(federation)
+        context = await aggregator.round(current.id)
+
+        async def partial(seed: int) -> np.ndarray:
+            seeded = replace(aggregator, random=SeededRandom(seed))  # type: ignore[arg-type]
+            listener = Listener(audited(context.descriptor.query))
+            return await committing._partial_sum(seeded, context, manifest, listener)
+
+        plan = aggregator_plan(context.descriptor.query)
+        one, other = await partial(1), await partial(2)
+        if asked is not NOISY:
+            assert one.tolist() == other.tolist()
+            return
+        assert plan is not None
+        first, second = (draw(plan, SeededRandom(seed), 1)[0] for seed in (1, 2))
+        assert first.tolist() != second.tolist()
+        assert (one - first.astype(np.uint64)).tolist() == (
+            other - second.astype(np.uint64)
+        ).tolist()
+
+
+async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -> None:
+    """As two processes on one store, both of which found the round frozen."""
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        accepted = await current.freeze()
+        manifest = manifest_of(current.descriptor, accepted, SALT)
+        aggregator = aggregator_of(pair)
+        context = await aggregator.round(current.id)
+        listener = Listener(audited(context.descriptor.query))
+        partial = await committing._partial_sum(aggregator, context, manifest, listener)
+
+        async def again(wanted: Manifest = manifest) -> str:
+            heard = listener.heard()
+            return await committing._commit(aggregator, context, wanted, partial, heard)
+
+        first = await again()
+        assert await again() == first
+        with pytest.raises(ManifestRefused):
+            await again(manifest.model_copy(update={"salt": bytes(32)}))
+        reason = {"reason": "test"}
+        await pair.peers[0].coordinate("POST", current.path("abort"), reason)
+        with pytest.raises(RoundClosed):
+            await again()
+        with pytest.raises(RoundClosed):
+            await committing._reveal(aggregator, context, bytes(32))
+        refused(await commit(current, accepted), 410, "round_closed")
+        answer = await pair.peers[0].coordinate(
+            "POST", current.path("reveal"), RevealRequest(commitments=())
+        )
+        refused(answer, 410, "round_closed")
+
+
+async def test_a_partial_sum_is_revealed_to_one_set_of_commitments(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        await current.release()
+        aggregator = aggregator_of(pair)
+        context = await aggregator.round(current.id)
+        with pytest.raises(CommitmentRefused):
+            await committing._reveal(aggregator, context, bytes(32))
+        async with aggregator.database.reading() as transaction:
+            row = await store.round_by_key(transaction, context.key)
+        assert row.state is RoundState.RELEASED
+        assert row.reveal_request is not None
+        assert "partial" in await committing._reveal(aggregator, context, row.reveal_request)

@@ -1,0 +1,290 @@
+"""Into a round: the aggregator's policy at its edges, its own entry, and shared noise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aggregator.context import Aggregator
+from aggregator.errors import PolicyRefused
+from aggregator.rounds import opening
+from common.runtime.clock import ManualClock
+from tacit.protocol.agreement import DescriptorRefused
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.round import AggregatorEntry, Contribution, RoundDescriptor
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Round, query, vector
+from tests.aggregator.pieces.test_pieces import problem
+from tests.aggregator.rounds.test_state_machine import refused
+
+EXACT: dict[str, Any] = {"aggregators": 2, "mechanism": "exact"}
+NOISY: dict[str, Any] = {"aggregators": 2, "mechanism": "distributed", "epsilon": "1"}
+PAPER: dict[str, Any] = {
+    "mechanism": "two-layer",
+    "stance": "paper",
+    **{"epsilon_u": "1", "epsilon_s": "1", "pr_u": "0.5", "pr_s": "0.5"},
+}
+SHAMIR: dict[str, Any] = {**NOISY, "aggregators": 3, "sharing": "shamir", "threshold": 2}
+
+
+def aggregator_of(federation: Federation, index: int = 0) -> Aggregator:
+    return federation.peers[index].part(Aggregator)
+
+
+# --- policy --------------------------------------------------------------------------------------
+
+
+def ground(aggregator: Aggregator, descriptor: RoundDescriptor, **settings: Any) -> str | None:
+    """Why a policy with these settings refuses; None if it does not."""
+    changed = aggregator.settings.model_copy(update=settings)
+    try:
+        opening.check_policy(replace(aggregator, settings=changed), descriptor)
+    except (PolicyRefused, DescriptorRefused) as error:
+        return str(error.detail)
+    return None
+
+
+async def test_a_round_meets_the_policy_exactly_at_its_limits(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        aggregator = aggregator_of(pair)
+        await pair.lone(3)
+        asked = vector(4, **EXACT, min_participants=5, n_max=1000)
+        plain = (await pair.descriptor(asked)).statement
+        for setting, fits, breaks, words in (
+            ("policy_min_participants", 5, 6, "fewer participants"),
+            ("policy_max_curators", 1000, 999, "n_max is above"),
+            ("policy_max_roster", 3, 2, "the roster is larger"),
+            ("policy_max_dimension", 4, 3, "the vector is longer"),
+            ("policy_max_round_s", 300, 299, "the deadline is too far away"),
+        ):
+            assert ground(aggregator, plain, **{setting: fits}) is None
+            assert words in (ground(aggregator, plain, **{setting: breaks}) or "")
+        over = plain.model_copy(update={"deadline": pair.now})
+        assert ground(aggregator, over) == "the deadline is over"
+        last = plain.model_copy(update={"deadline": pair.now + timedelta(microseconds=1)})
+        assert ground(aggregator, last) is None
+
+
+async def test_exact_rounds_and_the_paper_stance_need_their_switches(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        aggregator = aggregator_of(pair)
+        await pair.lone(1)
+        cases = [
+            (EXACT, "insecure_allow_exact", "exact rounds add no noise"),
+            ({**EXACT, **PAPER}, "allow_paper", "the paper stance is not allowed"),
+            (NOISY, None, None),
+        ]
+        switches = ("insecure_allow_exact", "allow_paper")
+        for asked, needed, words in cases:
+            descriptor = (await pair.descriptor(query(**asked))).statement
+            for on in (set(), {switches[0]}, {switches[1]}, set(switches)):
+                settings = {name: name in on for name in switches}
+                wanted = None if needed is None or needed in on else words
+                assert ground(aggregator, descriptor, **settings) == wanted
+
+
+async def test_what_promises_nothing_is_refused(alliance: Alliance) -> None:
+    """A sum that could wrap, a coin that leaves most rounds without noise, and operators."""
+    wraps = {**NOISY, "bounds": ["0", "2305843.009"], "max_readings": 4000}
+    wraps |= {"epsilon": "116", "privacy_unit": "record"}
+    coin = {**PAPER, "stance": "sound", "epsilon_u": "7.5", "epsilon_s": "2.5"}
+    coin |= {"pr_u": "0.0001", "pr_s": "0.01"}
+    together = {**NOISY, "collusion": {"aggregators": 1}}
+    async with alliance(2, operator="everyone") as pair:
+        await pair.lone(1)
+        for asked, name in (
+            (wraps, "descriptor_refused"),
+            ({**EXACT, **coin}, "policy_refused"),
+            (together, "policy_refused"),
+        ):
+            answer = await pair.peers[0].coordinate(
+                "POST", "/v1/rounds", await pair.descriptor(query(**asked))
+            )
+            assert problem(answer) == name, answer.text
+        signed = await pair.descriptor(query(**EXACT), deployment="elsewhere")
+        answer = await pair.peers[0].coordinate("POST", "/v1/rounds", signed)
+        refused(answer, 422, "descriptor_refused")
+        assert answer.json()["detail"] == "the round belongs to another deployment"
+
+
+# --- the own entry -------------------------------------------------------------------------------
+
+
+async def test_the_entry_of_an_aggregator_is_its_own(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        aggregator, other = aggregator_of(pair), aggregator_of(pair, 1)
+        await pair.lone(1)
+        plain = (await pair.descriptor(query(**EXACT))).statement
+        first, second = plain.aggregators
+        assert await opening._own_entry(aggregator, plain) == await aggregator.keyring.current()
+
+        async def reason(entry: AggregatorEntry) -> str:
+            changed = plain.model_copy(update={"aggregators": (entry, second)})
+            with pytest.raises(DescriptorRefused) as found:
+                await opening._own_entry(aggregator, changed)
+            return str(found.value.detail)
+
+        def epoch_key(**changes: Any) -> AggregatorEntry:
+            statement = first.epoch_key.statement.model_copy(update=changes)
+            signed = aggregator.keyring.identity.sign(EPOCH_KEY_LABEL, statement)
+            return first.model_copy(update={"epoch_key": signed})
+
+        not_its_own = "the entry of this aggregator is not its own"
+        assert await reason(first.model_copy(update={"id": "x"})) == (
+            "this aggregator is not one of the round"
+        )
+        assert await reason(first.model_copy(update={"operator": "x"})) == not_its_own
+        theirs = {"identity_key": other.keyring.identity.public_key}
+        assert await reason(first.model_copy(update=theirs)) == not_its_own
+        assert await reason(epoch_key(public_key=bytes(32))) == (
+            "the epoch key of this aggregator is not its own"
+        )
+        assert await reason(epoch_key(epoch=3)) == "the epoch key of this aggregator is not in use"
+
+
+async def test_an_epoch_key_is_good_until_its_grace_is_over(
+    alliance: Alliance, clock: ManualClock
+) -> None:
+    async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
+        aggregator = aggregator_of(federation)
+        plain = (await federation.descriptor(query(), roster_size=1)).statement
+        epoch = plain.aggregators[0].epoch_key.statement.epoch
+        ends = (epoch + 1) * 3600 + 60
+        clock.advance(timedelta(seconds=ends - 1 - clock.now().timestamp()))
+        assert (await opening._own_entry(aggregator, plain)).epoch == epoch
+        clock.advance(timedelta(seconds=1))
+        with pytest.raises(DescriptorRefused, match="has expired"):
+            await opening._own_entry(aggregator, plain)
+
+
+async def test_a_round_is_new_once(alliance: Alliance) -> None:
+    """Also for a process that finds it in the store between its check and its transaction."""
+    async with alliance(3) as federation:
+        await federation.lone(1)
+        aggregator = aggregator_of(federation)
+        for asked in (SHAMIR, {**EXACT, "aggregators": 3}):
+            signed = await federation.descriptor(query(**asked))
+            first, new = await opening.open_round(aggregator, signed)
+            assert new
+            assert ("contribution" in json.loads(first)) == (asked is SHAMIR)
+            assert await opening.open_round(aggregator, signed) == (first, False)
+            digest, own = signed.statement.digest(), await aggregator.keyring.current()
+            again = await opening._open(aggregator, signed, digest, own)
+            assert again == (first, False)
+            other = await federation.descriptor(
+                query(**asked, name="other"), round=signed.statement.round
+            )
+            answer = await federation.peers[0].coordinate("POST", "/v1/rounds", other)
+            refused(answer, 409, "round_conflict")
+
+
+# --- shared noise --------------------------------------------------------------------------------
+
+
+async def relay(current: Round, index: int, *relayed: tuple[str, Any]) -> Any:
+    """Aggregators' shares for number `index`, as the coordinator passes them on."""
+    body = [
+        {"aggregator": name, "piece": json.loads(piece.model_dump_json())}
+        for name, piece in relayed
+    ]
+    return await current.federation.peers[index].coordinate(
+        "POST", current.path("contributions"), json.dumps(body).encode()
+    )
+
+
+async def drawn(federation: Federation, current: Round, index: int) -> Contribution:
+    """Another draw of an aggregator's noise, shared and sealed for the round."""
+    aggregator, descriptor = aggregator_of(federation, index), current.descriptor
+    own = await aggregator.keyring.current()
+    return opening._share_noise(aggregator, descriptor, descriptor.digest(), own)
+
+
+async def test_only_another_aggregators_own_share_is_taken(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        await federation.lone(2)
+        exact = await federation.open(query(**{**EXACT, "aggregators": 3}))
+        current = await federation.open(vector(2, **SHAMIR))
+        shares = await drawn(federation, current, 0)
+        assert len(shares.pieces) == 3
+        own = await drawn(federation, current, 1)
+        good = shares.pieces[1]
+        bad = {
+            "not of the round": ("stranger", good),
+            "its own": ("aggregator-1", own.pieces[1]),
+            "under another name": ("aggregator-2", good),
+            "of another epoch": (
+                "aggregator-0",
+                good.model_copy(update={"key_epoch": good.key_epoch + 1}),
+            ),
+        }
+        for relayed in bad.values():
+            refused(await relay(current, 1, relayed), 422, "contribution_refused")
+        refused(await relay(exact, 1, ("aggregator-0", good)), 422, "contribution_refused")
+        for sealed in (good.sealed[:-8], good.sealed + bytes(8), good.sealed[:-1]):
+            cut = good.model_copy(update={"sealed": sealed})
+            refused(await relay(current, 1, ("aggregator-0", cut)), 400, "wrong_length")
+        wrong = ("aggregator-0", shares.pieces[2])
+        refused(await relay(current, 1, wrong), 400, "seal_broken")
+
+
+async def test_a_share_is_held_once_and_known_after_the_sum(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        lone = await federation.lone(2)
+        signed = await federation.descriptor(query(**SHAMIR))
+        current = Round(federation, signed)
+        opened = [
+            json.loads((await peer.coordinate("POST", "/v1/rounds", signed)).content)
+            for peer in federation.peers
+        ]
+        made = [
+            Contribution.model_validate_json(json.dumps(item["contribution"])) for item in opened
+        ]
+        mine = [(f"aggregator-{index}", made[index].pieces[1]) for index in range(3)]
+        assert (await relay(current, 1)).json() == {"contributions": [1]}
+        assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
+        assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
+        other = ("aggregator-0", (await drawn(federation, current, 0)).pieces[1])
+        refused(await relay(current, 1, other), 409, "piece_conflict")
+        refused(await relay(current, 1, mine[2], other), 409, "piece_conflict")
+        shown = await federation.peers[1].coordinate("GET", current.path())
+        assert shown.json()["contributions"] == [0, 1]
+        for index in (0, 2):
+            for place in {0, 1, 2} - {index}:
+                piece = (f"aggregator-{place}", made[place].pieces[index])
+                assert (await relay(current, index, piece)).status_code == 200
+        for sender in lone:
+            await current.contribute(sender, np.array([[5]]))
+        accepted = await current.freeze((0, 1))
+
+        async def after() -> None:
+            assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
+            for late in ([mine[2]], [other], [mine[0], mine[2]], [mine[0], other]):
+                answer = await relay(current, 1, *late)
+                refused(answer, 410, "round_closed")
+                assert answer.json()["included"] is False
+
+        await after()
+        manifest, commitments = await current.commit(accepted)
+        await current.reveal(manifest, commitments)
+        await after()  # its sealed bytes are destroyed: the nonces are known
+
+
+async def test_no_noise_is_sealed_for_a_key_that_hides_nothing(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        await federation.lone(1)
+        plain = (await federation.descriptor(query(**SHAMIR))).statement
+        weak = EpochKey(party="aggregator-2", epoch=1, public_key=bytes(32))
+        signed = aggregator_of(federation, 2).keyring.identity.sign(EPOCH_KEY_LABEL, weak)
+        entries = (
+            *plain.aggregators[:2],
+            plain.aggregators[2].model_copy(update={"epoch_key": signed}),
+        )
+        descriptor = await federation.descriptor(query(**SHAMIR), aggregators=entries)
+        answer = await federation.peers[0].coordinate("POST", "/v1/rounds", descriptor)
+        refused(answer, 422, "descriptor_refused")
+        assert answer.json()["detail"].startswith("aggregator-2: ")

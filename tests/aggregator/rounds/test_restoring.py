@@ -1,0 +1,118 @@
+"""A backup put back: nothing of before goes on, and nothing of before can be summed again."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import text
+
+from aggregator.app import create_app
+from aggregator.context import Aggregator
+from aggregator.rounds.restoring import MARKER, REASON
+from common.runtime.clock import ManualClock
+from tests.aggregator.conftest import Running, settings
+from tests.aggregator.double import Federation, Round, query
+from tests.aggregator.rounds.test_state_machine import refused
+
+
+class Site:
+    """Two aggregators, the first of which can be stopped and started."""
+
+    def __init__(self, folder: Path, clock: ManualClock, running: Running) -> None:
+        self.folder, self.clock, self.running = folder, clock, running
+        self.data = settings(0, folder).data_dir
+        self.first = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Start the first aggregator again, on what is in its directory."""
+        app = create_app(settings(0, self.folder), clock=self.clock)
+        client = await self.first.enter_async_context(self.running(app))
+        client.app = app  # type: ignore[attr-defined]
+        self.federation.peers[0].client = client
+
+    async def run(self, stack: AsyncExitStack) -> Federation:
+        """Both, paired."""
+        clients = []
+        for index, into in enumerate((self.first, stack)):
+            app = create_app(settings(index, self.folder), clock=self.clock)
+            clients.append(await into.enter_async_context(self.running(app)))
+        stack.push_async_callback(lambda: self.first.aclose())
+        self.federation = await Federation(*clients, now=self.clock.now()).pair()
+        return self.federation
+
+    async def state(self, current: Round) -> tuple[str, str | None]:
+        shown = (await self.federation.peers[0].coordinate("GET", current.path())).json()
+        return shown["state"], shown["reason"]
+
+
+ASKED = query(aggregators=2, mechanism="exact")
+
+
+async def test_the_marker_aborts_every_round_that_is_not_released(
+    tmp_path: Path, clock: ManualClock, running: Running
+) -> None:
+    site = Site(tmp_path, clock, running)
+    async with AsyncExitStack() as stack:
+        federation = await site.run(stack)
+        lone = await federation.lone(2)
+        rounds = [await federation.open(ASKED) for _ in range(4)]
+        for current in rounds:
+            for sender in lone:
+                await current.contribute(sender, np.array([[3]]))
+        await rounds[1].freeze()
+        await rounds[2].commit(await rounds[2].freeze())
+        await rounds[3].release()
+        await site.first.aclose()
+        (site.data / MARKER).touch()
+        await site.start()
+        assert [await site.state(current) for current in rounds] == [
+            *[("aborted", REASON)] * 3,
+            ("released", None),
+        ]
+        assert not (site.data / MARKER).exists()
+        async with federation.peers[0].part(Aggregator).database.reading() as transaction:
+            lengths = await transaction.execute(text("SELECT length(bodies) FROM piece"))
+            assert set(lengths.scalars()) == {0}
+        # from now on all is as ever, and a start without the marker aborts nothing
+        current = await federation.open(ASKED)
+        await site.first.aclose()
+        await site.start()
+        for sender in lone:
+            await current.contribute(sender, np.array([[5]]))
+        assert (await current.release())[0].tolist() == [10]
+
+
+async def test_a_round_of_after_the_backup_is_never_summed_twice(
+    tmp_path: Path, clock: ManualClock, running: Running
+) -> None:
+    """The restored store has never heard of it; shown again, it would get noise a second time."""
+    site = Site(tmp_path, clock, running)
+    async with AsyncExitStack() as stack:
+        federation = await site.run(stack)
+        lone = await federation.lone(2)
+        await site.first.aclose()
+        shutil.copytree(site.data, tmp_path / "backup")
+        await site.start()
+        current = await federation.open(ASKED)
+        for sender in lone:
+            await current.contribute(sender, np.array([[3]]))
+        await current.release()
+        await site.first.aclose()
+        shutil.rmtree(site.data)
+        shutil.copytree(tmp_path / "backup", site.data)
+        (site.data / MARKER).touch()
+        await site.start()
+        peer = federation.peers[0]
+        refused(await peer.coordinate("GET", current.path()), 404, "unknown_round")
+        answer = await peer.coordinate("POST", "/v1/rounds", current.signed)
+        refused(answer, 422, "descriptor_refused")
+        before = current.descriptor.aggregators[0].epoch_key.statement
+        after = (await peer.client.get("/v1/keys/current")).json()["statement"]
+        assert (after["epoch"], after["party"]) == (before.epoch, before.party)
+        # an entry of now with a piece of then: sealed for a key that is gone, in another round
+        again = await federation.open(ASKED)
+        old = current.piece(lone[0], 0, np.array([3], np.uint64))
+        refused(await again.send(lone[0], 0, old), 400, "seal_broken")

@@ -1,0 +1,222 @@
+"""A round's set, its end, what is reported of it, and the sweep."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import FrozenInstanceError
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from aggregator.rounds import state_machine
+from aggregator.rounds.state_machine import Awaited
+from common.runtime.clock import ManualClock
+from tacit import sets
+from tacit.crypto.signing import Signed, verify
+from tacit.errors import Invalid
+from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
+from tacit.protocol.round import ABORT_LABEL, AbortStatement, AcceptedSet
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Round, parts_of, query
+from tests.aggregator.rounds.test_state_machine import refused
+
+
+def numbers(bitmap: bytes, size: int) -> list[int]:
+    return np.flatnonzero(sets.unpack(bitmap, size)).tolist()
+
+
+async def contribute(current: Round, *parties: Any) -> None:
+    """One value of every curator of these parties."""
+    for party in parties:
+        await current.contribute(party, np.ones((len(party.curators), 1), np.int64))
+
+
+async def aborted(current: Round, answer: bytes | str) -> AbortStatement:
+    peer = current.federation.peers[0]
+    signed = Signed[AbortStatement].model_validate_json(answer)
+    return verify(ABORT_LABEL, signed, peer.identity_key)
+
+
+# --- the set -------------------------------------------------------------------------------------
+
+
+async def test_the_set_is_of_all_pieces_but_of_parties_that_left(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        one, gone = await federation.lone(2)
+        host = await federation.host("gateway", 70)
+        leaving = await federation.host("leaving", 3)
+        last, silent = [await federation.enrol(federation.sender(f"late-{i}")) for i in range(2)]
+        size = federation.next_number
+        current = await federation.open(query())
+        await contribute(current, one, gone, host, leaving, last)
+        service = parts_of(federation)
+        wanted = [0, *range(64, 134), last.first]
+        everyone = sorted([*wanted, gone.first, *range(leaving.first, leaving.first + 3)])
+        absent = [silent.first, 50]
+
+        async def missing(asked: list[int]) -> int:
+            bits = np.zeros(size, np.bool_)
+            bits[asked] = True
+            return await state_machine.missing(service.aggregator, current.id, sets.pack(bits))
+
+        assert await missing(everyone) == 0
+        assert await missing([*everyone[:3], *absent]) == 2
+        assert await missing([]) == 0
+        with pytest.raises(Invalid) as found:
+            await state_machine.missing(service.aggregator, current.id, b"\xff")
+        assert found.value.pointer == "/members"
+        for party in (gone, leaving):
+            answer = await federation.peers[0].ask("DELETE", f"/v1/parties/{party.id}")
+            assert answer.status_code == 204
+        (signed,) = await current.freeze()
+        assert numbers(signed.statement.members, size) == wanted
+        again = await federation.peers[0].coordinate("POST", current.path("freeze"))
+        assert Signed[AcceptedSet].model_validate_json(again.content) == signed
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+async def test_an_abort_says_whether_the_round_was_frozen_and_stays(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        lone = await federation.lone(2)
+        for frozen in (False, True):
+            current = await federation.open(query())
+            await contribute(current, *lone)
+            if frozen:
+                await current.freeze()
+            path, peer = current.path("abort"), federation.peers[0]
+            first = await peer.coordinate("POST", path, {"reason": "test"})
+            statement = await aborted(current, first.content)
+            assert (statement.frozen, statement.reason) == (frozen, "test")
+            again = await peer.coordinate("POST", path, {"reason": "another"})
+            assert again.content == first.content
+            answer = await peer.coordinate("POST", current.path("freeze"))
+            if not frozen:
+                refused(answer, 410, "round_closed")
+                assert (answer.json()["included"], answer.json()["state"]) == (False, "aborted")
+        current = await federation.open(query())
+        await contribute(current, *lone)
+        await current.release()
+        answer = await federation.peers[0].coordinate(
+            "POST", current.path("abort"), {"reason": "late"}
+        )
+        refused(answer, 409, "round_released")
+
+
+async def test_a_restored_store_vouches_for_no_round(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        lone = await federation.lone(2)
+        service = parts_of(federation)
+        opened = [await federation.open(query()) for _ in range(3)]
+        await contribute(opened[2], *lone)
+        await opened[2].release()
+        found = await state_machine.abort_unreleased(service.aggregator, service.intake, "restored")
+        assert found == 2
+        for current in opened[:2]:
+            answer = await federation.peers[0].coordinate(
+                "POST", current.path("abort"), {"reason": "again"}
+            )
+            statement = await aborted(current, answer.content)
+            assert (statement.frozen, statement.reason) == (True, "restored")
+        shown = await federation.peers[0].coordinate("GET", opened[2].path())
+        assert shown.json()["state"] == "released"
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        one, two = await federation.lone(2)
+        current = await federation.open(query())
+        service = parts_of(federation)
+
+        async def described(accepted: int, wait_s: float) -> dict[str, object]:
+            awaited = Awaited(accepted, wait_s)
+            return await state_machine.describe(
+                service.aggregator, service.intake, current.id, awaited
+            )
+
+        with pytest.raises(FrozenInstanceError):
+            Awaited(0, 0).accepted = 1  # type: ignore[misc]
+        assert (await described(5, 0))["accepted"] == 0
+        waiting = asyncio.create_task(described(1, 250))
+        done, _ = await asyncio.wait([waiting], timeout=0.1)
+        assert not done
+        await contribute(current, one)
+        assert (await asyncio.wait_for(waiting, 5))["accepted"] == 1
+        assert (await asyncio.wait_for(described(1, 250), 5))["accepted"] == 1
+        assert (await asyncio.wait_for(described(0, 250), 5))["state"] == "open"
+        await contribute(current, two)
+        await current.freeze()
+        shown = await asyncio.wait_for(described(9, 250), 5)
+        assert (shown["state"], shown["accepted"], shown["contributions"]) == ("frozen", 2, ())
+        peer, path = federation.peers[0], current.path()
+        answer = await peer.coordinate("GET", f"{path}?wait_s=30")
+        assert answer.status_code == 200
+        refused(await peer.coordinate("GET", f"{path}?wait_s=30.5"), 422, "bad_parameter")
+
+
+# --- the sweep -----------------------------------------------------------------------------------
+
+
+async def test_the_sweep_ends_what_is_abandoned_and_forgets_what_is_old(
+    alliance: Alliance, clock: ManualClock
+) -> None:
+    async with alliance(1, abandon_s=3600, retention_s=86_400) as federation:
+        service, peer = parts_of(federation), federation.peers[0]
+        current = await federation.open(query(), roster_size=1)
+
+        async def state() -> str:
+            answer = await peer.coordinate("GET", current.path())
+            return str(answer.json().get("state", answer.status_code))
+
+        # The deadline is after 300 s, and both times count from it.
+        for passed_s, wanted in (
+            (0, "open"),
+            (3890, "open"),
+            (20, "aborted"),
+            (82_700, "aborted"),
+            (200, "404"),
+        ):
+            clock.advance(timedelta(seconds=passed_s))
+            await state_machine.sweep(service.aggregator, service.intake)
+            assert await state() == wanted
+
+
+async def test_the_sweep_keeps_grants_that_may_still_be_used(alliance: Alliance) -> None:
+    async with alliance(1, retention_s=10**7) as federation:
+        service, peer = parts_of(federation), federation.peers[0]
+        newcomer = federation.sender("newcomer")
+        secret = await federation.grant(peer, newcomer)
+        await state_machine.sweep(service.aggregator, service.intake)
+        body = federation.enrolment(peer, newcomer, secret)
+        headers = {"Content-Type": "application/json", GRANT_HEADER: grant_hash(secret)}
+        answer = await peer.client.post(
+            "/v1/enrolments", content=body.model_dump_json(), headers=headers
+        )
+        assert answer.status_code == 201, answer.text
+
+
+async def test_rounds_are_forgotten_with_the_keys_that_opened_their_pieces(
+    alliance: Alliance, clock: ManualClock
+) -> None:
+    async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
+        (sender,) = await federation.lone(1)
+        service = parts_of(federation)
+        current = await federation.open(query())
+        await contribute(current, sender)
+        await state_machine.sweep(service.aggregator, service.intake)
+        before = await service.aggregator.round(current.id)
+        assert before.own_key is not None
+        assert await service.aggregator.round(current.id) is before
+        await federation.peers[0].coordinate("POST", current.path("abort"), {"reason": "test"})
+        clock.advance(timedelta(seconds=7300))
+        with capture_logs() as logs:
+            await state_machine.sweep(service.aggregator, service.intake)
+        assert (await service.aggregator.round(current.id)).own_key is None
+        assert [entry for entry in logs if entry["event"] == "log_not_emptied"] == []

@@ -1,0 +1,443 @@
+"""Bits, coins, their decoding and what they lose.
+
+Spec: dpbv-clustering, section 8, checks 1 to 5 and 7.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.dpbv_clustering.attack import attack, recovery_error
+from algorithms.dpbv_clustering.distances import Decoder
+from algorithms.dpbv_clustering.hamming import count, matrix, product
+from algorithms.dpbv_clustering.matched import recover
+from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
+from tacit.encoders.dpbv_clustering.cells import (
+    POINT_STEPS,
+    Cells,
+    noisy_points,
+    point_scale,
+    unary_reports,
+)
+from tacit.encoders.dpbv_clustering.encoder import (
+    Box,
+    Code,
+    Flip,
+    MalformedBits,
+    encode,
+    from_wire,
+    make_codes,
+    pack,
+    to_wire,
+    unpack,
+)
+from tacit.encoders.dpbv_clustering.loss import (
+    claimed_delta,
+    log10_complement,
+    most_differing,
+    ratio_test_error,
+)
+from tacit.randomness import SecureRandom, SeededRandom
+
+MILLIONTH = Fraction(1, 10**6)
+GRID = Code(np.arange(8) + 0.5, 2.0, 6.0, 2.0)
+
+
+def code(low: float, high: float, half: float, bits: int = 1000, seed: int = 1) -> Code:
+    return make_codes(((low, high),), (half,), bits, "uniform", seed)[0]
+
+
+# ---------------------------------------------------------------------------- check 1: the example
+
+
+def test_the_worked_example() -> None:
+    assert make_codes(((2, 6),), (2,), 8, "grid", 0)[0].points.tolist() == GRID.points.tolist()
+    bits = GRID.clean(np.array([2.0, 3.0, 6.0]))
+    assert ["".join(map(str, row)) for row in bits.astype(int).tolist()] == [
+        "11110000",
+        "01111000",
+        "00001111",
+    ]
+    hamming = matrix(pack(bits), 8)
+    assert hamming[np.triu_indices(3, 1)].tolist() == [2, 8, 6]
+    plain = Decoder(8, 8.0, 0.0)
+    assert [plain.decode(each) for each in (2, 8, 6)] == [1, 4, 3]
+    noisy = Decoder(8, 8.0, 0.25)
+    assert noisy.floor == 3
+    assert noisy.decode(5) == 4.0
+    assert noisy.flip_variance == pytest.approx(7.5)
+
+
+def test_a_value_on_the_edge_of_a_window_is_inside() -> None:
+    assert GRID.clean(np.array([2.5]))[0].tolist() == [True] * 5 + [False] * 3
+
+
+def test_without_the_extension_the_ends_would_have_half_the_ones() -> None:
+    ones = [
+        code(0, 10, 1.2, seed=seed).clean(np.array([0.0, 5.0, 10.0])).sum(axis=1)
+        for seed in range(40)
+    ]
+    # mean 2ts/mu = 193.5; standard error of the mean of 40: 2.0; false alarm below 1e-5
+    assert np.abs(np.mean(ones, axis=0) - 2 * 1.2 * 1000 / 12.4).max() < 9.5
+
+
+# ----------------------------------------------------------------------------- check 2, 3: decoding
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "floor", "decoded"), [(1, 393.2239, 1.5865), (2, 209.9872, 16.3797)]
+)
+def test_decoding(epsilon: int, floor: float, decoded: float) -> None:
+    decoder = Decoder(1000, 100.0, 1 / (1 + math.exp(epsilon)))
+    assert decoder.floor == pytest.approx(floor, abs=1e-4)
+    assert decoder.decode(400) == pytest.approx(decoded, abs=1e-4)
+    e = math.exp(epsilon)  # the source's form, equation 11
+    printed = 50 / 1000 * ((e + 1) / (e - 1)) ** 2 * 400 - 100 * e / (e - 1) ** 2
+    assert decoder.decode(400) == pytest.approx(printed)
+
+
+@pytest.mark.parametrize("epsilon", [1, 2, 4])
+def test_decoding_is_unbiased_and_varies_as_said(epsilon: int) -> None:
+    """1500 fresh sets of points. Mean within 4 standard errors: a false alarm in 1 of 16,000 for
+    each of 15 means; the deviation of 1500 draws has a standard error of 1.9 %."""
+    flip = Flip.of_epsilon(Fraction(epsilon))
+    source = SeededRandom(100 + epsilon)
+    distances = np.array([0.0, 1.0, 5.0, 20.0, 50.0])
+    found = np.empty((1500, 5))
+    violated = 0
+    for run in range(1500):
+        each = code(0, 50, 25, seed=run)
+        decoder = Decoder.of(each, flip)
+        start = np.zeros(5)
+        left = encode(start[:, None], (each,), flip, source)[:, 0]
+        right = encode((start + distances)[:, None], (each,), flip, source)[:, 0]
+        turned = np.bitwise_count(left ^ right).sum(axis=1)
+        found[run] = [decoder.decode(value) for value in turned.tolist()]
+        violated += int((np.abs(found[run] - distances) > decoder.tail_bound(0.05)).sum())
+    decoder = Decoder(1000, 100.0, float(flip.probability))
+    deviations = np.sqrt([decoder.variance(each) for each in distances.tolist()])
+    assert (np.abs(found.mean(axis=0) - distances) < 4 * deviations / math.sqrt(1500)).all()
+    assert found.std(axis=0) == pytest.approx(deviations, rel=0.08)
+    assert violated < 0.05 * found.size
+    assert deviations[0] == pytest.approx({1: 3.62, 2: 1.11, 4: 0.314}[epsilon], rel=0.01)
+
+
+# -------------------------------------------------------------------------------- check 4, 5: loss
+
+
+def enumerated(differing: int, epsilon_bit: float, epsilon: float) -> float:
+    p = 1 / (1 + math.exp(-epsilon_bit))
+    total = 0.0
+    for bits in itertools.product((0, 1), repeat=differing):
+        kept = sum(bits)
+        one = p**kept * (1 - p) ** (differing - kept)
+        other = (1 - p) ** kept * p ** (differing - kept)
+        total += max(0.0, one - math.exp(epsilon) * other)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("differing", "bit", "epsilon", "expected"),
+    [
+        (3, "1", "1", 0.33783471),
+        (5, "0.7", "1.2", 0.31609981),
+        (6, "2", "4", 0.83898816),
+        (10, "2", "2", 0.99349522),
+        (2, "2", "2", 0.671),
+    ],
+)
+def test_the_accountants_examples(differing: int, bit: str, epsilon: str, expected: float) -> None:
+    found = float(delta_of_responses(differing, Fraction(bit), Fraction(epsilon)))
+    assert found == pytest.approx(expected, rel=1e-3 if differing == 2 else 1e-6)
+    exact = enumerated(differing, float(Fraction(bit)), float(Fraction(epsilon)))
+    assert exact <= found * (1 + 1e-15) <= exact * (1 + 2e-7) + 1e-12
+
+
+@given(st.integers(1, 9), st.floats(0.05, 4), st.floats(0, 1.2))
+@settings(max_examples=60, deadline=None)
+def test_the_accountant_equals_enumeration(differing: int, bit: float, share: float) -> None:
+    epsilon = share * differing * bit
+    exact = enumerated(differing, bit, epsilon)
+    found = float(delta_of_responses(differing, Fraction(bit), Fraction(epsilon)))
+    assert exact - 1e-12 <= found <= exact * (1 + 2e-7) + 1e-12
+    if epsilon >= differing * bit:
+        assert found == 0
+    else:  # the complement is another sum
+        complement = 10 ** log10_complement(differing, bit, epsilon)
+        assert complement == pytest.approx(1 - exact, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("differing", "epsilon", "expected"),
+    [
+        (1000, 8, 0.048534),
+        (1000, 4, 0.026541),
+        (1000, 1, 0.007495),
+        (387, 4, 0.042795),
+        (10, 1, 0.1001),
+    ],
+)
+def test_the_budget_of_a_bit(differing: int, epsilon: int, expected: float) -> None:
+    found = response_epsilon(differing, Fraction(epsilon), MILLIONTH)
+    assert float(found) == pytest.approx(expected, rel=1e-3 if differing == 10 else 1.5e-5)
+    assert delta_of_responses(differing, found, Fraction(epsilon)) <= MILLIONTH
+    more = found * Fraction(1001, 1000)
+    assert delta_of_responses(differing, more, Fraction(epsilon)) > MILLIONTH
+
+
+def test_what_theorem_4_says_and_what_holds() -> None:
+    assert float(claimed_delta(1000, Fraction(2))) == pytest.approx(7.5e-56, rel=0.01)
+    assert float(claimed_delta(1000, Fraction(1))) == pytest.approx(8.9e-137, rel=0.01)
+    assert log10_complement(1000, 2.0, 2.0) == pytest.approx(-189.6, abs=0.05)
+    assert log10_complement(100, 2.0, 2.0) == pytest.approx(-19.6, abs=0.05)
+    assert log10_complement(1000, 1.0, 1.0) == pytest.approx(-53.3, abs=0.05)
+    assert float(total_epsilon(1000, Fraction(2), MILLIONTH)) == pytest.approx(1705.5, abs=0.05)
+    assert float(total_epsilon(64_000, Fraction(2), MILLIONTH)) == pytest.approx(99_031, abs=1)
+
+
+def brute_most_differing(each: Code, radius: float) -> int:
+    values = np.unique(
+        np.concatenate(
+            [
+                np.clip(side + nudge, each.lower, each.upper)
+                for side in (each.points - each.half_window, each.points + each.half_window)
+                for nudge in (-1e-9, 0.0, 1e-9)
+            ]
+            + [np.array([each.lower, each.upper])]
+        )
+    )
+    bits = each.clean(values)
+    differ = (bits[:, None, :] != bits[None, :, :]).sum(axis=2)
+    near = np.abs(values[:, None] - values[None, :]) <= radius + 5e-9
+    return int(differ[near].max())
+
+
+@given(
+    st.integers(8, 40),
+    st.floats(0.2, 10),
+    st.sampled_from([math.inf, 0.3, 2.0, 5.0]),
+    st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_how_many_bits_can_differ(bits: int, half: float, radius: float, seed: int) -> None:
+    each = code(0, 10, half, bits, seed)
+    # the brute force nudges by 1e-9 to both sides, so its pairs may be 2e-9 farther apart
+    found = most_differing(each, radius + 1e-8)
+    assert brute_most_differing(each, radius) == found or radius < math.inf
+    assert found >= brute_most_differing(each, radius)
+    values = SeededRandom(seed).generator.uniform(0, 10, (2, 200))
+    near = np.abs(values[0] - values[1]) <= radius
+    turned = (each.clean(values[0]) != each.clean(values[1])).sum(axis=1)
+    assert turned[near].max(initial=0) <= found
+
+
+def test_with_half_the_range_all_bits_can_differ() -> None:
+    assert [most_differing(code(0, 50, 25, seed=seed)) for seed in range(5)] == [1000] * 5
+    realised = [most_differing(code(0, 50, 10, seed=seed)) for seed in range(20)]
+    assert 571 < min(realised) <= max(realised) < 640
+    near = [most_differing(code(0, 50, 25, seed=seed), 1.0) for seed in range(20)]
+    assert 25 < min(near) <= max(near) < 45
+    assert most_differing(make_codes(((0, 50),), (25,), 1000, "grid", 0)[0], 1.0) in (20, 21, 22)
+
+
+# -------------------------------------------------------------------------------- check 7: attacks
+
+
+def test_the_likelihood_ratio_test_tells_the_sources_pair_apart() -> None:
+    each = code(0, 50, 25)
+    flip = Flip.of_epsilon(Fraction(1))
+    seen = attack(each, flip, 1.0, 0.0, 1)
+    assert seen.pair == (24.3, pytest.approx(26.2))
+    assert seen.error < 0.01
+    assert seen.floor == pytest.approx(0.269, abs=1e-3)
+    source = SeededRandom(7)
+    wrong = wrong_answers(each, flip, source, 2000)
+    assert wrong < 0.01 * 2000  # its mean is 2; a false alarm has probability below 1e-12
+    # k = s: safe for all points
+    exact = Flip.of_epsilon(response_epsilon(1000, Fraction(1), MILLIONTH))
+    assert wrong_answers(each, exact, source, 2000) > 0.45 * 2000  # mean 972, standard deviation 22
+
+
+def wrong_answers(each: Code, flip: Flip, source: SeededRandom, trials: int) -> int:
+    """How often the test errs, half of the trials from either value."""
+    values = np.repeat([24.3, 26.2], trials // 2)
+    clean = each.clean(np.array([24.3, 26.2]))
+    bits = unpack(encode(values[:, None], (each,), flip, source)[:, 0], each.bits)
+    agree = [(bits == row).sum(axis=1) for row in clean]
+    return int(((agree[1] > agree[0]) != (values == 26.2)).sum())
+
+
+def test_the_error_of_the_test_is_what_it_computes() -> None:
+    for differing, bit in ((1, 1.0), (2, 1.0), (5, 0.5), (8, 2.0)):
+        flip = 1 / (1 + math.exp(bit))
+        exact = 0.0
+        for turned in range(differing + 1):
+            mass = math.comb(differing, turned) * flip**turned * (1 - flip) ** (differing - turned)
+            exact += mass * (1 if 2 * turned > differing else 0.5 if 2 * turned == differing else 0)
+        assert ratio_test_error(differing, flip) == pytest.approx(exact)
+    assert ratio_test_error(0, 0.3) == 0.5
+    assert ratio_test_error(3, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [("2", 0.053), ("1", 0.152), ("0.5", 0.515)])
+def test_a_value_is_recovered_from_its_own_bits(epsilon: str, expected: float) -> None:
+    errors = [
+        recovery_error(
+            code(0, 50, 25, seed=seed), Flip.of_epsilon(Fraction(epsilon)), 400, SeededRandom(seed)
+        )
+        for seed in range(5)
+    ]
+    assert np.mean(errors) == pytest.approx(expected, rel=0.25)
+
+
+def test_the_matched_decoder_equals_the_definition() -> None:
+    each = code(0, 10, 2, 100)
+    words = encode(
+        np.linspace(0, 10, 30)[:, None], (each,), Flip.of_epsilon(Fraction(1)), SeededRandom(3)
+    )[:, 0]
+    grid = np.linspace(0, 10, 41)
+    inside = each.clean(grid).astype(int)
+    scores = (2 * unpack(words, 100).astype(int) - 1) @ inside.T
+    expected = [grid[row == row.max()].mean() for row in scores]
+    assert recover(words, each, 41).tolist() == pytest.approx(expected)
+
+
+# ------------------------------------------------------------------------------- coins and wires
+
+
+def test_the_coin_is_rounded_up_and_accounted_as_thrown() -> None:
+    for epsilon in ("0.001", "0.5", "1", "2", "20"):
+        flip = Flip.of_epsilon(Fraction(epsilon))
+        exact = 1 / (1 + math.exp(float(Fraction(epsilon))))
+        assert exact * (1 - 1e-12) <= float(flip.probability) <= exact + 2.0**-32
+        assert flip.epsilon <= float(Fraction(epsilon)) * (1 + 1e-14)
+    assert Flip.of_epsilon(None).epsilon == math.inf
+    for wrong in (Fraction(0), Fraction(1, 10**10)):
+        with pytest.raises(ValueError, match="bit"):
+            Flip.of_epsilon(wrong)
+
+
+def test_coins_fall_as_often_as_said() -> None:
+    flip = Flip.of_epsilon(Fraction(1))
+    drawn = flip.draw(SeededRandom(5), 1_000_001)
+    q = float(flip.probability)
+    assert len(drawn) == 1_000_001
+    assert abs(drawn.mean() - q) < 5 * math.sqrt(q * (1 - q) / len(drawn))  # 1 in 1.7 million
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_stream_others() -> None:
+    each, flip = (code(0, 50, 25),), Flip.of_epsilon(Fraction(1))
+    values = np.linspace(0, 50, 20)[:, None]
+
+    def encoded(stream: str) -> bytes:
+        source = SecureRandom.from_secret_seed(bytes(32), stream)
+        return to_wire(encode(values, each, flip, source))
+
+    assert encoded("flips/0") == encoded("flips/0")
+    assert encoded("flips/0") != encoded("flips/1")
+
+
+@given(st.integers(8, 200), st.integers(1, 4), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_records_cross_the_wire(bits: int, dimension: int, seed: int) -> None:
+    drawn = SeededRandom(seed).generator.random((dimension, bits)) < 0.5
+    record = pack(drawn)
+    octets = to_wire(record)
+    assert (from_wire(octets, dimension, bits) == record).all()
+    assert (unpack(record, bits) == drawn).all()
+    # bit i at position i % 64 of word i // 64, little-endian
+    place = bits - 1
+    assert int(octets[place // 64 * 8 + place % 64 // 8] >> (place % 8) & 1) == drawn[0, place]
+    with pytest.raises(MalformedBits):
+        from_wire(octets + b"\0", dimension, bits)
+    if bits % 64:
+        with pytest.raises(MalformedBits, match="pad"):
+            from_wire(octets[:-1] + b"\x80", dimension, bits)
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(8, 300), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_the_kernels_agree(left: int, right: int, bits: int, seed: int) -> None:
+    generator = SeededRandom(seed).generator
+    one, other = generator.random((left, bits)) < 0.5, generator.random((right, bits)) < 0.5
+    expected = (one[:, None, :] != other[None, :, :]).sum(axis=2)
+    for kernel in (product, count):
+        assert (kernel(pack(one), pack(other), bits) == expected).all()
+
+
+def test_the_compiled_kernel_agrees() -> None:
+    pytest.importorskip("numba")
+    from algorithms.dpbv_clustering.compiled import hamming
+
+    generator = SeededRandom(1).generator
+    for left, right, bits in ((1, 1, 8), (70, 33, 1000), (65, 130, 64), (5, 7, 65)):
+        one, other = (
+            pack(generator.random((left, bits)) < 0.5),
+            pack(generator.random((right, bits)) < 0.5),
+        )
+        assert (hamming(one, other, bits) == product(one, other, bits)).all()
+
+
+# ----------------------------------------------------------------------- boxes, cells, points
+
+
+def test_boxes_map_and_clip() -> None:
+    box = Box((0.0, -1.0), (16.0, 1.0), (0.0, 50.0))
+    values = np.array([[8.0, 0.0], [99.0, -5.0]])
+    assert box.apply(values).tolist() == [[25.0, 25.0], [50.0, 0.0]]
+    assert box.raw(box.apply(values)).tolist() == [[8.0, 0.0], [16.0, -1.0]]
+    alike = Box((0.0, 0.0), (16.0, 8.0), (0.0, 50.0), one_factor=True)
+    assert alike.ranges == ((0.0, 50.0), (0.0, 25.0))
+    assert alike.apply(np.array([[16.0, 4.0]])).tolist() == [[50.0, 12.5]]
+    assert Box((0.0,), (3.0,)).apply(np.array([[9.0]])).tolist() == [[3.0]]
+    for low, high in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf)):
+        with pytest.raises(ValueError, match="range"):
+            Box((low,), (high,))
+
+
+def test_cells_hold_every_record_once() -> None:
+    cells = Cells(Box((0.0, 0.0), (4.0, 4.0)), 4)
+    values = np.array([[0.0, 0.0], [3.9, 0.1], [4.0, 4.0], [-9.0, 99.0]])
+    assert cells.places(values).tolist() == [0, 12, 15, 3]
+    assert cells.sums(values).sum() == 4
+    assert (cells.places(cells.centres()) == np.arange(16)).all()
+
+
+def test_unary_reports_have_the_stated_odds() -> None:
+    """No report is more than e^epsilon as likely under one cell as under another: by the law."""
+    flip = Flip.of_epsilon(Fraction(2))
+    q = float(flip.probability)
+    reports = unary_reports(np.zeros(40_000, np.int64), 5, flip, SeededRandom(2))
+    shares = reports.mean(axis=0)
+    assert abs(shares[0] - 0.5) < 5 * math.sqrt(0.25 / 40_000)
+    assert np.abs(shares[1:] - q).max() < 5 * math.sqrt(q * (1 - q) / 40_000)
+    worst = 0.0
+    for bits in itertools.product((0, 1), repeat=3):
+        law = []
+        for own in (0, 1):
+            mass = 1.0
+            for place, bit in enumerate(bits):
+                one = 0.5 if place == own else q
+                mass *= one if bit else 1 - one
+            law.append(mass)
+        worst = max(worst, law[0] / law[1])
+    assert worst <= math.exp(2) * (1 + 1e-12)
+
+
+def test_noisy_points_are_whole_steps_with_the_stated_noise() -> None:
+    box = Box((0.0, 10.0), (1.0, 20.0))
+    values = np.tile([[0.25, 99.0]], (20_000, 1))
+    steps = noisy_points(values, box, Fraction(8), SeededRandom(4))
+    scale = float(point_scale(2, Fraction(8)))
+    assert scale == 2 * POINT_STEPS / 8
+    error = 5 * math.sqrt(2) * scale / math.sqrt(20_000)
+    assert np.abs(steps.mean(axis=0) - [POINT_STEPS / 4, POINT_STEPS]).max() < error
+    with pytest.raises(ValueError, match="too small a budget"):
+        point_scale(256, Fraction(1, 1000))

@@ -1,0 +1,893 @@
+"""dpbv-clustering from a table to a result, and refusals.
+
+Spec: dpbv-clustering, section 8, checks 6 and 8 to 12.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from algorithms.contract import Cancelled, Outcome, SequentialContext
+from algorithms.datasets.tables import NumericTable
+from algorithms.dpbv_clustering import ALGORITHM
+from algorithms.dpbv_clustering.baselines import gaussian_delta, gaussian_epsilon
+from algorithms.dpbv_clustering.consistency import hop_mean, line, literal, local_cut
+from algorithms.dpbv_clustering.distances import (
+    Combination,
+    decoded,
+    distance_blocks,
+    distances,
+    point_distances,
+)
+from algorithms.dpbv_clustering.grid import laplace_deviation, unary_counts
+from algorithms.dpbv_clustering.hamming import matrix
+from algorithms.dpbv_clustering.kcluster import (
+    BitDistances,
+    MatrixDistances,
+    from_records,
+    kcluster,
+)
+from algorithms.dpbv_clustering.paper import encode_blocks
+from algorithms.dpbv_clustering.parameters import Parameters
+from algorithms.dpbv_clustering.points import dbscan, dbscan_blocks, scores
+from algorithms.dpbv_clustering.problems import BadParameter
+from algorithms.dpbv_clustering.run import preview, run
+from algorithms.dpbv_clustering.steps import absorb, first, next_query, release
+from algorithms.dpbv_clustering.vertical import decomposed, pair_code
+from bench.audit import proven
+from tacit.encoders.dpbv_clustering.cells import unary_reports
+from tacit.encoders.dpbv_clustering.encoder import Flip, Ints, encode, make_codes
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import SeededRandom
+from tacit.report.model import PrivacyReport
+
+SECRET = SequentialContext(seed=bytes(range(32)))
+BOUNDS = ((0.0, 50.0), (0.0, 50.0))
+PLANE = ("kwh", "evening")
+
+
+def blobs(rows: int = 3000, seed: int = 1) -> NumericTable:
+    """Three groups of deviation 2.5 in [0, 50]^2."""
+    generator = SeededRandom(seed).generator
+    labels = np.arange(rows) % 3
+    centres = np.array([[10.0, 10.0], [40.0, 15.0], [25.0, 40.0]])
+    values = np.clip(generator.normal(centres[labels], 2.5), 0, 50)
+    return NumericTable(PLANE, values, labels)
+
+
+def moons(rows: int, seed: int) -> NumericTable:
+    """Two interleaved half circles, deviation 0.06."""
+    generator = SeededRandom(seed).generator
+    labels = np.arange(rows) % 2
+    angle = generator.uniform(0, math.pi, rows)
+    upper = np.stack((np.cos(angle), np.sin(angle)), axis=1)
+    values = np.where(labels[:, None] == 0, upper, [1.0, 0.5] - upper)
+    return NumericTable(PLANE, values + generator.normal(0, 0.06, values.shape), labels)
+
+
+def asked(**given: Any) -> Parameters:
+    return Parameters(**{"bounds": BOUNDS, "k": 3, **given})
+
+
+def seeded(seed: int) -> SequentialContext:
+    return SequentialContext(test_seed=seed)
+
+
+# --------------------------------------------------------------------------------- check 8: kernels
+
+
+@given(st.integers(1, 60), st.integers(8, 130), st.integers(1, 4), st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_sums_without_a_matrix_equal_those_with_one(
+    rows: int, bits: int, clusters: int, seed: int
+) -> None:
+    codes = make_codes(((0, 10), (0, 20)), (3.0, 10.0), bits, "uniform", seed)
+    flip = Flip.of_epsilon(Fraction(3, 2))
+    source = SeededRandom(seed)
+    values = source.generator.uniform(0, 10, (rows, 2))
+    words = encode(values, codes, flip, source)
+    held = distances(words, codes, flip, Combination("manhattan"))
+    labels = source.generator.integers(0, clusters, rows)
+    bitwise = BitDistances(words, codes, flip)
+    exact = held.astype(np.float64) @ np.eye(clusters)[labels]
+    assert np.abs(bitwise.to_clusters(labels, clusters) - exact).max() < 1e-3
+    chosen = np.arange(min(rows, clusters))
+    assert bitwise.to_records(chosen) == pytest.approx(held[:, chosen], abs=1e-4)
+
+
+def test_the_shortcut_is_exact_to_nine_digits() -> None:
+    """50 x 100 bits, against double precision."""
+    code = make_codes(((0, 10),), (5.0,), 100, "uniform", 1)[0]
+    flip = Flip.of_epsilon(Fraction(1))
+    source = SeededRandom(2)
+    words = encode(source.generator.uniform(0, 10, (50, 1)), (code,), flip, source)
+    labels = source.generator.integers(0, 4, 50)
+    q = float(flip.probability)
+    hamming = matrix(words[:, 0], 100).astype(np.float64)
+    true = code.span / 200 * (hamming - 200 * q * (1 - q)) / (1 - 2 * q) ** 2
+    np.fill_diagonal(true, 0)
+    found = BitDistances(words, (code,), flip).to_clusters(labels, 4)
+    assert np.abs(found - true @ np.eye(4)[labels]).max() < 1e-9 * np.abs(true).max() * 50
+
+
+def test_blocks_make_the_matrix_and_dbscan_agrees() -> None:
+    table = blobs(1100)
+    codes = make_codes(BOUNDS, (25.0, 25.0), 64, "uniform", 1)
+    flip = Flip.of_epsilon(Fraction(4))
+    words = encode(table.values, codes, flip, SeededRandom(1))
+    combination = Combination.of(codes, flip, "euclidean", correct=True)
+    held = distances(words, codes, flip, combination)
+    assert (held == held.T).all()
+    assert (np.diag(held) == 0).all()
+    parts = [decoded(words[:, j], codes[j], flip).astype(np.float64) ** 2 for j in range(2)]
+    by_hand = np.sqrt(np.maximum(sum(parts) - combination.excess, 0))
+    np.fill_diagonal(by_hand, 0)
+    assert np.abs(held - by_hand).max() < 2e-2
+    blocks = distance_blocks(words, codes, flip, combination)
+    assert (dbscan_blocks(blocks, 1100, 4.0, 8) == dbscan(held, 4.0, 8)).all()
+
+
+# ----------------------------------------------------------------------------- check 9: consistency
+
+
+def closure_errors(epsilon: Fraction | None, rows: int) -> dict[str, float]:
+    code = make_codes(((0, 25),), (3.0,), 1000, "uniform", 3)[0]
+    flip = Flip.of_epsilon(epsilon)
+    source = SeededRandom(4)
+    values = source.generator.uniform(0, 25, rows)
+    words = encode(values[:, None], (code,), flip, source)[:, 0]
+    found, true = decoded(words, code, flip), np.abs(values[:, None] - values)
+    cut = local_cut(code, flip, random_points=True)
+    closed = line if epsilon is None else hop_mean
+    repaired = closed(found, cut)
+    assert repaired.unreached == 0
+    assert np.abs(repaired.distances - repaired.distances.T).max() < 1e-4
+    return {
+        "raw": float(np.abs(found - true).mean()),
+        "closed": float(np.abs(repaired.distances - true).mean()),
+    }
+
+
+def test_without_flips_shortest_paths_along_the_line_repair_the_distances() -> None:
+    errors = closure_errors(None, 1000)
+    assert errors["closed"] < 0.4
+    assert errors["closed"] < errors["raw"] / 8
+
+
+def test_with_flips_means_over_middle_points_do() -> None:
+    errors = closure_errors(Fraction(2), 500)
+    assert errors["closed"] < 0.65 * errors["raw"]
+
+
+def test_algorithm_1_as_printed_takes_a_larger_cut_than_the_window() -> None:
+    """On dense points an exact sum occurs by accident: finding 1 of the spec."""
+    code = make_codes(((0, 25),), (3.0,), 250, "uniform", 1)[0]
+    values = SeededRandom(1).generator.uniform(0, 25, 150)
+    words = encode(values[:, None], (code,), Flip(0), SeededRandom(1))[:, 0]
+    hamming, found = matrix(words, 250), decoded(words, code, Flip(0))
+    true = np.abs(values[:, None] - values)
+    as_printed = np.abs(literal(hamming, found).distances - true).mean()
+    repaired = line(found, local_cut(code, Flip(0), random_points=True)).distances
+    assert np.abs(repaired - true).mean() < as_printed <= np.abs(found - true).mean() + 1e-6
+
+
+def test_points_that_no_sum_reaches_keep_their_distance() -> None:
+    code = make_codes(((0, 50),), (3.0,), 1000, "uniform", 1)[0]
+    values = np.array([0.0, 1.0, 2.0, 45.0, 46.0])
+    words = encode(values[:, None], (code,), Flip(0), SeededRandom(1))[:, 0]
+    found = decoded(words, code, Flip(0))
+    cut = local_cut(code, Flip(0), random_points=True)
+    for closed in (line(found, cut), hop_mean(found, cut), literal(matrix(words, 1000), found)):
+        assert closed.unreached == 6
+        assert closed.distances[0, 3] == found[0, 3]
+
+
+def test_too_much_noise_leaves_nothing_local() -> None:
+    table = NumericTable(("x",), SeededRandom(1).generator.uniform(0, 25, (100, 1)))
+    params = asked(
+        bounds=((0.0, 25.0),), rescale_to=None, t=3.0, s=250, epsilon_bit=Fraction(1), k=2
+    )
+    with pytest.raises(BadParameter, match="three standard deviations") as refused:
+        run(table, params, "paper", seeded(1))
+    assert refused.value.name == "noise_too_large_for_local_view"
+
+
+# ------------------------------------------------------------------------------ check 10: kCluster
+
+
+def held(values: Any) -> MatrixDistances:
+    points = np.asarray(values, np.float64).reshape(len(values), -1)
+    return MatrixDistances(point_distances(points, Combination("euclidean")))
+
+
+def drawn(rows: int, seed: int = 1) -> Any:
+    return SeededRandom(seed).generator.uniform(0, 50, (rows, 2))
+
+
+def test_kcluster_ends_on_equal_points_duplicates_and_k_equal_to_n() -> None:
+    generator = SeededRandom(1).generator
+    equal = kcluster(held(np.ones(6)), 3, generator)
+    assert np.bincount(equal.labels, minlength=3).min() >= 1
+    assert equal.objective == 0
+    singles = kcluster(held(np.arange(5.0)), 5, generator)
+    assert sorted(singles.labels.tolist()) == [0, 1, 2, 3, 4]
+    doubled = kcluster(held([0.0, 0.0, 0.1, 9.0, 9.0, 9.1]), 2, generator)
+    assert doubled.converged
+    assert len(set(doubled.labels[:3].tolist())) == len(set(doubled.labels[3:].tolist())) == 1
+    alone = kcluster(held([3.0]), 1, generator)
+    assert alone.labels.tolist() == [0]
+
+
+def test_a_cycle_of_two_labellings_ends() -> None:
+    """Two records, each drawn to the other's cluster by a negative distance, for ever."""
+    swapping = MatrixDistances(np.array([[0, -1], [-1, 0]], np.float32))
+    found = from_records(swapping, np.array([0, 1]), 1000)
+    assert not found.converged
+    assert found.iterations[0] <= 3
+
+
+def test_a_round_is_a_move_to_the_least_mean_distance() -> None:
+    values = drawn(40)
+    matrix_form = held(values)
+    found = from_records(matrix_form, np.array([3, 17, 29]))
+    assert found.converged
+    true = np.sqrt(np.square(values[:, None] - values[None]).sum(axis=2))
+    sizes = np.bincount(found.labels, minlength=3)
+    means = true @ np.eye(3)[found.labels] / sizes
+    assert (np.argmin(means, axis=1) == found.labels).all()
+    assert found.objective == pytest.approx(means.min(axis=1).sum(), rel=1e-5)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_permuted_rows_have_permuted_labels(seed: int) -> None:
+    values = drawn(30, seed)
+    order = SeededRandom(seed + 1).generator.permutation(30)
+    start = np.array([2, 11, 25])
+    straight = from_records(held(values), start).labels
+    places = np.argsort(order)
+    permuted = from_records(held(values[order]), places[start]).labels
+    assert (permuted == straight[order]).all()
+
+
+def test_an_emptied_cluster_is_seeded_again() -> None:
+    # the first record of cluster 1 is drawn to cluster 0 at once, and leaves nobody
+    lengths = np.array([[0, -2, 1, 8], [-2, 0, -2, 8], [1, -2, 0, 8], [8, 8, 8, 0]], np.float32)
+    found = from_records(MatrixDistances(lengths), np.array([0, 1]))
+    assert np.bincount(found.labels, minlength=2).min() >= 1
+
+
+# ----------------------------------------------------------------------------- check 11: the grids
+
+
+def score(outcome: Outcome) -> float:
+    assert outcome.evaluation is not None
+    return float(outcome.evaluation["nmi"])
+
+
+@pytest.mark.parametrize(
+    ("method", "epsilon"), [("grid-ldp", Fraction(2)), ("grid-core", Fraction(1, 2))]
+)
+def test_grids_find_three_groups_in_ten_of_ten_seeds(method: str, epsilon: Fraction) -> None:
+    params = asked(method=method, epsilon=epsilon, cells_per_axis=8, evaluate=True, n_init=5)
+    found = [score(run(blobs(seed=seed), params, "sound", seeded(seed))) for seed in range(10)]
+    assert min(found) > 0.98
+
+
+def test_dense_cells_find_moons() -> None:
+    params = asked(
+        bounds=((-1.5, 2.5), (-1.0, 1.5)),
+        k=None,
+        clusterer="dbscan",
+        epsilon=Fraction(1, 2),
+        evaluate=True,
+    )
+    found = [score(run(moons(5000, seed), params, "sound", seeded(seed))) for seed in range(3)]
+    assert min(found) > 0.97
+
+
+def test_a_grid_without_records_to_see_says_so() -> None:
+    table = NumericTable(PLANE, drawn(5))
+    for changes in ({}, {"clusterer": "dbscan", "k": None}):
+        params = asked(epsilon=Fraction(1, 100), **changes)
+        found = run(table, params, "sound", seeded(4)).result
+        assert found["k"] <= 3
+        assert (found["warning"] == "no_cell_above_the_noise") == (found["k"] == 0)
+
+
+def test_estimated_counts_are_unbiased() -> None:
+    flip = Flip.of_epsilon(Fraction(1))
+    places = np.repeat([0, 1, 2], [6000, 3000, 1000])
+    ones = unary_reports(places, 4, flip, SeededRandom(1)).sum(axis=0)
+    found = unary_counts(ones, 10_000, float(flip.probability))
+    deviation = 10_000 * 2 * math.exp(0.5) / ((math.e - 1) * 100)  # section 3.9 (b)
+    assert np.abs(found - [6000, 3000, 1000, 0]).max() < 5 * deviation
+
+
+def test_the_deviation_of_counts_is_that_of_the_noise() -> None:
+    scale = Fraction(4)
+    draws = DiscreteLaplace(scale).draw(SeededRandom(1), 200_000)
+    assert draws.std() == pytest.approx(laplace_deviation(scale), rel=0.02)
+
+
+# ------------------------------------------------------------------------------------- the stances
+
+
+def test_paper_finds_groups_and_states_what_holds() -> None:
+    table = blobs(600)
+    params = asked(evaluate=True, columns=PLANE, baselines=("kmeans", "adp", "rsp"))
+    outcome = run(table, params, "paper", SECRET)
+    assert score(outcome) > 0.95
+    assert outcome.evaluation is not None
+    assert set(outcome.evaluation["baselines"]) == {"kmeans", "adp", "rsp"}
+    assert outcome.report.charged is not None
+    assert outcome.report.charged.outside_budget
+    assert not outcome.report.reproducible
+    repeated = run(table, params, "paper", SECRET)
+    assert repeated.files == outcome.files
+    assert repeated.result == outcome.result
+
+
+def test_the_report_of_the_sources_own_setting() -> None:
+    """Check 6."""
+    params = asked(bounds=((0.0, 50.0),), columns=("x",), rescale_to=None, t=25.0)
+    report = preview(params, "paper")
+    assert report.claimed is not None
+    assert report.claimed.epsilon == "2"
+    assert float(report.claimed.delta or "nan") == pytest.approx(7.5e-56, rel=0.01)
+    approximate, pure = report.verified
+    assert pure.epsilon == "2000"
+    assert pure.delta == "0"
+    assert float(approximate.epsilon or "nan") == pytest.approx(1705.5, abs=0.05)
+    assert approximate.delta == "0.000001"
+    assert report.details["log10_one_minus_delta_at_epsilon_bit"] == -189.6
+    assert report.details["k_differing"]["per_attribute"] == [1000]
+    assert report.details["r_public"] is True
+    attacked = report.details["attack"]
+    assert attacked["llr_error_at"]["error"] < 1e-6 < attacked["claimed_floor"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bounds": None},
+        {"epsilon_bit": "inf"},
+        {"partition": "vertical-plain", "alice_columns": 1},
+        {"partition": "vertical-decomposed", "alice_columns": 1, "s": 100},
+    ],
+)
+def test_nothing_is_stated_where_nothing_holds(changes: dict[str, Any]) -> None:
+    outcome = run(blobs(120), asked(**changes), "paper", SECRET)
+    (line_,) = outcome.report.verified
+    assert (line_.model, line_.epsilon, line_.delta) == ("none", "inf", "1")
+    assert line_.reason
+    if "bounds" in changes:
+        assert outcome.report.details["data_dependent_leaks"]
+        assert outcome.report.error is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"t": 10.0},
+        {"t": 10.0, "consistency": "matched"},
+        {"t": 10.0, "epsilon_bit": "inf"},
+        {"t": 10.0, "consistency": "literal", "epsilon_bit": "inf"},
+        {"clusterer": "agglomerative"},
+        {"clusterer": "dbscan", "dbscan_radius": 4.0, "min_samples": 4, "k": None},
+        {"metric": "manhattan"},
+        {"bias_correct": True},
+        {"partition": "vertical-plain", "alice_columns": 1},
+        {"rescale_global": True},
+    ],
+)
+def test_every_way_through_paper_finds_the_groups(changes: dict[str, Any]) -> None:
+    params = asked(**{"evaluate": True, "epsilon_bit": Fraction(4), **changes})
+    outcome = run(blobs(240), params, "paper", SECRET)
+    assert score(outcome) > 0.9
+    assert json.dumps(outcome.result, allow_nan=False)
+
+
+def test_dpbv_exact_holds_its_budget_and_warns() -> None:
+    for epsilon in (Fraction(1), Fraction(8)):
+        report = preview(asked(method="dpbv-exact", epsilon=epsilon), "sound")
+        first = report.verified[0]
+        assert Fraction(first.epsilon or "0") <= epsilon
+        assert Fraction(first.epsilon or "0") > epsilon * Fraction(999, 1000)
+        assert report.charged is not None
+        assert (report.charged.epsilon, report.charged.delta) == (first.epsilon, first.delta)
+        assert report.error is not None
+        assert report.error["warning"] == "no_utility_expected"
+    # section 4.5: the predicted deviation of a distance, s = 1000
+    for epsilon, deviation in ((4, 4490), (8, 1343)):
+        alone = asked(
+            method="dpbv-exact",
+            epsilon=Fraction(epsilon),
+            bounds=((0.0, 50.0),),
+            k=2,
+            r_design="uniform",
+        )
+        found = preview(alone, "sound").error or {}
+        assert found["predicted_sd_distance"] == pytest.approx(deviation, rel=2e-3)
+
+
+def test_dpbv_exact_finds_the_groups_with_a_large_budget() -> None:
+    common = {"method": "dpbv-exact", "s": 16, "epsilon": Fraction(64), "evaluate": True}
+    for changes in (
+        {},
+        {"clusterer": "dbscan", "dbscan_radius": 6.0, "min_samples": 5, "k": None},
+        {"clusterer": "agglomerative"},
+        {"consistency": "none"},
+    ):
+        outcome = run(blobs(300), asked(**common, **changes), "sound", seeded(3))
+        assert score(outcome) > 0.5
+
+
+def test_a_radius_gives_bits_more_budget_and_says_what_is_farther() -> None:
+    record = preview(asked(method="dpbv-exact"), "sound")
+    radius = preview(asked(method="dpbv-exact", privacy_unit="radius", radius=(5.0, 5.0)), "sound")
+    near, far = radius.verified[:2]
+    assert (near.privacy_unit, far.privacy_unit) == ("radius", "record")
+    assert Fraction(near.epsilon or "0") <= 4 < Fraction(far.epsilon or "0")
+    assert "farther apart" in near.conditions[0]
+    assert Fraction(radius.details["epsilon_bit"]) > 2 * Fraction(record.details["epsilon_bit"])
+    assert radius.charged is not None
+    assert radius.charged.epsilon == far.epsilon
+
+
+def test_noisy_points_find_groups_with_a_large_budget() -> None:
+    params = asked(method="laplace-points", epsilon=Fraction(64), evaluate=True)
+    outcome = run(blobs(), params, "sound", seeded(1))
+    assert score(outcome) > 0.95
+    assert outcome.evaluation is not None
+    assert outcome.evaluation["own_rows"]["nmi"] > 0.98
+    centres = np.array(sorted(outcome.result["centres"]))
+    assert centres == pytest.approx(np.array([[10, 10], [25, 40], [40, 15]]), abs=1.0)
+
+
+def test_decomposition_estimates_the_same_square() -> None:
+    """Mean error of 780 pairs within 5 standard errors of 0 (given the points, a bias remains:
+    the points' own part of the variance is added)."""
+    values = SeededRandom(1).generator.uniform(0, 50, (40, 2))
+    code = pair_code((50.0, 50.0), 2000, "grid", 1)
+    found = decomposed(values, code, Flip.of_epsilon(Fraction(4)), SeededRandom(2))
+    true = np.square(values[:, None] - values[None]).sum(axis=2)
+    errors = (found - true)[np.triu_indices(40, 1)]
+    assert abs(errors.mean()) < 5 * errors.std() / math.sqrt(780) + code.span / 2000
+    assert errors.std() < 300
+
+
+def test_the_figures_of_additive_noise() -> None:
+    assert gaussian_epsilon(1e-6, 2, 128) == pytest.approx(2351, abs=1)
+    assert gaussian_epsilon(1e-6, 1, 128) == pytest.approx(8799, abs=1)
+    assert gaussian_delta(1.0, 1.0, 1.0) == pytest.approx(0.12693674, abs=1e-7)
+    params = asked(baselines=("adp", "rsp", "kmeans"), adp_sigma=Fraction(2))
+    figures = preview(params, "paper").details["baselines"]
+    assert figures["rsp"]["model"] == figures["kmeans"]["model"] == "none"
+    assert float(figures["adp"]["epsilon"]) > 0
+
+
+# --------------------------------------------------------------- check 12: what comes out, and not
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [leaf for each in value.values() for leaf in leaves(each)]
+    if isinstance(value, list | tuple):
+        return [leaf for each in value for leaf in leaves(each)]
+    return [value]
+
+
+@pytest.mark.parametrize("method", ["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"])
+def test_a_sound_result_holds_nothing_of_the_rows(method: str) -> None:
+    """Same noise, other rows: the report is the same; no exact count, clamp or value is in it."""
+    table = blobs(1003)
+    outside = table.values.copy()
+    outside[:17] += 1000.0  # clamped
+    params = asked(method=method, evaluate=True)
+    outcome = run(table, params, "sound", SECRET)
+    clamped = run(NumericTable(PLANE, outside, table.labels), params, "sound", SECRET)
+    assert outcome.report == clamped.report
+    assert set(outcome.result) == set(clamped.result)
+    published = json.dumps(outcome.result) + outcome.report.model_dump_json()
+    published += "".join(each.content.decode() for each in outcome.files)
+    for forbidden in ("nmi", "ari", "clamped", "sha256", "seconds", "1003"):
+        assert f'"{forbidden}"' not in published
+    numbers = {leaf for leaf in leaves(outcome.result) if isinstance(leaf, int | float)}
+    if method.startswith("grid"):
+        assert not numbers & {1003, 334, 335}
+    raw = set(table.values.ravel().tolist())
+    assert not numbers & raw
+    for file in outcome.files:
+        text = file.content.decode()
+        assert not any(repr(value) in text for value in list(raw)[:200])
+    assert outcome.evaluation
+
+
+def test_labels_are_not_an_input() -> None:
+    table = blobs(300)
+    other = NumericTable(PLANE, table.values, np.zeros(300, np.int64))
+    for stance, params in (("sound", asked()), ("paper", asked())):
+        one, two = (run(each, params, stance, SECRET) for each in (table, other))
+        assert one.result == two.result
+        assert one.files == two.files
+
+
+def test_the_same_job_draws_the_same_bits_and_another_seed_others() -> None:
+    table, params = blobs(300), asked(method="laplace-points")
+    one, again = (run(table, params, "sound", SECRET) for _ in range(2))
+    other = run(table, params, "sound", SequentialContext(seed=bytes(32)))
+    assert one.files == again.files
+    assert one.result["centres"] != other.result["centres"]
+    repeatable = run(table, params, "sound", seeded(1)).report
+    assert repeatable.reproducible
+    assert repeatable.voided_by
+    assert repeatable.charged is not None
+    assert repeatable.charged.outside_budget
+
+
+def test_blocks_have_their_own_coins() -> None:
+    from algorithms.dpbv_clustering.parameters import make_box, plan_bits
+
+    params = asked(s=8192, bounds=((0.0, 50.0),))
+    plan = plan_bits(params, "paper", make_box(params, params.bounds or ()), 6000)
+    words = encode_blocks(np.full((6000, 1), 25.0), plan, SECRET)
+    assert len(np.unique(words.reshape(6000, -1), axis=0)) == 6000
+
+
+def test_plots_are_there_and_repeat() -> None:
+    pytest.importorskip("matplotlib")
+    table = blobs(200)
+    outcome = run(table, asked(clusterer="agglomerative"), "paper", SECRET)
+    assert {plot.name for plot in outcome.plots} == {"dendrogram", "delta"}
+    for plot in outcome.plots:
+        assert plot.svg.startswith(b"<?xml")
+        assert plot.png.startswith(b"\x89PNG")
+    again = run(table, asked(clusterer="agglomerative"), "paper", SECRET)
+    assert [plot.svg for plot in again.plots] == [plot.svg for plot in outcome.plots]
+    names = [
+        plot.name
+        for method in ("grid-core", "laplace-points")
+        for plot in run(table, asked(method=method), "sound", SECRET).plots
+    ]
+    assert names == ["grid", "scatter"]
+
+
+def test_a_cancelled_job_stops() -> None:
+    def cancel(fraction: float, stage: str) -> None:
+        if stage == "clustering":
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        run(blobs(60), asked(), "paper", SequentialContext(test_seed=1, on_progress=cancel))
+    told: list[str] = []
+    context = SequentialContext(test_seed=1, on_progress=lambda _, stage: told.append(stage))
+    run(blobs(1100), asked(), "paper", context)
+    assert told.count("distances") >= 4  # once a block
+    assert told.count("clustering") > 10  # once a round of ten starts
+
+
+def test_previews_say_what_results_say() -> None:
+    table = blobs(3000)
+    for method in ("grid-core", "grid-ldp", "laplace-points", "dpbv-exact"):
+        params = asked(method=method)
+        assert preview(params, "sound") == run(table, params, "sound", SECRET).report
+    params = asked(epsilon_bit=Fraction(1))
+    assert preview(params, "paper") == run(blobs(60), params, "paper", SECRET).report
+    assert preview(asked(bounds=None), "paper").verified[0].model == "none"
+    PrivacyReport.model_validate_json(preview(asked(), "sound").model_dump_json())
+
+
+def test_grid_core_states_both_relations_only_where_both_hold() -> None:
+    declared = preview(asked(cells_per_axis=8, epsilon=Fraction(3)), "sound").verified
+    assert [(each.neighbouring, each.epsilon) for each in declared] == [
+        ("replace", "3"),
+        ("add-remove", "1.5"),
+    ]
+    (derived,) = preview(asked(), "sound").verified
+    assert derived.neighbouring == "replace"
+
+
+# ------------------------------------------------------------------------------------ empirically
+
+
+def audited(one: Ints, other: Ints, levels: np.ndarray, runs: int, delta: float) -> float:
+    """What half-lines of a statistic prove of epsilon, but for a chance of 10^-6."""
+    names = [f"at least {level}" for level in levels.tolist()]
+    hits, rest = (np.array([(each >= level).sum() for level in levels]) for each in (one, other))
+    return proven(names, hits, rest, runs, delta).epsilon
+
+
+def test_no_audit_passes_what_is_verified_and_one_passes_the_claim() -> None:
+    """Runs of two inputs, the likelihood-ratio statistic, Clopper-Pearson at 10^-6."""
+    runs = 20_000
+    code = make_codes(((0, 50),), (25.0,), 64, "grid", 1)[0]
+    ends = np.array([0.0, 50.0])
+    clean = code.clean(ends)
+
+    def statistic(flip: Flip, seed: int) -> list[Ints]:
+        source = SeededRandom(seed)
+        found = []
+        for row in clean:
+            bits = row ^ flip.draw(source, runs * 64).reshape(runs, 64)
+            found.append((bits == clean[0]).sum(axis=1))
+        return found
+
+    levels = np.arange(65)
+    for epsilon in (Fraction(1), Fraction(4)):
+        params = asked(method="dpbv-exact", epsilon=epsilon, s=64, bounds=((0.0, 50.0),), k=2)
+        report = preview(params, "sound")
+        flip = Flip.of_epsilon(Fraction(report.details["epsilon_bit"]))
+        proof = audited(*statistic(flip, 1), levels, runs, 1e-6)
+        assert 0.1 * float(epsilon) < proof <= float(epsilon)
+    claim = Flip.of_epsilon(Fraction(1, 2))  # "(1/2, tiny)-LDP" with 64 bits
+    assert audited(*statistic(claim, 2), levels, runs, 1e-6) > 3
+
+
+def test_an_audit_of_the_grids() -> None:
+    runs = 200_000
+    noise = DiscreteLaplace(Fraction(2)).draw(SeededRandom(1), 4 * runs).reshape(2, 2, runs)
+    one, other = noise[0] + np.array([[1], [0]]), noise[1] + np.array([[0], [1]])
+    levels = np.arange(-12, 13)
+    proof = audited(one[0] - one[1], other[0] - other[1], levels, runs, 0.0)
+    assert 0.3 < proof <= 1.0
+    flip = Flip.of_epsilon(Fraction(1))
+    reports = [
+        unary_reports(np.full(runs, cell), 3, flip, SeededRandom(cell + 5)) for cell in (0, 1)
+    ]
+    one, other = (each[:, 0].astype(int) - each[:, 1] for each in reports)
+    proof = audited(one, other, np.array([0, 1]), runs, 0.0)
+    assert 0.8 < proof <= 1.0
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("s", 7),
+        ("s", 65_537),
+        ("t", 0.0),
+        ("t", -1.0),
+        ("epsilon_bit", Fraction(0)),
+        ("epsilon_bit", Fraction(21)),
+        ("epsilon_bit", "infinite"),
+        ("epsilon", Fraction(0)),
+        ("epsilon", Fraction(65)),
+        ("epsilon", 1.0),
+        ("delta", Fraction(-1)),
+        ("delta", Fraction(1, 999)),
+        ("k", 0),
+        ("k", 257),
+        ("n_init", 0),
+        ("n_init", 101),
+        ("max_iter", 0),
+        ("max_iter", 1001),
+        ("cells_per_axis", 1),
+        ("cells_per_axis", 65),
+        ("dbscan_radius", 0.0),
+        ("min_samples", 1),
+        ("bounds", ((1.0, 1.0), (0.0, 1.0))),
+        ("bounds", ((2.0, 1.0), (0.0, 1.0))),
+        ("bounds", ((0.0, math.inf), (0.0, 1.0))),
+        ("bounds", ((0.0, math.nan), (0.0, 1.0))),
+        ("bounds", ()),
+        ("rescale_to", (50.0, 0.0)),
+        ("columns", ()),
+        ("r_seed", -1),
+        ("r_seed", 1 << 64),
+        ("public_seed", 1 << 64),
+        ("adp_sigma", Fraction(0)),
+        ("rsp_dimensions", 0),
+        ("alice_columns", 0),
+        ("clusterer", "kmeans"),
+        ("method", "dpbv"),
+        ("consistency", "shortest-path"),
+        ("metric", "cosine"),
+        ("r_design", "random"),
+        ("partition", "diagonal"),
+        ("baselines", ("rappor",)),
+        ("privacy_unit", "user"),
+        ("unknown", 1),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_field(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        asked(**{field: value})
+    assert any(field in map(str, error["loc"]) for error in refused.value.errors())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"k": None},
+        {"columns": ("a", "a")},
+        {"privacy_unit": "radius"},
+        {"radius": (1.0, 1.0)},
+        {"partition": "vertical-plain"},
+        {"alice_columns": 1},
+    ],
+)
+def test_parameters_that_do_not_fit_together(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(changes)).split("_")[0][:4]):
+        asked(**changes)
+
+
+@pytest.mark.parametrize(
+    ("stance", "changes", "field", "kind"),
+    [
+        ("sound", {"bounds": None}, "bounds", "bad_parameter"),
+        ("sound", {"baselines": ("adp",)}, "baselines", "bad_parameter"),
+        (
+            "sound",
+            {"partition": "vertical-plain", "alice_columns": 1},
+            "partition",
+            "bad_parameter",
+        ),
+        ("sound", {"consistency": "literal"}, "consistency", "bad_parameter"),
+        (
+            "sound",
+            {"privacy_unit": "radius", "radius": (1.0, 1.0)},
+            "privacy_unit",
+            "unit_not_protected",
+        ),
+        ("sound", {"clusterer": "agglomerative"}, "clusterer", "bad_parameter"),
+        (
+            "sound",
+            {"method": "laplace-points", "clusterer": "dbscan"},
+            "clusterer",
+            "bad_parameter",
+        ),
+        (
+            "sound",
+            {"method": "dpbv-exact", "clusterer": "dbscan"},
+            "dbscan_radius",
+            "bad_parameter",
+        ),
+        (
+            "sound",
+            {"method": "dpbv-exact", "radius": (1.0,), "privacy_unit": "radius"},
+            "radius",
+            "bad_parameter",
+        ),
+        (
+            "sound",
+            {"method": "grid-core", "cells_per_axis": 64, "bounds": ((0.0, 1.0),) * 3},
+            "bounds",
+            "bad_parameter",
+        ),
+        ("sound", {"epsilon": Fraction(1, 10**8)}, "epsilon", "bad_parameter"),
+        (
+            "sound",
+            {"epsilon": Fraction(1, 10**10), "method": "grid-ldp"},
+            "epsilon",
+            "bad_parameter",
+        ),
+        (
+            "sound",
+            {"epsilon": Fraction(1, 10**8), "method": "dpbv-exact", "delta": Fraction(0)},
+            "epsilon",
+            "bad_parameter",
+        ),
+        (
+            "sound",
+            {"epsilon": Fraction(1, 1000), "method": "laplace-points"},
+            "epsilon",
+            "bad_parameter",
+        ),
+        ("paper", {"t": 51.0}, "t", "bad_parameter"),
+        ("paper", {"clusterer": "dbscan"}, "dbscan_radius", "bad_parameter"),
+        ("paper", {"consistency": "line"}, "consistency", "bad_parameter"),
+        ("paper", {"columns": ("kwh", "gas")}, "columns", "bad_parameter"),
+        ("paper", {"columns": ("kwh",)}, "bounds", "bad_parameter"),
+        ("paper", {"bounds": ((0.0, 5.0), (0.0, 50.0))}, "kwh", "malformed_row"),
+        (
+            "paper",
+            {"partition": "vertical-plain", "alice_columns": 2},
+            "alice_columns",
+            "bad_parameter",
+        ),
+        ("paper", {"k": 1}, "k", "bad_parameter"),
+        ("paper", {"k": 61}, "k", "bad_parameter"),
+    ],
+)
+def test_what_a_run_refuses(stance: Any, changes: dict[str, Any], field: str, kind: str) -> None:
+    with pytest.raises(BadParameter) as refused:
+        run(blobs(60), asked(**changes), stance, SECRET)
+    assert (refused.value.field, refused.value.name) == (field, kind)
+
+
+def test_too_many_cells_and_bits() -> None:
+    with pytest.raises(BadParameter, match="fewer columns") as refused:
+        preview(asked(method="grid-core", bounds=((0.0, 1.0),) * 4), "sound")
+    assert refused.value.name == "too_many_cells"
+    many = asked(bounds=((0.0, 1.0),) * 20, s=65_536)
+    with pytest.raises(BadParameter, match="bits in all"):
+        preview(many, "paper")
+    wide = preview(asked(bounds=((0.0, 1.0),) * 4), "sound")
+    assert wide.mechanism.name == "laplace-points"  # type: ignore[union-attr]
+
+
+def test_a_row_outside_the_bounds_is_named_without_its_value() -> None:
+    values = blobs(30).values.copy()
+    values[7, 1] = 77.125
+    with pytest.raises(BadParameter, match="row 7") as refused:
+        run(NumericTable(PLANE, values), asked(), "paper", SECRET)
+    assert (refused.value.row, refused.value.field) == (7, "evening")
+    assert "77" not in str(refused.value)
+
+
+def test_one_row_and_none() -> None:
+    one = NumericTable(PLANE, np.array([[1.0, 2.0]]))
+    for stance, changes in (
+        ("paper", {}),
+        ("paper", {"clusterer": "agglomerative"}),
+        ("sound", {}),
+        ("sound", {"method": "dpbv-exact"}),
+    ):
+        outcome = run(one, asked(k=1, **changes), stance, SECRET)  # type: ignore[arg-type]
+        assert outcome.result["k"] <= 1
+    none = NumericTable(PLANE, np.empty((0, 2)))
+    with pytest.raises(BadParameter):
+        run(none, asked(), "paper", SECRET)
+    with pytest.raises(BadParameter, match="k"):
+        run(one, asked(k=2), "paper", SECRET)
+    for rows in (none, one):
+        found = run(rows, asked(k=2, method="dpbv-exact"), "sound", SECRET)
+        assert found.result["sizes"] == [1] * len(rows.values)
+
+
+def test_curators_and_the_coordinator_share_the_steps() -> None:
+    """Sums of several curators' cells, noise added, give what the central form gives."""
+    table = blobs(900)
+    params = asked(cells_per_axis=8, epsilon=Fraction(2))
+    state = first(params, 8)
+    grid = next_query(state)
+    assert grid is not None
+    sums = sum(grid.sums(part) for part in np.array_split(table.values, 7))
+    opened = sums + DiscreteLaplace(state.scale).draw(SECRET.noise("counts"), grid.count)
+    state = absorb(state, opened)
+    assert next_query(state) is None
+    central = run(table, params, "sound", SECRET).result
+    assert release(state).centres.tolist() == central["centres"]
+    for wrong in (lambda: absorb(state, opened[:-1]), lambda: release(first(params, 8))):
+        with pytest.raises(ValueError, match="count"):
+            wrong()
+    assert first(params, 8, Fraction(4)).deviation == 2 * first(params, 8).deviation
+
+
+def test_the_catalogues_entry() -> None:
+    assert ALGORITHM.name == "dpbv-clustering"
+    assert ALGORITHM.dataset_kind == "numeric-table"
+    schema = ALGORITHM.params.model_json_schema()
+    assert schema["properties"]["s"]["maximum"] == 65_536
+    text = '{"bounds": [[0, 50], [0, 50]], "k": 7, "epsilon": "0.5", "epsilon_bit": "inf"}'
+    params = Parameters.model_validate_json(text)
+    assert params.epsilon == Fraction(1, 2)
+    assert params.bit_epsilon is None
+    assert Parameters.model_validate_json(params.model_dump_json()) == params
+
+
+def test_scores_are_those_of_the_literature() -> None:
+    same = scores(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    assert same == {"nmi": 1.0, "ari": 1.0}
+
+
+def test_cells_are_the_curators_own_business() -> None:
+    """What the coordinator sees of a grid is the noisy grid file alone."""
+    outcome = run(blobs(), asked(cells_per_axis=4), "sound", SECRET)
+    (file,) = outcome.files
+    lines = file.content.decode().splitlines()
+    assert lines[0] == "kwh,evening,noisy_count,label"
+    assert len(lines) == 17

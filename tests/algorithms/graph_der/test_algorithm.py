@@ -1,0 +1,372 @@
+"""The job: parameters, what a result holds, what the report says, what never gets out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from algorithms.contract import SequentialContext, Stance
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list_files import read_snap
+from algorithms.graph_der import (
+    ALGORITHM,
+    Parameters,
+    algorithm,
+    check,
+    pictures,
+    preview,
+    run,
+)
+from algorithms.graph_der.algorithm import RESULT
+from algorithms.graph_der.numerics import slack_of
+from algorithms.graph_der.parameters import plan_of, resolved
+from algorithms.graph_der.problems import (
+    BadDensity,
+    BadEpsilon,
+    BadGroup,
+    BadLabelling,
+    BadShares,
+    BadStep,
+    BadVertices,
+    GraphTooLarge,
+    LabellingDependsOnEdges,
+)
+from algorithms.graph_der.publication import publish
+from tacit.errors import Invalid
+from tacit.report.model import PrivacyReport
+from tests.algorithms.graph_der.examples import G8, random_graph_of
+from tests.algorithms.outcomes import published
+
+ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+GRAPH = random_graph_of(150, 0.08, 4)
+UNDECLARED = EdgeList.of([(1, 2), (2, 3), (5, 9)])
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a second or two; one test does it."""
+    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
+
+
+def params(**changes: Any) -> Parameters:
+    return Parameters(**({"epsilon": "1"} | changes))
+
+
+def context() -> SequentialContext:
+    return SequentialContext(bytes(range(32)))
+
+
+def table(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+# ------------------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "pointer"),
+    [
+        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
+        ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
+        ({"k": 0}, BadGroup, "k"),
+        ({"k": 10_001}, BadGroup, "k"),
+        ({"shares": ("1/2", "1/2", "0")}, BadShares, "shares"),
+        ({"shares": ("1/2", "1/4", "1/5")}, BadShares, "shares"),
+        ({"shares": ("3/2", "-1", "1/2")}, BadShares, "shares"),
+        ({"step": 0}, BadStep, "step"),
+        ({"density_stop": "0.49"}, BadDensity, "density_stop"),
+        ({"density_stop": "1.01"}, BadDensity, "density_stop"),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+def test_what_is_refused(
+    changes: dict[str, Any], problem: type[Invalid], pointer: str, stance: Stance
+) -> None:
+    for call in (
+        lambda: preview(params(**changes), stance),
+        lambda: check(GRAPH, params(**changes), stance),
+        lambda: run(GRAPH, params(**changes), stance, context()),
+    ):
+        with pytest.raises(problem) as wrong:
+            call()
+        assert wrong.value.pointer == f"/params/{pointer}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": "x"},
+        {"epsilon": 1.5},
+        {"k": "many"},
+        {"labelling": "degree"},
+        {"labelling_seed": -1},
+        {"shares": ("1/2", "1/2")},
+        {"evaluate": {"queries": -1}},
+        {"vertices": [1, 2]},
+    ],
+    ids=lambda value: "-".join(value),
+)
+def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        params(**changes)
+
+
+def test_a_labelling_that_gives_edges_away() -> None:
+    with pytest.raises(LabellingDependsOnEdges) as wrong:
+        preview(params(labelling="first_appearance"), "sound")
+    assert wrong.value.name == "labelling_depends_on_edges"
+    assert wrong.value.pointer == "/params/labelling"
+    preview(params(labelling="first_appearance"), "paper")
+
+
+def test_what_does_not_fit_the_graph() -> None:
+    big = np.zeros(0, np.int32)
+    dense = EdgeList.from_pairs(np.arange(20_001), big, big)
+    cases: list[tuple[EdgeList, dict[str, Any], Stance, type[Exception], str]] = [
+        (EdgeList.of([]), {}, "sound", BadVertices, "/dataset"),
+        (EdgeList.of([], ["a"]), {}, "sound", BadVertices, "/dataset"),
+        (EdgeList.of([(1, 1)]), {}, "sound", BadVertices, "/dataset"),
+        (G8, {"k": 29}, "sound", BadGroup, "/params/k"),
+        (G8, {"step": 5}, "sound", BadStep, "/params/step"),
+        (dense, {}, "paper", GraphTooLarge, "/dataset"),
+        (dense, {"step": 1}, "sound", GraphTooLarge, "/params/step"),
+        (UNDECLARED, {"labelling": "given"}, "sound", BadLabelling, "/params/labelling"),
+        (GRAPH, {"epsilon": "1/1000000", "k": 10_000}, "sound", BadEpsilon, "/params/epsilon"),
+    ]
+    for graph, changes, stance, problem, pointer in cases:
+        with pytest.raises(problem) as wrong:
+            check(graph, params(**changes), stance)
+        assert wrong.value.pointer == pointer  # type: ignore[attr-defined]
+    check(G8, params(k=28, step=4), "sound")
+    check(EdgeList.of([], ["a", "b"]), params(), "sound")
+    check(dense, params(), "sound")
+
+
+def test_defaults() -> None:
+    plan, labelling = resolved(params(), "sound", GRAPH)
+    assert (labelling, plan.grid.step, plan.consistency) == ("given", 1, True)
+    assert resolved(params(), "sound", UNDECLARED)[1] == "random"
+    assert plan_of(params(), "sound", 200_000).grid.step == 98
+    paper = plan_of(params(), "paper", 5_242)
+    assert (paper.grid.step, paper.consistency, paper.grid.triangle) == (1, False, False)
+    schema = Parameters.model_json_schema()
+    assert schema["properties"]["k"]["maximum"] == 10_000
+
+
+# ------------------------------------------------------------------------------------- a release
+
+
+def test_a_release() -> None:
+    outcome = run(GRAPH, params(epsilon="4"), "sound", context())
+    assert set(outcome.result) | {file.name for file in outcome.files} == set(RESULT)
+    files = {file.name: file.content for file in outcome.files}
+    vertices = files["vertices.txt"].decode().split()
+    assert vertices == [str(each) for each in range(150)]
+    again = read_snap(io.BytesIO(files["edges.txt"]), vertices)
+    assert (again.edges, again.loops, again.duplicates) == (outcome.result["edges"], 0, 0)
+    pairs = [tuple(map(int, line.split())) for line in files["edges.txt"].splitlines()]
+    assert pairs == sorted(pairs)
+    regions = table(files["regions.csv"])
+    assert len(regions) == outcome.result["regions"]
+    assert sum(int(row["count"]) for row in regions) == again.edges
+    assert sum(int(row["cells"]) for row in regions) == 150 * 149 // 2
+    assert max(int(row["depth"]) for row in regions) <= outcome.result["height"]
+    for row in regions:
+        top, bottom, left, right = (int(row[name]) for name in
+                                    ("row_from", "row_to", "column_from", "column_to"))  # fmt: skip
+        inside = (again.first >= top) & (again.first < bottom)
+        inside &= (again.second >= left) & (again.second < right)
+        assert inside.sum() == int(row["count"])
+    assert outcome.public_seeds == {}
+    assert outcome.evaluation is None
+
+
+def test_ids_come_back_in_the_labels_order() -> None:
+    graph = EdgeList.of([("c", "a"), ("b", "ä")])
+    outcome = run(graph, params(epsilon="100", labelling_seed=3), "sound", context())
+    files = {file.name: file.content.decode() for file in outcome.files}
+    assert sorted(files["vertices.txt"].split()) == ["a", "b", "c", "ä"]
+    assert outcome.public_seeds == {"labelling_seed": 3}
+    assert {*files["edges.txt"].split()} <= {"a", "b", "c", "ä"}
+    assert "taken from the edges" in " ".join(outcome.report.caveats)
+    assert "same vertex set" in " ".join(outcome.report.verified[0].conditions)
+    named = run(graph, params(labelling="id"), "sound", context())
+    assert named.files[2].content.decode().split() == ["a", "b", "c", "ä"]
+
+
+def test_the_same_secret_gives_the_same_release() -> None:
+    one, other = (run(GRAPH, params(), "sound", context()) for _ in range(2))
+    assert published(one) == published(other)
+    different = run(GRAPH, params(), "sound", SequentialContext(bytes(32)))
+    assert published(one) != published(different)
+
+
+def test_nothing_private_gets_out() -> None:
+    """Published: the same whether or not a comparison is made. And of two graphs that leave the
+    same noisy tree nothing but it is published."""
+    plain = run(GRAPH, params(), "sound", context())
+    compared = run(GRAPH, params(evaluate={"queries": 64}), "sound", context())
+    assert plain.files == compared.files
+    assert plain.result == compared.result
+    assert compared.evaluation is not None
+    header = plain.files[1].content.decode().partition("\n")[0]
+    words = {*re.findall(r"[a-z_]+", published(plain)[0]), *header.split(",")}
+    words |= {*map(str, plain.report.details)}
+    assert not words & {"common", "common_edges", "ones", "true", "loops", "adjacent", "kept"}
+    # no number in the result or the report is the true number of edges, or of what was dropped
+    lines = EdgeList.from_pairs(
+        GRAPH.vertices,
+        np.concatenate((GRAPH.first, GRAPH.first[:7], GRAPH.first[:3])),
+        np.concatenate((GRAPH.second, GRAPH.second[:7], GRAPH.first[:3])),
+    )
+    assert (lines.duplicates, lines.loops) == (7, 3)
+    dirty = run(lines, params(), "sound", context())
+    assert published(dirty) == published(plain)
+    assert str(GRAPH.edges) not in re.findall(r"\d+", json.dumps(plain.result))
+
+
+def test_pictures_are_of_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(algorithm, "pictures", pictures.pictures)
+    one, other = (run(GRAPH, params(), "sound", context()) for _ in range(2))
+    assert [plot.name for plot in one.plots] == ["regions", "degrees"]
+    for first, second in zip(one.plots, other.plots, strict=True):
+        assert first.svg == second.svg
+        assert first.png.startswith(b"\x89PNG")
+    plan = plan_of(params(), "sound", 150)
+    image = pictures.density_map(publish(GRAPH, plan, "given", 0, context()))
+    assert image.shape == (150, 150)
+    assert np.array_equal(image, image.T, equal_nan=True)
+    assert np.isfinite(image).mean() > 0.99
+
+
+# --------------------------------------------------------------------------------------- the report
+
+
+def test_the_sound_report() -> None:
+    report = run(GRAPH, params(epsilon="3/2", k=3), "sound", context()).report
+    assert PrivacyReport.model_validate_json(report.model_dump_json()) == report
+    edge, group = report.verified
+    assert (edge.model, edge.epsilon, edge.delta, edge.privacy_unit) == (
+        "pure-dp",
+        "0.5",
+        "0",
+        "edge",
+    )
+    assert (group.epsilon, group.privacy_unit) == ("1.5", None)
+    assert "3 edges" in (group.description or "")
+    assert report.charged is not None
+    assert (report.charged.epsilon, report.charged.privacy_unit) == ("0.5", "edge")
+    assert report.claimed is not None
+    assert "k = 3" in (report.claimed.text or "")
+    height = report.details["height"]
+    spent = report.details["budget_table"]
+    assert list(spent) == [str(depth) for depth in range(height + 1)]
+    for row in spent.values():
+        assert sum(Fraction(each) for each in row.values()) == pytest.approx(Fraction(3, 2))
+    assert Fraction(report.sampler_epsilon or "") == Fraction(2 * (height + 1), 10**10)
+    assert 0 < Fraction(report.sampler_delta or "") < Fraction(1, 10**9)
+    assert all(each.sampler == "exact-integer" for each in report.noise)
+    assert len(report.noise) == height
+    assert any("degree" in each for each in report.not_protected)
+    assert len(run(GRAPH, params(), "sound", context()).report.verified) == 1
+
+
+def test_the_preview_promises_what_the_run_reports() -> None:
+    asked = params(epsilon="2", k=2)
+    planned, done = preview(asked, "sound"), run(GRAPH, asked, "sound", context()).report
+    assert planned.verified == done.verified
+    assert planned.charged == done.charged
+    assert Fraction(planned.sampler_delta or "") >= Fraction(done.sampler_delta or "")
+    assert Fraction(planned.sampler_epsilon or "") >= Fraction(done.sampler_epsilon or "")
+
+
+def test_the_paper_report_verifies_nothing() -> None:
+    outcome = run(GRAPH, params(labelling="first_appearance"), "paper", context())
+    report = outcome.report
+    (line,) = report.verified
+    assert (line.model, line.epsilon) == ("none", None)
+    assert report.charged is not None
+    assert report.charged.outside_budget
+    assert report.sampler_epsilon is None
+    assert report.details["in_real_arithmetic"]["epsilon_per_edge"] == "inf"
+    assert not report.details["in_real_arithmetic"]["labels_public"]
+    assert any("NOT hold" in each for each in report.assumptions)
+    assert all(each.sampler == "float" for each in report.noise)
+
+
+def test_what_holds_of_the_paper_in_real_arithmetic() -> None:
+    """A tree of height 0 has neither splits nor caps: 2 epsilon / k for the full matrix."""
+    small = run(G8, params(epsilon="1/10"), "paper", context()).report
+    assert small.details["height"] == 0
+    assert small.details["in_real_arithmetic"] == {
+        "epsilon_per_edge": "0.2",
+        "labels_public": True,
+        "cap_active": False,
+        "last_level_split": False,
+    }
+    deep = run(GRAPH, params(epsilon="20"), "paper", context()).report
+    assert deep.details["in_real_arithmetic"]["last_level_split"]
+    assert deep.details["in_real_arithmetic"]["epsilon_per_edge"] == "inf"
+
+
+def test_slack_grows_with_the_exponent() -> None:
+    assert slack_of(params(), None).epsilon >= Fraction(2, 10**10)
+    large = plan_of(params(epsilon="100"), "sound", 10**6)
+    assert slack_of(params(epsilon="100"), large).epsilon > Fraction(2 * 25, 10**10)
+    assert slack_of(params(epsilon="100"), large).delta == 1
+
+
+# ------------------------------------------------------------------------------------ evaluation
+
+
+def test_figures_of_an_evaluation() -> None:
+    asked = {"queries": 200, "structure": True}
+    found = run(GRAPH, params(epsilon="20", evaluate=asked), "sound", context()).evaluation
+    assert found is not None
+    assert found["edges"] == GRAPH.edges
+    rows = found["cut_queries"]
+    assert [row["sets"] for row in rows] == ["random"] * 5 + ["range"] * 5
+    assert [row["largest_size"] for row in rows[:5]] == [30, 60, 90, 120, 150]
+    ranges = [row for row in rows if row["sets"] == "range"]
+    assert all(row["release"] < row["random"] for row in ranges)
+    assert found["degree_divergence"]["release"] >= 0
+    assert set(found["structure"]) == {"true", "release", "random"}
+    assert 0 <= found["common_edges"] <= GRAPH.edges
+    none = {"queries": 0, "degrees": False}
+    short = run(GRAPH, params(evaluate=none), "sound", context()).evaluation
+    assert short is not None
+    assert "cut_queries" not in short
+    empty = EdgeList.of([], list(range(5)))
+    without = run(empty, params(evaluate={"queries": 10, "structure": True}), "sound", context())
+    assert without.evaluation is not None
+    assert without.evaluation["edges_ratio"] is None
+
+
+# ----------------------------------------------------------------------------------------- pages
+
+
+def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "algorithms" / "graph-der.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(example, "graph-der.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert all(len(line.split()) == 2 for line in lines if line)
+
+
+def test_the_catalogue_entry() -> None:
+    assert ALGORITHM.name == "graph-der"
+    assert ALGORITHM.dataset_kind == "edge-list"
+    assert ALGORITHM.stances == ("sound", "paper")
+    assert ALGORITHM.federated is None

@@ -1,0 +1,410 @@
+"""The mathematics of n-grams: the source's examples, consistency, extension, generation."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from algorithms.datasets.sequences import Sequences
+from algorithms.sequential_ngram import counting, generation, patterns
+from algorithms.sequential_ngram.consistency import adjusted
+from algorithms.sequential_ngram.evaluation import (
+    pattern_figures,
+    relative_errors,
+    supports_of,
+    workload,
+)
+from algorithms.sequential_ngram.generation import copies
+from algorithms.sequential_ngram.grams import Grams, extended, released_grams
+from algorithms.sequential_ngram.lengths import covering, length_histogram
+from algorithms.sequential_ngram.noise import adder
+from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
+from algorithms.sequential_ngram.problems import TreeTooLarge
+from algorithms.sequential_ngram.settings import Generation, empty_threshold
+from algorithms.sequential_ngram.tree import grown, next_expansion, planted, root
+from tests.algorithms.sequential_ngram.examples import (
+    TABLE_6_2,
+    budgets_of,
+    counts_in,
+    exact_tree,
+    rows_of,
+    settings,
+)
+
+RULES: tuple[Generation, ...] = ("literal", "skip", "cap", "proportional")
+ROWS = st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=25)
+
+
+def sequences(rows: list[list[int]], items: int = 3) -> Sequences:
+    return Sequences.of("abcdefgh"[:items], [["abcdefgh"[item] for item in row] for row in rows])
+
+
+def listed(grams: Grams, given: np.ndarray) -> dict[tuple[int, ...], int]:
+    found = {}
+    for length in range(1, grams.longest + 1):
+        own = np.arange(grams.bounds[length - 1], grams.bounds[length])
+        for gram, count in zip(
+            grams.listed(own, length).tolist(), given[own].tolist(), strict=True
+        ):
+            if count:
+                found[tuple(gram)] = count
+    return found
+
+
+# ------------------------------------------------------------------------------------- exploration
+
+
+def test_counts_of_table_6_2() -> None:
+    tree = exact_tree(TABLE_6_2, settings())
+    rows = rows_of(tree, tree.noisy)
+    assert rows[()] == [5, 9, 10, 0]
+    assert rows[(0,)] == [0, 2, 0, 3]
+    assert rows[(1,)] == [1, 0, 6, 2]
+    assert rows[(2,)] == [4, 3, 0, 3]
+    assert rows[(1, 2)] == [3, 0, 0, 3]
+    share = {gram: np.array(row) / sum(row) for gram, row in rows.items()}
+    three_one = rows[(2,)][0]
+    assert three_one * share[(0,)][1] * share[(1,)][2] == pytest.approx(1.0667, abs=1e-4)
+    # the same by longer histories, which the threshold keeps from being expanded
+    loose = rows_of(*(lambda tree: (tree, tree.noisy))(exact_tree(TABLE_6_2, settings(
+        threshold=lambda _budget: 1.0, budget="uniform"))))  # fmt: skip
+    known = np.array(loose[(2, 0)])
+    assert loose[(2, 0)][1] * (np.array(loose[(2, 0, 1)]) / sum(loose[(2, 0, 1)]))[2] == 2
+    assert known.sum() == three_one
+
+
+def test_budgets_of_example_6_4_2() -> None:
+    chosen = settings()
+    tree = planted(chosen, root(chosen), np.array([[4, 10, 9]]))
+    expansion = next_expansion(tree)
+    assert expansion is not None
+    tree = grown(tree, expansion, np.array([[0, 2, 0, 2], [1, 0, 5, 2], [4, 3, 0, 2]]))
+    expansion = next_expansion(tree)
+    assert expansion is not None
+    tree = grown(tree, expansion, np.zeros((expansion.rows, 4), int))
+    budgets = budgets_of(tree)
+    assert budgets[()] == Fraction(1, 5)
+    assert [budgets[(item,)] for item in range(3)] == [
+        Fraction(4, 5),
+        Fraction(2, 5),
+        Fraction(2, 5),
+    ]
+    assert budgets[(1, 2)] == Fraction(2, 5)
+    assert next_expansion(tree) is None
+
+
+def test_uniform_budget_and_a_tree_that_is_too_large() -> None:
+    chosen = settings(budget="uniform", threshold=lambda _budget: 1.0)
+    tree = exact_tree(TABLE_6_2, chosen)
+    assert set(budgets_of(tree).values()) == {Fraction(1, 5)}
+    assert tree.depth == 5
+    with pytest.raises(TreeTooLarge):
+        exact_tree(TABLE_6_2, settings(max_nodes=12))
+    with pytest.raises(TreeTooLarge):
+        exact_tree(TABLE_6_2, settings(max_nodes=3))
+
+
+@given(rows=ROWS, l_max=st.integers(1, 9), block=st.integers(1, 20), n_max=st.integers(1, 5))
+@hypothesis_settings(max_examples=60, deadline=None)
+def test_the_tree_is_what_counting_gram_by_gram_gives(
+    rows: list[list[int]], l_max: int, block: int, n_max: int
+) -> None:
+    """Against the specification: strings, suffixes and all; whatever the blocks."""
+    n_max = min(n_max, l_max)
+    chosen = settings(
+        l_max=l_max, n_max=n_max, threshold=lambda _budget: 2.0, budget="uniform", fill="none"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "BLOCK_SYMBOLS", block)
+        tree = exact_tree(sequences(rows), chosen)
+    cut = [[*row[:l_max], 3] for row in rows]
+    true: Counter[tuple[int, ...]] = Counter(
+        tuple(row[start : start + length])
+        for row in cut
+        for length in range(1, n_max + 1)
+        for start in range(len(row) - length + 1)
+    )
+    found = rows_of(tree, tree.noisy)
+    nodes = {()} | {
+        gram for gram, count in true.items() if len(gram) < n_max and 3 not in gram and count >= 2
+    }
+    assert set(found) == nodes
+    for gram, row in found.items():
+        assert row == [true[(*gram, item)] * ((*gram, item) != (3,)) for item in range(4)]
+    names = list(found)
+    for node, gram in enumerate(names[1:], start=1):
+        suffix = next(gram[cut:] for cut in range(1, len(gram) + 1) if gram[cut:] in nodes)
+        assert names[tree.links[node]] == suffix
+    assert np.array_equal(counts_in(tree, sequences(rows)), tree.noisy)
+
+
+def test_thresholds() -> None:
+    budget = Fraction(1, 5)
+    assert empty_threshold(20, 17, paper=True)(budget) == pytest.approx(214.01, abs=0.01)
+    assert empty_threshold(20, 342, paper=True)(budget) == pytest.approx(514.17, abs=0.01)
+    for items in (1, 2, 3, 17, 342, 10**6):
+        for l_max in (1, 20, 1000):
+            for spent in (Fraction(1, 50), Fraction(3, 10), Fraction(20)):
+                theta = empty_threshold(l_max, items, paper=False)(spent)
+                rate = float(spent) / l_max
+                chance = np.exp(-rate * theta) / (1 + np.exp(-rate))
+                assert theta == int(theta) >= 1
+                assert (items + 1) * chance <= 1
+
+
+# ------------------------------------------------------------------------------------- consistency
+
+
+def test_example_6_4_3() -> None:
+    chosen = settings(n_max=3, threshold=lambda _budget: 1.0, fill="ratio", budget="uniform")
+    tree = planted(chosen, root(chosen), np.array([[0.0, 4.0, 9.0]]))
+    for noisy in (
+        [[0, 0, 4, 0], [4, 3, 0, 2]],
+        [[2.1, 4, 0.5, 1.9], [0, 0, 0, 0], [0, 0, 0, 0]],
+    ):
+        expansion = next_expansion(tree)
+        assert expansion is not None
+        tree = grown(tree, expansion, np.array(noisy, float))
+    assert rows_of(tree, adjusted(tree))[(1, 2)] == pytest.approx([1.05, 2, 0, 0.95])
+
+
+THIRDS = [2 / 3, 2 / 3, 2 / 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("fill", "deep", "given"),
+    [
+        (
+            "ratio",
+            [2.1, 1.8, 0, 2.1],
+            {(0,): 1, (1, 2): 3, (2, 0): 2, (2, 1): 2, (1, 2, 0): 2, (1, 2, 1): 1},
+        ),
+        ("leftover", [3, 0, 0, 3], {(0,): 1, (1, 2): 3, (2, 0): 1, (2, 1): 3, (1, 2, 0): 3}),
+    ],
+)
+def test_a_whole_run_on_table_6_2(
+    fill: str, deep: list[float], given: dict[tuple[int, ...], int]
+) -> None:
+    tree = exact_tree(TABLE_6_2, settings(fill=fill))
+    even = adjusted(tree)
+    rows = rows_of(tree, even)
+    assert rows[(0,)] == pytest.approx(THIRDS)
+    assert rows[(1,)] == pytest.approx([1, 1, 6, 1])
+    assert rows[(2,)] == pytest.approx([4, 3, 0, 3])
+    assert rows[(1, 2)] == pytest.approx(deep)
+    assert rows[(2, 0)] == rows[(2, 1)] == [0, 0, 0, 0]
+    longer = extended(released_grams(tree, even), 5, 1000)
+    assert listed(longer, copies(longer, "cap")) == given
+
+
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+@pytest.mark.parametrize("fill", ["ratio", "leftover", "none"])
+def test_successors_add_up_to_their_gram(stance: str, fill: str) -> None:
+    generator = np.random.default_rng(5)
+    rows = [generator.integers(0, 4, size).tolist() for size in generator.integers(0, 12, 4000)]
+    chosen = settings(
+        items=4,
+        l_max=10,
+        fill=fill,
+        threshold=empty_threshold(10, 4, paper=stance == "paper"),
+    )
+    tree = exact_tree(sequences(rows, 4), chosen, adder(10, stance))  # type: ignore[arg-type]
+    found = adjusted(tree)
+    assert (found >= 0).all()
+    assert tree.nodes > 5
+    own = found[tree.parents[1:], tree.items[1:]]
+    total = found[1:].sum(axis=1)
+    assert (np.isclose(total, own, rtol=1e-9) | (total == 0)).all()
+    grams = released_grams(tree, found)
+    inner = grams.parents >= 0
+    assert (grams.counts[inner] <= grams.counts[grams.parents[inner]]).all()
+
+
+# ------------------------------------------------------------------------- extension, generation
+
+EXAMPLE = {
+    (0,): 4, (1,): 10, (2,): 9, (0, 1): 3, (1, 2): 5, (2, 0): 4,
+    (1, 2, 0): 4, (2, 0, 0): 1, (2, 0, 1): 2,
+}  # fmt: skip
+
+
+def test_examples_6_4_4_and_6_4_5() -> None:
+    longer = extended(Grams.of(EXAMPLE), 20, 1000)
+    assert listed(longer, longer.counts) == EXAMPLE | {(1, 2, 0, 0): 1, (1, 2, 0, 1): 2}
+    place = np.array([longer.size - 1])
+    inside, _ = generation.occurrences(longer, place, 4)
+    names = list(listed(longer, longer.counts))
+    assert Counter(names[each] for each in inside.tolist()) == {
+        (0,): 1, (1,): 2, (2,): 1, (0, 1): 1, (1, 2): 1, (2, 0): 1,
+        (1, 2, 0): 1, (2, 0, 1): 1, (1, 2, 0, 1): 1,
+    }  # fmt: skip
+    with pytest.raises(TreeTooLarge):
+        extended(Grams.of(EXAMPLE), 20, 10)
+    assert extended(Grams.of({}), 20, 10).size == 0
+
+
+@given(
+    counts=st.dictionaries(
+        st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple),
+        st.integers(1, 40),
+        max_size=30,
+    ),
+    pairs=st.integers(1, 8),
+)
+@hypothesis_settings(max_examples=80, deadline=None)
+def test_extension_and_generation_against_the_words(
+    counts: dict[tuple[int, ...], int], pairs: int
+) -> None:
+    """Tables that miss suffixes too, against dictionaries of grams."""
+    known = {
+        gram: count
+        for gram, count in counts.items()
+        if all(gram[:cut] in counts for cut in range(1, len(gram)))
+    }
+    table = Grams.of(known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "OCCURRENCES", 40 * pairs)
+        longer = extended(table, 6, 100_000)
+        given_ = {rule: listed(longer, copies(longer, rule)) for rule in RULES}
+    assert listed(longer, longer.counts) == extended_by_hand(known, 6)
+    whole = listed(longer, longer.counts)
+    for rule in ("literal", "skip", "cap"):
+        assert given_[rule] == generated_by_hand(whole, rule)
+    for rule in ("skip", "cap", "proportional"):
+        used: Counter[tuple[int, ...]] = Counter()
+        for gram, count in given_[rule].items():
+            for inside in substrings(gram):
+                used[inside] += count
+        assert all(used[gram] <= count for gram, count in whole.items())
+
+
+def substrings(gram: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [gram[start:end] for start, end in itertools.combinations(range(len(gram) + 1), 2)]
+
+
+def extended_by_hand(known: dict[tuple[int, ...], int], l_max: int) -> dict[tuple[int, ...], int]:
+    found = dict(known)
+    length = max(map(len, known), default=0)
+    single = sum(count for gram, count in known.items() if len(gram) == 1)
+    while 0 < length < l_max:
+        last = {gram: count for gram, count in found.items() if len(gram) == length}
+        made = {
+            (*one, two[-1]): last[one] * last[two] // (found[one[1:]] if length > 1 else single)
+            for one in last
+            for two in last
+            if one[1:] == two[:-1] and (length == 1 or one[1:] in found)
+        }
+        made = {gram: count for gram, count in made.items() if count}
+        if not made:
+            break
+        found |= made
+        length += 1
+    return found
+
+
+def generated_by_hand(counts: dict[tuple[int, ...], int], rule: str) -> dict[tuple[int, ...], int]:
+    left, given_ = dict(counts), {}
+    for length in range(max(map(len, counts), default=0), 0, -1):
+        own = [gram for gram in counts if len(gram) == length]
+        for gram in sorted(own, key=lambda gram: (-left[gram], gram)):
+            times = Counter(inside for inside in substrings(gram) if inside in counts)
+            amount = left[gram]
+            if rule == "cap":
+                amount = min(left[inside] // mult for inside, mult in times.items())
+            elif rule == "skip" and any(
+                left[inside] < amount * mult for inside, mult in times.items()
+            ):
+                amount = 0
+            if amount > 0:
+                given_[gram] = amount
+                for inside, mult in times.items():
+                    left[inside] -= amount * mult
+    return given_
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_noise_the_database_comes_back(seed: int) -> None:
+    """Theorem 6.5."""
+    generator = np.random.default_rng(seed)
+    rows = [generator.integers(0, 4, size).tolist() for size in generator.integers(1, 8, 200)]
+    chosen = settings(
+        items=4, l_max=7, n_max=7, fill="none", budget="uniform", threshold=lambda _budget: 0.5
+    )
+    tree = exact_tree(sequences(rows, 4), chosen)
+    table = extended(released_grams(tree, adjusted(tree)), 7, 10**6)
+    for rule in RULES:
+        assert listed(table, copies(table, rule)) == Counter(map(tuple, rows))
+
+
+# ------------------------------------------------------------------------------ lengths, patterns
+
+
+def test_l_max_from_lengths() -> None:
+    data = sequences([[0] * size for size in (0, 1, 1, 2, 9, 12)])
+    assert length_histogram(data, 5).tolist() == [2, 1, 0, 0, 2]
+    assert covering(np.array([90, 5, 5])) == 2
+    assert covering(np.array([90, -50, 10])) == 3
+    assert covering(np.array([-1, -2])) == 1
+    assert covering(np.array([95.0, 5.0])) == 1
+
+
+@given(
+    rows=ROWS,
+    weights=st.lists(st.integers(1, 5), min_size=25, max_size=25),
+    dense=st.sampled_from((0, 4, 1 << 25)),
+    top=st.integers(0, 12),
+    longest=st.sampled_from((2, 3, None)),
+)
+@hypothesis_settings(max_examples=80, deadline=None)
+def test_occurrences_and_frequent_patterns(
+    rows: list[list[int]], weights: list[int], dense: int, top: int, longest: int | None
+) -> None:
+    """Against a count of all runs, whether by tables or by bisection."""
+    true: Counter[tuple[int, ...]] = Counter()
+    for row, weight in zip(rows, weights, strict=False):
+        for run in substrings(tuple(row)):
+            true[run] += weight
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns, "_DENSE", dense)
+        weighted = [
+            (np.array(row, np.int32), weight) for row, weight in zip(rows, weights, strict=False)
+        ]
+        text = Text.of_rows(weighted, 3)
+        (queries, *_) = workload(3, 20, 60, 3)
+        found = answers(text, queries)
+        expected = [true[tuple(item for item in query if item >= 0)] for query in queries.tolist()]
+        assert found.tolist() == expected
+        ranked = frequent(text, top, longest)
+    best = sorted(
+        (run for run in true if 2 <= len(run) <= (longest or 99)),
+        key=lambda run: (-true[run], len(run), run),
+    )
+    assert ranked == [(run, true[run]) for run in best[:top]]
+
+
+def test_released_patterns_and_their_supports() -> None:
+    table = Grams.of(EXAMPLE)
+    assert released_patterns(table, 3) == [((1, 2), 5), ((2, 0), 4), ((1, 2, 0), 4)]
+    assert released_patterns(table, 2, 2) == [((1, 2), 5), ((2, 0), 4)]
+    assert released_patterns(Grams.of({(0,): 3}), 5) == []
+    asked = [((1, 2, 0), 9), ((2, 2), 4), ((0, 1), 3)]
+    assert supports_of(table, asked) == {(1, 2, 0): 4, (0, 1): 3}
+    figures = pattern_figures(asked, released_patterns(table, 3), supports_of(table, asked), 3)
+    assert figures["true_positives"] == pytest.approx(1 / 3)
+    assert figures["utility_loss"] == pytest.approx((5 / 9 + 1 + 0) / 3)
+    assert pattern_figures([], [], {}, 3)["utility_loss"] is None
+
+
+def test_queries_and_errors() -> None:
+    groups = workload(17, 20, 500, 1)
+    assert [int((group >= 0).sum(axis=1).max()) for group in groups] == [4, 8, 12, 16, 20]
+    assert all(((group >= 0).sum(axis=1) >= 1).all() for group in groups)
+    (error,) = relative_errors([np.array([0, 100])], [np.array([1, 50])], 2000)
+    assert error == pytest.approx((1 / 2 + 1 / 2) / 2)

@@ -1,0 +1,76 @@
+"""Examples that several tests share: Table 4.1 of the source, and noise that is off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import SequentialContext
+from algorithms.datasets.transactions import Transactions
+from algorithms.set_valued.laws import CountTest
+from algorithms.set_valued.partitioning import Run, publish
+from algorithms.set_valued.records import record_masks
+from algorithms.set_valued.settings import Settings
+from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.randomness import NoiseSource
+
+ITEMS = ("I1", "I2", "I3", "I4")
+TABLE_4_1 = Transactions.of(
+    [
+        ["I1", "I2", "I3", "I4"],
+        ["I2", "I4"],
+        ["I2"],
+        ["I1", "I2"],
+        ["I2"],
+        ["I1"],
+        ["I1", "I2", "I3", "I4"],
+        ["I2", "I3", "I4"],
+    ],
+    ITEMS,
+)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A test without noise: what has records passes; an empty one with a stated chance."""
+
+    rate: Fraction
+    chance: Fraction = Fraction(0)
+    threshold: int = 1
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+        return counts
+
+    def passing(self, count: int, source: NoiseSource) -> NDArray[np.int64]:
+        return np.ones(count, np.int64)
+
+
+@dataclass(frozen=True)
+class SilentLaw:
+    """Everything passes that has records."""
+
+    chance: Fraction = Fraction(0)
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:
+        return Silent(alpha, self.chance)
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:
+        return Silent(rate, self.chance)
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        return secret
+
+
+def rightmost(nodes: int, source: NoiseSource) -> int:
+    return nodes - 1
+
+
+def released(
+    dataset: Transactions, taxonomy: Taxonomy, settings: Settings, context: SequentialContext
+) -> Run:
+    """A run on records over the taxonomy's items."""
+    masks = record_masks(dataset, dataset.items, taxonomy, context)
+    return publish(masks, taxonomy, settings, context)

@@ -1,0 +1,328 @@
+"""The job: parameters, what a result holds, what the report says, what never gets out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from algorithms.contract import SequentialContext, Stance
+from algorithms.datasets.reading import UnknownItem
+from algorithms.datasets.transactions import Transactions
+from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.set_valued import (
+    ALGORITHM,
+    Parameters,
+    algorithm,
+    check,
+    pictures,
+    preview,
+    run,
+)
+from algorithms.set_valued.algorithm import RESULT
+from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
+from simulation.set_valued_data import msnbc_like
+from tacit.errors import Invalid
+from tacit.report.model import PrivacyReport
+from tests.algorithms.outcomes import published
+from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
+
+ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+SAMPLE = msnbc_like(10_000, 17, 1)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a second or two; one test does it."""
+    monkeypatch.setattr(algorithm, "pictures", lambda _rows: ())
+
+
+def params(**changes: Any) -> Parameters:
+    values: dict[str, Any] = {"epsilon": "1", "universe": SAMPLE.universe}
+    return Parameters(**(values | changes))
+
+
+def context() -> SequentialContext:
+    return SequentialContext(bytes(range(32)))
+
+
+# ------------------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "pointer"),
+    [
+        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
+        ({"epsilon": "20.1"}, BadEpsilon, "epsilon"),
+        ({"epsilon": "1/100000000"}, BadEpsilon, "epsilon"),
+        ({"fanout": 1}, BadFanout, "fanout"),
+        ({"fanout": 17}, BadFanout, "fanout"),
+        ({"eta": "0"}, BadEta, "eta"),
+        ({"eta_leaf": "1"}, BadEta, "eta_leaf"),
+        ({"universe": ("a",)}, BadUniverse, "universe"),
+        ({"universe": ("a", "b", "a")}, BadUniverse, "universe"),
+        ({"universe": None}, BadUniverse, "universe"),
+        (
+            {"universe": tuple(map(str, range(23))), "method": "basic"},
+            BadUniverse,
+            "universe",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointer: str) -> None:
+    with pytest.raises(problem) as wrong:
+        preview(params(**changes), "sound")
+    assert wrong.value.pointer == f"/params/{pointer}"
+    assert wrong.value.name == problem.name
+    with pytest.raises(problem):
+        check(SAMPLE.dataset, params(**changes), "sound")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"C1": 0.0},
+        {"max_rows": 0},
+        {"method": "other"},
+        {"epsilon": "x"},
+        {"universe": tuple(map(str, range(10_001)))},
+        {"unknown": 1},
+    ],
+    ids=["C1", "rows", "method", "epsilon", "universe", "field"],
+)
+def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        params(**changes)
+
+
+def test_names_on_the_wire() -> None:
+    text = params(C1=2.0, C2=3.0, universe={"dataset": ID}).model_dump(mode="json")
+    assert (text["C1"], text["C2"], text["eta"], text["epsilon"]) == (2.0, 3.0, "0.5", "1")
+    assert text["universe"] == {"dataset": ID}
+    schema = Parameters.model_json_schema()["properties"]
+    assert (schema["fanout"]["minimum"], schema["fanout"]["maximum"]) == (2, 16)
+
+
+def test_a_reference_has_to_be_replaced_by_its_list() -> None:
+    referring = params(universe={"dataset": ID})
+    assert preview(referring, "sound").error is None
+    with pytest.raises(BadUniverse):
+        run(SAMPLE.dataset, referring, "sound", context())
+    long = tuple(str(place) for place in range(20_000))
+    replaced = referring.model_copy(update={"universe": long})
+    assert preview(replaced, "sound").error is not None
+
+
+def test_an_unknown_item_is_refused() -> None:
+    with pytest.raises(UnknownItem):
+        check(TABLE_4_1, params(universe=ITEMS[:3]), "sound")
+
+
+# ----------------------------------------------------------------------------------------- result
+
+
+def test_a_release() -> None:
+    told: list[float] = []
+    outcome = run(
+        SAMPLE.dataset,
+        params(),
+        "sound",
+        SequentialContext(bytes(32), on_progress=lambda share, _stage: told.append(share)),
+    )
+    assert told == sorted(told)
+    assert set(outcome.result) == {"method", "rows", "records", "partitions_split"}
+    files = {file.name: file.content.decode() for file in outcome.files}
+    assert set(files) == {"release.csv", "release.ndjson", "splits.csv"} <= set(RESULT)
+    table = list(csv.reader(io.StringIO(files["release.csv"])))
+    assert table[0] == ["count", "length", "items"]
+    rows = [(row[2].split(" "), int(row[0])) for row in table[1:]]
+    lines = [json.loads(line) for line in files["release.ndjson"].splitlines()]
+    assert rows == [(line["items"], line["count"]) for line in lines]
+    assert len(rows) == outcome.result["rows"]
+    assert sum(count for _, count in rows) == outcome.result["records"]
+    assert min(count for _, count in rows) >= 1
+    assert rows == sorted(rows, key=lambda row: (len(row[0]), row[0]))
+    splits = list(csv.reader(io.StringIO(files["splits.csv"])))[1:]
+    assert {Fraction(row[0]) for row in splits} >= {Fraction(1, 6)}
+    assert outcome.evaluation is None
+
+
+def test_pictures_are_of_the_release() -> None:
+    pytest.importorskip("matplotlib")
+    rows = (((0,), 5), ((1,), 2), ((0, 1), 1))
+    plots = pictures.pictures(rows)
+    assert [plot.name for plot in plots] == ["counts", "lengths"]
+    assert pictures.pictures(()) == ()
+
+
+def test_the_same_secret_gives_the_same_release() -> None:
+    one, again = (run(SAMPLE.dataset, params(), "sound", context()) for _ in range(2))
+    assert published(one) == published(again)
+    other = run(SAMPLE.dataset, params(), "sound", SequentialContext(bytes(32)))
+    assert published(one) != published(other)
+
+
+def test_empty_records_and_duplicates_leave_no_trace() -> None:
+    """Spec: set-valued, section 8, check 13.
+
+    Published parts are the same; the counts are for the operator.
+    """
+    small = TABLE_4_1
+    records = [[ITEMS[item] for item in small.values[a:b]] for a, b in _bounds(small)]
+    padded = [[], *(record + record[:1] for record in records), [], []]
+    asked = params(universe=ITEMS, fanout=2, epsilon="5", evaluate=True)
+    one = run(small, asked, "sound", context())
+    other = run(Transactions.of(padded, ITEMS), asked, "sound", context())
+    assert published(one) == published(other)
+    assert one.evaluation is not None
+    assert other.evaluation is not None
+    assert (one.evaluation["empty_records"], one.evaluation["merged_duplicates"]) == (0, 0)
+    assert (other.evaluation["empty_records"], other.evaluation["merged_duplicates"]) == (3, 8)
+    for private in ("empty", "merged", "duplicates", "real", "false_rows", "covered"):
+        assert private not in json.dumps(one.result)
+
+
+def _bounds(dataset: Transactions) -> list[tuple[int, int]]:
+    offsets = dataset.offsets.tolist()
+    return list(itertools.pairwise(offsets))
+
+
+@pytest.mark.parametrize("records", [[], [["I1"]], [[], []]], ids=["none", "one", "empty"])
+@pytest.mark.parametrize("method", ["diffpart", "basic"])
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+def test_few_records_are_legal(records: list[list[str]], method: str, stance: Stance) -> None:
+    data = Transactions.of(records, ITEMS)
+    asked = params(universe=ITEMS, method=method, evaluate=True, C1=3.0, C2=5.0)
+    test = SequentialContext() if stance == "paper" else context()
+    outcome = run(data, asked, stance, test)
+    assert outcome.evaluation is not None
+    json.dumps(outcome.evaluation, allow_nan=False)
+
+
+def test_the_order_of_the_universe_is_the_parameters() -> None:
+    """A dataset may know its items in another order."""
+    turned = SAMPLE.universe[::-1]
+    values = (16 - SAMPLE.dataset.values).astype(np.int32)
+    other = Transactions(turned, values, SAMPLE.dataset.offsets)
+    one, two = (run(data, params(), "sound", context()) for data in (SAMPLE.dataset, other))
+    assert published(one) == published(two)
+
+
+def test_a_histogram() -> None:
+    outcome = run(TABLE_4_1, params(universe=ITEMS, method="basic"), "sound", context())
+    held = next(file for file in outcome.files if file.name == "histogram.npy")
+    noisy = np.load(io.BytesIO(held.content))
+    assert noisy.shape == (16,)
+    assert noisy.dtype == np.int64
+    assert outcome.result["records"] == int(np.maximum(noisy, 0).sum())
+    assert "partitions_split" not in outcome.result
+    floating = run(
+        TABLE_4_1, params(universe=ITEMS, method="basic"), "paper", SequentialContext()
+    ).files[-1]
+    assert np.load(io.BytesIO(floating.content)).dtype == np.float64
+
+
+def test_caps_end_the_job() -> None:
+    exploding = params(C1=1.0, C2=0.1, max_partitions=20)
+    with pytest.raises(PartitionCap, match="in expectation") as wrong:
+        run(SAMPLE.dataset, exploding, "paper", SequentialContext())
+    assert wrong.value.name == "partition_cap"
+    for method in ("diffpart", "basic"):
+        with pytest.raises(RowCap):
+            run(SAMPLE.dataset, params(max_rows=1, method=method), "sound", context())
+
+
+# ----------------------------------------------------------------------------------------- report
+
+
+def test_the_sound_report() -> None:
+    for report in (preview(params(), "sound"), run_report("sound")):
+        one, two = report.verified
+        assert (one.model, one.epsilon, one.delta, one.neighbouring) == (
+            "pure-dp",
+            "1",
+            "0",
+            "add-remove",
+        )
+        assert (two.epsilon, two.neighbouring) == ("2", "replace")
+        assert report.charged is not None
+        assert (report.charged.epsilon, report.charged.outside_budget) == ("1", False)
+        assert report.claimed is not None
+        assert report.claimed.epsilon == "1"
+        assert {each.sampler for each in report.noise} == {"exact-integer"}
+        assert report.sampler_delta is not None
+        assert 0 < float(report.sampler_delta) < 1e-20
+        assert report.details["caps_hit"] == "none"
+        assert not report.evaluation_attached
+        assert PrivacyReport.model_validate_json(report.model_dump_json()) == report
+
+
+def run_report(stance: Stance, **changes: Any) -> PrivacyReport:
+    test = SequentialContext() if stance == "paper" else context()
+    return run(SAMPLE.dataset, params(**changes), stance, test).report
+
+
+def test_a_run_adds_only_what_it_publishes() -> None:
+    planned, made = preview(params(), "sound"), run_report("sound")
+    assert planned.details["expected_false"]["total_rows_bound"] is None
+    assert float(made.details["expected_false"]["total_rows_bound"]) >= 0
+    same = {"details": {}}
+    assert planned.model_copy(update=same) == made.model_copy(update=same)
+
+
+def test_the_paper_report_verifies_nothing() -> None:
+    report = run_report("paper", C1=3.0, C2=5.0)
+    assert {line.epsilon for line in report.verified} == {None}
+    assert {line.model for line in report.verified} == {"none"}
+    assert report.charged is not None
+    assert report.charged.outside_budget
+    assert report.charged.epsilon is None
+    assert report.sampler_delta is None
+    assert {each.sampler for each in report.noise} == {"float"}
+    assert len(report.source_defects) == 6
+
+
+def test_a_universe_from_the_data_voids_everything() -> None:
+    report = run_report("paper", universe=None, C1=3.0, C2=5.0)
+    (line,) = report.verified
+    assert (line.model, line.epsilon, line.delta) == ("none", "inf", "1")
+    assert any("NO PRIVACY" in caveat for caveat in report.caveats)
+
+
+def test_an_evaluation_is_announced() -> None:
+    assert preview(params(evaluate=True), "sound").evaluation_attached
+    assert preview(params(evaluate={"queries": 5}), "sound").evaluation_attached
+
+
+def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "algorithms" / "set-valued.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    exec(compile(example, str(page), "exec"), {})
+    lines = list(csv.reader(io.StringIO(capsys.readouterr().out.strip())))
+    assert [line[2] for line in lines[1:]] == ["bread", "tea", "bread milk"]
+
+
+def test_parameters_from_json() -> None:
+    text = '{"epsilon": "1/2", "universe": ["a", "b"], "evaluate": {"top": [5], "queries": 0}}'
+    found = Parameters.model_validate_json(text)
+    assert found.epsilon == Fraction(1, 2)
+    assert found.metrics is not None
+    assert found.metrics.top == (5,)
+
+
+def test_the_catalogue_entry() -> None:
+    assert ALGORITHM.name == "set-valued"
+    assert ALGORITHM.dataset_kind == "transactions"
+    assert ALGORITHM.stances == ("sound", "paper")
+    assert ALGORITHM.federated is None
+    assert ALGORITHM.params is Parameters

@@ -1,0 +1,433 @@
+"""DiffPart: taxonomy, cuts, budgets, the run itself."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.contract import SequentialContext
+from algorithms.datasets.reading import UnknownItem
+from algorithms.datasets.transactions import Transactions
+from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
+from algorithms.set_valued.generation import Cells, Generation, free_masks
+from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
+from algorithms.set_valued.problems import PartitionCap, RowCap
+from algorithms.set_valued.records import check_items, record_masks
+from algorithms.set_valued.settings import Settings, Transcript, anywhere, leftmost
+from algorithms.set_valued.taxonomy import Node, Taxonomy
+from simulation.set_valued_data import msnbc_like
+from tacit.randomness import SeededRandom
+from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
+
+HALF = Fraction(1, 2)
+SOUND = SoundLaw(HALF, HALF)
+
+# --------------------------------------------------------------------------------------- taxonomy
+
+
+@pytest.mark.parametrize(
+    ("items", "fanout", "internal", "height"),
+    [(4, 2, 3, 2), (17, 10, 3, 2), (1012, 10, 115, 4), (1012, 4, 337, 5), (1012, 2, 1011, 10)],
+)
+def test_taxonomies_of_the_spec(items: int, fanout: int, internal: int, height: int) -> None:
+    taxonomy = Taxonomy(items, fanout)
+    assert (taxonomy.internal(taxonomy.root), taxonomy.root.level) == (internal, height)
+
+
+def test_a_single_node_is_no_group() -> None:
+    taxonomy = Taxonomy(11, 10)
+    assert taxonomy.children(taxonomy.root) == (Node(1, 0), Node(0, 10))
+    assert taxonomy.internal(taxonomy.root) == 2
+    assert taxonomy.leaf_mask(taxonomy.root) == 0b10
+    assert taxonomy.leaf_mask(Node(1, 0)) == (1 << 10) - 1
+
+
+@given(st.integers(2, 500), st.integers(2, 16))
+def test_a_taxonomy_holds_every_item_once(items: int, fanout: int) -> None:
+    taxonomy = Taxonomy(items, fanout)
+    seen, inner, queue = [], 0, [taxonomy.root]
+    while queue:
+        node = queue.pop()
+        children = taxonomy.children(node)
+        if not children:
+            seen.append(node.place)
+            continue
+        inner += 1
+        assert 2 <= len(children) <= fanout
+        assert node.level == 1 + max(child.level for child in children)
+        own = 1 + sum(taxonomy.internal(child) for child in children)
+        assert taxonomy.internal(node) == own
+        queue += children
+    assert sorted(seen) == list(range(items))
+    assert inner == taxonomy.internal(taxonomy.root)
+
+
+# --------------------------------------------------------------------------------- worked example
+
+
+def test_the_worked_example() -> None:
+    """Spec: set-valued, section 8, check 1.
+
+    Table 4.1, fan-out 2, epsilon 1, no noise, right node first.
+    """
+    context = SequentialContext()
+    run = released(
+        TABLE_4_1, Taxonomy(4, 2), Settings(Fraction(1), SilentLaw(), choose=rightmost), context
+    )
+    named = {tuple(ITEMS[item] for item in items): count for items, count in run.rows}
+    assert named == {
+        ("I1",): 1,
+        ("I2",): 2,
+        ("I1", "I2"): 1,
+        ("I2", "I4"): 1,
+        ("I2", "I3", "I4"): 1,
+        ("I1", "I2", "I3", "I4"): 2,
+    }
+    assert run.transcript.splits == 5
+    rates = Counter({test.rate: n for (_, test), n in run.transcript.tests.items()})
+    # root, {I12} and its itemsets, {I12, I34} twice and its itemsets
+    sixth, third = Fraction(1, 6), Fraction(1, 3)
+    assert rates == {sixth: 2, Fraction(5, 6): 1, Fraction(2, 3): 2}
+    taxonomy = Taxonomy(4, 2)
+    root = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
+    assert root.alpha == sixth
+    assert child_cut(taxonomy, root, 0b01).alpha == third
+    both = child_cut(taxonomy, root, 0b11)
+    assert both.alpha == sixth
+    assert child_cut(taxonomy, split_of(taxonomy, both, 1), 0b10).alpha == sixth
+
+
+def test_the_groups_of_the_worked_example() -> None:
+    taxonomy, context = Taxonomy(4, 2), SequentialContext()
+    masks = record_masks(TABLE_4_1, ITEMS, taxonomy, context)
+    work = Generation(taxonomy, Settings(Fraction(1), SilentLaw()), SeededRandom(1), context, 0)
+
+    def groups(cut: Cut, pick: int, rows: list[int]) -> dict[int, list[int]]:
+        held = np.array(rows, np.int32) - 1
+        cells = work.grouped(masks, held, np.array([held.size]), [split_of(taxonomy, cut, pick)])
+        ends = np.cumsum(cells.count)
+        return {
+            mask: sorted((cells.rows[end - n : end] + 1).tolist())
+            for mask, n, end in zip(
+                cells.mask.tolist(), cells.count.tolist(), ends.tolist(), strict=True
+            )
+        }
+
+    root = root_cut(taxonomy, Fraction(1))
+    assert groups(root, 0, list(range(1, 9))) == {0b01: [3, 4, 5, 6], 0b11: [1, 2, 7, 8]}
+    left = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b01)
+    assert groups(left, 0, [3, 4, 5, 6]) == {0b01: [6], 0b10: [3, 5], 0b11: [4]}
+    both = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b11)
+    assert groups(both, 1, [1, 2, 7, 8]) == {0b10: [2], 0b11: [1, 7, 8]}
+    last = child_cut(taxonomy, split_of(taxonomy, both, 1), 0b11)
+    assert groups(last, 0, [1, 7, 8]) == {0b10: [8], 0b11: [1, 7]}
+
+
+# -------------------------------------------------------------------------------- without noise
+
+rows_of_items = st.integers(2, 40).flatmap(
+    lambda items: st.tuples(
+        st.just(items), st.lists(st.lists(st.integers(0, items - 1), max_size=9), max_size=25)
+    )
+)
+
+
+@settings(max_examples=100)
+@given(rows_of_items, st.integers(2, 16), st.sampled_from([leftmost, rightmost, anywhere]))
+def test_without_noise_the_release_is_the_records(
+    drawn: tuple[int, list[list[int]]], fanout: int, choose: Any
+) -> None:
+    items, records = drawn
+    names = [str(place) for place in range(items)]
+    dataset = Transactions.of([[names[item] for item in record] for record in records], names)
+    run = released(
+        dataset,
+        Taxonomy(items, fanout),
+        Settings(Fraction(1), SilentLaw(), choose=choose),
+        SequentialContext(),
+    )
+    assert dict(run.rows) == Counter(tuple(sorted(set(record))) for record in records if record)
+    assert [row for row, _ in run.rows] == sorted((row for row, _ in run.rows), key=_order)
+    assert run.truth.real_rows == len(run.rows)
+
+
+def _order(row: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return len(row), row
+
+
+def test_all_itemsets_rise_when_every_empty_one_passes() -> None:
+    """Chance 1 and no records: the tree reaches each itemset exactly once."""
+    nothing = Transactions.of([], [str(place) for place in range(11)])
+    law = SilentLaw(Fraction(1))
+    for fanout in (2, 3, 10):
+        run = released(
+            nothing, Taxonomy(11, fanout), Settings(Fraction(1), law), SequentialContext()
+        )
+        assert len(run.rows) == len(dict(run.rows)) == 2**11 - 1
+        assert run.truth.real_rows == run.truth.real_splits == 0
+
+
+def test_small_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = msnbc_like(3_000, 17, 3).dataset
+    one = Settings(Fraction(2), SOUND)
+    taxonomy = Taxonomy(17, 4)
+    whole = released(data, taxonomy, one, SequentialContext(bytes(32)))
+    monkeypatch.setattr("algorithms.set_valued.generation.BATCH_ROWS", 100)
+    monkeypatch.setattr("algorithms.set_valued.records.BLOCK_RECORDS", 700)
+    assert released(data, taxonomy, one, SequentialContext(bytes(32))) == whole
+
+
+def test_the_order_of_records_does_not_matter() -> None:
+    """Which partitions are real, and who stood where, cannot be told from the release."""
+    data = msnbc_like(2_000, 17, 4)
+    bounds, values = data.dataset.offsets.tolist(), data.dataset.values.tolist()
+    records = [[data.universe[item] for item in values[a:b]] for a, b in pairwise(bounds)]
+    random.Random(1).shuffle(records)
+    other = Transactions.of([record[::-1] for record in records], data.universe)
+    runs = [
+        released(each, Taxonomy(17, 10), Settings(Fraction(1), SOUND), SequentialContext(bytes(32)))
+        for each in (data.dataset, other)
+    ]
+    assert runs[0] == runs[1]
+
+
+# --------------------------------------------------------------------------------------- budgets
+
+
+def _chain(
+    taxonomy: Taxonomy, epsilon: Fraction, generator: random.Random, leaf_mode: str
+) -> tuple[list[Fraction], Fraction]:
+    """The alphas of a random chain and what its itemset is counted with."""
+    cut, alphas = root_cut(taxonomy, epsilon), []
+    while True:
+        split = split_of(taxonomy, cut, generator.randrange(len(cut.wave)))
+        mask = generator.randrange(1, split.cells + 1)
+        ends = mask & ~split.leaf_mask == 0
+        if ends and leaf_mode == "example":
+            return alphas, epsilon / 2 + cut.rest
+        alphas.append(split.alpha)
+        if ends:
+            return alphas, epsilon / 2 + cut.rest - split.alpha
+        cut = child_cut(taxonomy, split, mask)
+
+
+def test_every_chain_costs_epsilon() -> None:
+    """Spec: set-valued, section 8, check 2: as exact fractions, with alphas that never fall."""
+    generator = random.Random(7)
+    for _ in range(1500):
+        taxonomy = Taxonomy(generator.randint(2, 60), generator.randint(2, 12))
+        epsilon = Fraction(generator.randint(1, 300), generator.randint(1, 100))
+        for leaf_mode in ("example", "pseudocode"):
+            alphas, leaf = _chain(taxonomy, epsilon, generator, leaf_mode)
+            assert sum(alphas) + leaf == epsilon
+            assert all(one <= other for one, other in pairwise(alphas))
+
+
+def _tail(alpha: float, least: int) -> tuple[float, float]:
+    """P(Z >= least) and P(Z < least) of the discrete Laplace of rate alpha."""
+    a = math.exp(-alpha)
+    if least >= 1:
+        up = a**least / (1 + a)
+        return up, 1 - up
+    down = a ** (1 - least) / (1 + a)
+    return 1 - down, down
+
+
+def _worst(
+    taxonomy: Taxonomy, cut: Cut, epsilon: Fraction, record: set[int], rows: list[set[int]]
+) -> float:
+    """The greatest |log ratio| of any transcript of the record's chain, with it and without."""
+    split = split_of(taxonomy, cut, 0)
+
+    def mask_of(items: set[int]) -> int:
+        return sum(
+            1 << bit
+            for bit, child in enumerate(taxonomy.children(split.node))
+            if items & _below(taxonomy, child)
+        )
+
+    mask = mask_of(record)
+    same = [each for each in rows if mask_of(each) == mask]
+    ends = mask & ~split.leaf_mask == 0
+    rate = epsilon / 2 + cut.rest if ends else split.alpha
+    test = integer_test(split.cells, rate, HALF)
+    without = _tail(float(rate), test.threshold - len(same))
+    with_it = _tail(float(rate), test.threshold - len(same) - 1)
+    absent = abs(math.log(with_it[1] / without[1]))
+    if ends:
+        return max(absent, float(rate))  # a value above both counts, or below both
+    passed = abs(math.log(with_it[0] / without[0]))
+    below = _worst(taxonomy, child_cut(taxonomy, split, mask), epsilon, record, same)
+    return max(absent, passed + below)
+
+
+def _below(taxonomy: Taxonomy, node: Node) -> set[int]:
+    if not node.level:
+        return {node.place}
+    return set().union(*(_below(taxonomy, child) for child in taxonomy.children(node)))
+
+
+def test_the_exact_loss_never_exceeds_epsilon() -> None:
+    """Spec: set-valued, section 8, check 5: the worst transcript of 1,000 random instances."""
+    generator, worst = random.Random(5), 0.0
+    for _ in range(1000):
+        items = generator.randint(2, 9)
+        taxonomy = Taxonomy(items, generator.randint(2, 4))
+        epsilon = Fraction(generator.randint(1, 40), 10)
+
+        def drawn(items: int = items) -> set[int]:
+            return set(generator.sample(range(items), generator.randint(1, items)))
+
+        record = drawn()
+        rows = [drawn() for _ in range(generator.randint(0, 4))]
+        rows += [record] * generator.randint(0, 30)
+        found = _worst(taxonomy, root_cut(taxonomy, epsilon), epsilon, record, rows)
+        assert found <= float(epsilon) * (1 + 1e-9)
+        worst = max(worst, found / float(epsilon))
+    assert worst > 0.99  # the bound is tight
+
+
+# ------------------------------------------------------------------------------------ empty ones
+
+
+def _work(law: Any) -> Generation:
+    settings = Settings(Fraction(1), law)
+    return Generation(Taxonomy(17, 10), settings, SeededRandom(11), SequentialContext(), 0)
+
+
+def test_empty_ones_rise_with_their_chance() -> None:
+    """Spec: set-valued, section 8, check 6: 15 cells, of which 1, 5, 7 are occupied, chance 0.2."""
+    taxonomy, count = Taxonomy(16, 4), 30_000
+    split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
+    assert split.cells == 15
+    masks, many = np.array([1, 5, 7]), np.arange(count)
+    partition = np.repeat(many, 3)
+    cells = Cells(
+        partition, np.tile(masks, count), np.ones(3 * count, np.int64), np.zeros(0, np.int32)
+    )
+    inner, leaves = _work(SilentLaw(Fraction(1, 5))).tested(cells, [split] * count, Transcript())
+    assert not leaves.mask.size
+    false = inner.count == 0
+    seen = np.bincount(inner.mask[false], minlength=16)
+    assert (seen[[0, 1, 5, 7]] == 0).all()
+    free = np.delete(np.arange(16), [0, 1, 5, 7])
+    # 12 cells, five and a half standard deviations each: false alarm below 1e-6
+    assert np.abs(seen[free] / count - 0.2).max() < 0.0127
+
+
+def test_no_coin_where_all_are_occupied() -> None:
+    """The printed loop draws once more, and its claim fails (spec: set-valued, section 4.2)."""
+    taxonomy = Taxonomy(2, 2)
+    split = split_of(taxonomy, root_cut(taxonomy, Fraction(1, 10)), 0)
+    cells = Cells(np.zeros(3, np.int64), np.arange(1, 4), np.ones(3, np.int64), np.zeros(0))
+    inner, leaves = _work(SilentLaw(Fraction(1))).tested(cells, [split], Transcript())
+    assert not inner.mask.size
+    assert leaves.mask.tolist() == [1, 2, 3]
+    assert leaves.count.tolist() == [1, 1, 1]
+    # printed: two draws for one empty cell under D', so that the ratio passes e^epsilon
+    p = math.exp(-math.sqrt(2) * 1.2) / 2
+    printed = (2 * p - p**2) / p / math.exp(0.1)
+    assert printed == pytest.approx(1.727, abs=0.001)
+    assert printed > math.exp(0.1)
+    assert p / (p * math.exp(0.1)) >= math.exp(-0.1) * (1 - 1e-12)  # with the right number
+
+
+def test_free_masks_by_rank() -> None:
+    def split(cells: int, leaf_mask: int) -> Split:
+        taxonomy = Taxonomy(16, 4)
+        cut = root_cut(taxonomy, Fraction(1))
+        return Split(cut, taxonomy.root, 0, cut.alpha, cells, leaf_mask)
+
+    ranks = np.arange(3)
+    occupied = np.array([1, 3, 4, 7])
+    assert free_masks(occupied, split(7, 0), False, ranks).tolist() == [2, 5, 6]
+    assert free_masks(occupied, split(7, 7), True, ranks).tolist() == [2, 5, 6]
+    # the last child is an item: mask 4 belongs to the other kind, with records or without
+    assert free_masks(np.array([1, 3]), split(7, 4), False, ranks).tolist() == [2, 5, 6]
+    assert free_masks(occupied, split(7, 4), False, ranks).tolist() == [2, 5, 6]
+    assert free_masks(np.array([1, 3]), split(7, 4), True, ranks[:1]).tolist() == [4]
+
+
+def test_both_kinds_in_one_split() -> None:
+    """11 items, fan-out 10: the root's last child is an item, tested as one."""
+    taxonomy = Taxonomy(11, 10)
+    split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
+    assert (split.cells, split.leaf_mask, split.leaf_cells) == (3, 2, 1)
+    assert itemset(taxonomy, split, 2) == (10,)
+    nothing = np.zeros(0, np.int64)
+    cells = Cells(nothing, nothing, nothing, np.zeros(0, np.int32))
+    transcript = Transcript()
+    inner, leaves = _work(SilentLaw(Fraction(1))).tested(cells, [split], transcript)
+    assert inner.mask.tolist() == [1, 3]
+    assert leaves.mask.tolist() == [2]
+    assert {test.rate for _, test in transcript.tests} == {Fraction(1, 4), Fraction(1)}
+
+
+# ------------------------------------------------------------------------------------------ caps
+
+
+def test_false_partitions_explode_in_paper_and_not_in_sound() -> None:
+    """Spec: set-valued, sections 4.4 and 8, check 8."""
+    data = msnbc_like(20_000, 50, 2).dataset
+    taxonomy = Taxonomy(50, 10)
+    paper = Settings(Fraction(1), PaperLaw(1.0, 1.2), choose=anywhere, max_partitions=20_000)
+    with pytest.raises(PartitionCap, match="20000"):
+        released(data, taxonomy, paper, SequentialContext())
+    run = released(data, taxonomy, Settings(Fraction(1), SOUND), SequentialContext(bytes(32)))
+    assert run.transcript.splits < 500
+
+
+def test_too_many_rows() -> None:
+    nothing = Transactions.of([], [str(place) for place in range(11)])
+    law = SilentLaw(Fraction(1))
+    for cap in (5, 1500):
+        with pytest.raises(RowCap, match=str(cap)):
+            released(
+                nothing, Taxonomy(11, 4), Settings(HALF, law, max_rows=cap), SequentialContext()
+            )
+
+
+@pytest.mark.parametrize("leaf_mode", ["example", "pseudocode"])
+def test_the_paper_runs_in_both_modes(leaf_mode: Any) -> None:
+    data = msnbc_like(5_000, 17, 5).dataset
+    settings = Settings(Fraction(1), PaperLaw(3.0, 5.0), leaf_mode, anywhere)
+    run = released(data, Taxonomy(17, 10), settings, SequentialContext())
+    assert run.rows
+    assert min(count for _, count in run.rows) >= 1
+    assert run.truth.real_rows <= len(run.rows)
+
+
+# --------------------------------------------------------------------------------------- records
+
+
+def test_duplicates_and_empty_records_are_counted_apart() -> None:
+    data = Transactions.of([["b", "a", "b"], [], ["b"], []], ["a", "b"])
+    masks = record_masks(data, ("b", "a"), Taxonomy(2, 2), SequentialContext())
+    assert (masks.merged, masks.empty, masks.records) == (1, 2, 2)
+    assert masks.masks.tolist() == [0b11, 0b01]
+
+
+def test_an_item_outside_the_universe_is_named_by_place() -> None:
+    data = Transactions.of([["a"], [], ["a", "b"]], ["a", "b", "c"])
+    with pytest.raises(UnknownItem) as wrong:
+        check_items(data, ("a", "c"))
+    assert (wrong.value.row, wrong.value.column) == (3, 2)
+    check_items(data, ("a", "b"))  # c never occurs
+
+
+def test_progress_tells_of_the_transcript_and_is_monotone() -> None:
+    told: list[float] = []
+    context = SequentialContext(bytes(32), on_progress=lambda share, _stage: told.append(share))
+    data = msnbc_like(2_000, 17, 4).dataset
+    released(data, Taxonomy(17, 10), Settings(Fraction(1), SOUND), context)
+    assert told == sorted(told)
+    assert told[-1] < 1

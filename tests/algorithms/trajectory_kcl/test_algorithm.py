@@ -1,0 +1,276 @@
+"""The job of (K,C)_L: parameters, datasets, what is published and what the report says."""
+
+from __future__ import annotations
+
+import io
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from algorithms.contract import Outcome, SequentialContext
+from algorithms.datasets.trajectories import Trajectories
+from algorithms.datasets.trajectories_files import read_ndjson
+from algorithms.trajectory_kcl import ALGORITHM
+from algorithms.trajectory_kcl.checker import check
+from algorithms.trajectory_kcl.parameters import Model, Parameters
+from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
+from algorithms.trajectory_kcl.table import code
+from simulation.experiments.trajectory_kcl import SENSITIVE
+from tacit.errors import Invalid
+from tacit.report.words import plain_words
+from tests.algorithms.trajectory_kcl.tables import (
+    B3,
+    MODEL_51,
+    TABLE_52,
+    dataset_51,
+    lines,
+    paths_of,
+)
+
+PARAMS = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE, Kprime=2, evaluate=True)
+DOCS = Path(__file__).parents[3] / "docs" / "algorithms"
+
+
+def run(params: Parameters = PARAMS, stance: str = "sound", seed: int = 1) -> Outcome:
+    context = SequentialContext(test_seed=seed)
+    return ALGORITHM.run(dataset_51(), params, stance, context)  # type: ignore[arg-type]
+
+
+def read(text: str) -> Trajectories:
+    return read_ndjson(io.BytesIO(text.encode()))
+
+
+def published(outcome: Outcome) -> Trajectories:
+    (file,) = outcome.files
+    return read_ndjson(io.BytesIO(file.content))
+
+
+def test_the_result_of_table_5_1() -> None:
+    outcome = run()
+    assert outcome.result["suppressed"] == {
+        "instances": 5,
+        "instances_local": 5,
+        "instances_global": 0,
+        "local_ops": 3,
+        "global_ops": 0,
+        "empty_paths": 0,
+    }
+    assert outcome.result["instance_loss"] == pytest.approx(5 / 34)
+    assert outcome.result["verification"]["violating_left"] == 0
+    assert outcome.result["warnings"] == []
+    assert outcome.evaluation is not None
+    assert outcome.evaluation["mfs_loss"] == pytest.approx(1 / 6)
+    lost = {
+        (e["location"], e["time"]): e["suppressed"] for e in outcome.evaluation["suppressed_pairs"]
+    }
+    assert lost == {("d", 2): 1, ("b", 3): 1, ("a", 1): 3}
+
+
+def test_the_published_table_is_shuffled_and_satisfies_the_model() -> None:
+    again = published(run())
+    table = code(again, SENSITIVE).table
+    assert sorted(paths_of(table)) == sorted(path.replace(" ", "") for path in TABLE_52)
+    assert check(table, MODEL_51).holds
+    orders = {tuple(paths_of(code(published(run(seed=seed)), ()).table)) for seed in range(3)}
+    assert len(orders) == 3
+    assert run(seed=3).files == run(seed=3).files
+    for line in run().files[0].content.decode().splitlines():
+        assert set(json.loads(line)) == {"path", "sensitive"}
+
+
+def test_the_published_part_holds_no_table_of_what_was_suppressed() -> None:
+    outcome = run()
+    text = json.dumps(outcome.result) + outcome.report.model_dump_json()
+    assert "suppressed_pairs" not in text
+    assert "mfs_before" not in text
+
+
+def test_empty_paths_are_kept_or_dropped() -> None:
+    few = read('{"path": [["a", 1]]}\n{"path": [["b", 1]]}\n')
+    params = Parameters(K=2, sensitive_values=())
+    kept = ALGORITHM.run(few, params, "sound", SequentialContext())
+    assert (kept.result["records"], kept.result["instances"]) == (2, 0)
+    dropped = params.model_copy(update={"empty_paths": "drop"})
+    outcome = ALGORITHM.run(few, dropped, "sound", SequentialContext())
+    assert (outcome.result["records"], outcome.files[0].content) == (0, b"")
+    assert outcome.result["suppressed"]["empty_paths"] == 2
+
+
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+@pytest.mark.parametrize("text", ["", '{"path": []}\n', '{"path": [["a", 1]]}\n'])
+def test_small_tables_are_legal(text: str, stance: str) -> None:
+    params = Parameters(K=2, sensitive_values=(), Kprime=1, utility="mfs", evaluate=True, L="all")
+    outcome = ALGORITHM.run(read(text), params, stance, SequentialContext())  # type: ignore[arg-type]
+    assert outcome.result["verification"]["violating_left"] == 0
+    assert outcome.result["instances"] == 0
+
+
+def test_a_value_that_never_occurs_is_a_warning() -> None:
+    params = Parameters(K=2, C=Fraction(1, 2), sensitive_values=(*SENSITIVE, ("diagnosis", "Cold")))
+    (warning,) = run(params).result["warnings"]
+    assert (warning["attribute"], warning["value"]) == ("diagnosis", "Cold")
+
+
+def test_a_missing_attribute_is_refused() -> None:
+    params = Parameters(sensitive_values=(("age", "1"),))
+    for attempt in (ALGORITHM.run, lambda d, p, s, _c: ALGORITHM.check(d, p, s)):
+        with pytest.raises(MissingSensitive) as raised:
+            attempt(dataset_51(), params, "sound", SequentialContext())
+        assert raised.value.pointer == "/params/sensitive_values/0"
+    partly = read('{"path": [], "sensitive": {"age": "1"}}\n{"path": []}\n')
+    with pytest.raises(MissingSensitive):
+        ALGORITHM.check(partly, params, "sound")
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "pointer"),
+    [
+        ({"K": 0}, "bad_k", "/params/K"),
+        ({"C": "1.01"}, "bad_c", "/params/C"),
+        ({"C": "-1/2"}, "bad_c", "/params/C"),
+        ({"L": 0}, "bad_l", "/params/L"),
+        ({"utility": "mfs"}, "kprime_required", "/params/Kprime"),
+        ({"grid": {"slot": 0}}, "bad_grid", "/params/grid"),
+    ],
+)
+def test_parameters_out_of_range_are_named(
+    given: dict[str, object], name: str, pointer: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        Parameters.model_validate_json(json.dumps({"sensitive_values": []} | given))
+    assert (raised.value.name, raised.value.pointer) == (name, pointer)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"sensitive_values": [["a", "b"], ["a", "b"]]},
+        {"sensitive_values": [], "L": "none"},
+        {"sensitive_values": [], "C": 0.6},
+        {"sensitive_values": [], "Kprime": 0},
+        {"sensitive_values": [], "seed": 1},
+    ],
+    ids=range(6),
+)
+def test_other_parameters_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Parameters.model_validate_json(json.dumps(given))
+
+
+def test_confidences_are_exact() -> None:
+    params = Parameters.model_validate_json('{"sensitive_values": [], "C": "1/3", "L": "all"}')
+    assert Fraction(1, 3) == params.C
+    assert params.model.length is None
+    sixth = Model(1, Fraction(1, 3), 1)
+    assert sixth.most(7).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    fine = Model(1, Fraction(10**40 + 1, 3 * 10**40), 1)
+    assert fine.most(7).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    below = Model(1, Fraction(10**40 - 1, 3 * 10**40), 1)
+    assert below.most(7).tolist() == [0, 0, 0, 0, 1, 1, 1, 2]
+
+
+def test_a_grid_makes_pairs_of_points() -> None:
+    text = '{"path": [[[0.4, 1.2], 10], [[0.6, -0.1], 14], [[3, 3], 25]]}\n'
+    params = Parameters.model_validate_json(
+        '{"sensitive_values": [], "grid": {"cell": 0.5, "slot": 10}, "evaluate": true, "K": 1}'
+    )
+    outcome = ALGORITHM.run(read(text), params, "sound", SequentialContext())
+    (line,) = outcome.files[0].content.decode().splitlines()
+    assert json.loads(line)["path"] == [["0:2", 1], ["6:6", 2]]
+    assert outcome.evaluation is not None
+    assert outcome.evaluation["merged_points"] == 1
+    slots = Parameters.model_validate_json('{"sensitive_values": [], "grid": {"slot": 10}}')
+    named = code(read('{"path": [["a", 10], ["b", 14]]}\n'), (), slots.grid)
+    assert (named.merged, named.table.times) == (1, (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("text", "grid"),
+    [
+        ('{"path": [[[0, 1], 10]]}', None),
+        ('{"path": [[[0, 1], 10]]}', '{"slot": 1}'),
+        ('{"path": [["a", 10]]}', '{"slot": 1, "cell": 1}'),
+        ('{"path": [[[1e90, 1], 10]]}', '{"slot": 1, "cell": 1e-300}'),
+        ('{"path": [["a", 10]]}', '{"slot": 1e-300}'),
+    ],
+)
+def test_a_grid_that_does_not_fit_is_refused(text: str, grid: str | None) -> None:
+    given = '{"sensitive_values": []' + (f', "grid": {grid}' if grid else "") + "}"
+    with pytest.raises(BadGrid):
+        ALGORITHM.check(read(text), Parameters.model_validate_json(given), "sound")
+
+
+def test_several_attributes_of_a_record_count_each() -> None:
+    record = '{"path": [["a", 1]], "sensitive": {"d": "x", "e": "y"}}\n'
+    other = '{"path": [["a", 1]], "sensitive": {"d": "z", "e": "y"}}\n'
+    table = code(read(record + other), (("d", "x"), ("e", "y"))).table
+    assert table.marks.tolist() == [[True, True], [False, True]]
+    verdict = check(table, Model(1, Fraction(1, 2), 1))
+    assert (verdict.violating, verdict.confidence) == (1, Fraction(1))
+
+
+# ------------------------------------------------------------------------------------------ report
+
+
+def test_the_report_says_what_it_is_not() -> None:
+    report = run().report
+    (line,) = report.verified
+    assert (line.model, line.epsilon, line.delta) == ("syntactic", None, None)
+    assert report.details["not_differentially_private"] is True
+    assert report.details["claimed"]["linkage_bounds"] == {"identity": "1/2", "attribute": "0.5"}
+    assert report.details["verification"]["min_group"] == 2
+    assert report.details["verification"]["max_confidence"] == "0.5"
+    assert report.charged is not None
+    assert report.charged.outside_budget
+    assert len(report.not_protected) == 10
+    words = plain_words(report)
+    assert "NOT DIFFERENTIALLY PRIVATE" in words
+    assert "epsilon 0" not in words
+
+
+def test_the_report_of_a_table_that_breaks_the_model() -> None:
+    data = read_ndjson(io.BytesIO(lines(B3)))
+    params = Parameters(K=2, C=Fraction(1), sensitive_values=())
+    outcome = ALGORITHM.run(data, params, "paper", SequentialContext())
+    (line,) = outcome.report.verified
+    assert (line.model, line.epsilon, line.delta) == ("none", "inf", "1")
+    assert line.reason is not None
+    assert "violated (2 sequences)" in line.reason
+    assert {each["records"] for each in outcome.result["violations"]} == {1}
+    sound = ALGORITHM.run(data, params, "sound", SequentialContext())
+    assert sound.report.verified[0].model == "syntactic"
+    assert sound.report.details["algorithm"]["corrections"] == ["B1", "B2", "B3", "B4"]
+
+
+@pytest.mark.parametrize("stance", ["sound", "paper"])
+def test_a_preview_needs_no_data(stance: str) -> None:
+    report = ALGORITHM.preview(PARAMS, stance)  # type: ignore[arg-type]
+    assert "verification" not in report.details
+    assert not report.evaluation_attached
+    assert plain_words(report)
+
+
+def test_all_records_are_shuffled_alike() -> None:
+    """Where the first of 8 records lands: chi-squared with 7 degrees of freedom; 42.0 is passed by
+    chance once in 2 * 10^6."""
+    from algorithms.trajectory_kcl.publication import shuffled
+
+    places = np.zeros(8)
+    for seed in range(2000):
+        order = shuffled(8, SequentialContext(test_seed=seed).noise("rows"))
+        places[order.tolist().index(0)] += 1
+    assert ((places - 250) ** 2 / 250).sum() < 42.0
+
+
+@pytest.mark.parametrize("page", ["trajectory-kcl", "privacy-check"])
+def test_the_example_of_the_page_runs(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    parts = text.split("```python\n")[1:]
+    assert parts
+    for part in parts:
+        exec(part.split("```")[0], {})

@@ -1,0 +1,93 @@
+"""How commands get their target, and how their answers are printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.context import Answer, Target, at_target, printed, say, tabled
+from tacit import Problem
+
+app = typer.Typer()
+
+
+@app.command("count")
+@printed
+def count(words: Annotated[list[str], typer.Argument(help="What to count.")]) -> Answer:
+    """How many words there are."""
+    if "bad" in words:
+        raise ValueError("one of them is bad\nand more about it")
+    return Answer({"words": len(words)}, lambda: typer.echo(f"{len(words)} words"))
+
+
+@app.command("where")
+@at_target
+def where(target: Target, wanted: int = 0) -> Answer:
+    """Where the command goes."""
+    found = {"home": str(target.home), "url": target.url, "token": target.token}
+    return Answer(found, lambda: typer.echo(str(target.home)), wanted)
+
+
+@app.command("refused")
+@at_target
+def refused(target: Target) -> Answer:
+    raise Problem(409, "late", {"detail": "the round is closed"})
+
+
+def _run(*words: str, **environment: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, list(words), env=environment)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_an_answer_is_printed_for_people_or_as_json() -> None:
+    assert _run("count", "one", "two") == (0, "2 words\n", "")
+    assert json.loads(_run("count", "one", "two", "--json")[1]) == {"words": 2}
+
+
+def test_an_error_is_one_line_and_exit_code_2() -> None:
+    assert _run("count", "bad") == (2, "", "tacit: one of them is bad\n")
+    assert _run("refused") == (2, "", "tacit: late: the round is closed\n")
+
+
+def test_the_target_comes_from_options_or_the_environment() -> None:
+    by_option = _run("where", "--home", "x", "--url", "http://y", "--token", "z", "--json")
+    variables = {"TACIT_HOME": "x", "TACIT_URL": "http://y", "TACIT_TOKEN": "z"}
+    assert by_option == _run("where", "--json", **variables)
+    assert json.loads(by_option[1]) == {"home": "x", "url": "http://y", "token": "z"}
+    assert _run("where") == (0, ".tacit\n", "")
+
+
+def test_an_answer_may_have_an_exit_code() -> None:
+    assert _run("where", "--wanted", "3") == (3, ".tacit\n", "")
+
+
+def test_the_help_has_the_command_s_own_parameters_first_and_not_the_target() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert [each.name for each in commands["count"].params] == ["words", "as_json"]
+    names = ["wanted", "home", "url", "token", "as_json"]
+    assert [each.name for each in commands["where"].params] == names
+    assert commands["where"].help == "Where the command goes."
+
+
+def test_no_deployment_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        Target(tmp_path / "none").coordinator()
+    assert ended.value.exit_code == 2
+
+
+def test_a_line_keeps_its_brackets_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    say("[dim]quiet[/dim]")
+    say("[dim]quiet[/dim]", markup=False)
+    assert capsys.readouterr().out == "quiet\n[dim]quiet[/dim]\n"
+
+
+def test_a_table_is_printed_with_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    tabled([{"name": "g"}], "Groups", ["name"], [["g"]]).show(as_json=False)
+    title, *rest = capsys.readouterr().out.splitlines()
+    assert title.strip() == "Groups"
+    assert "name" in "".join(rest) and "g" in "".join(rest)

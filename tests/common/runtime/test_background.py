@@ -1,0 +1,116 @@
+"""Tasks end at their pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from common.runtime import background
+from common.runtime.background import Pauses, Repeating, finish
+from common.runtime.logs import get_logger
+
+
+async def test_a_wake_before_the_pause_is_not_lost() -> None:
+    pauses = Pauses()
+    pauses.begin()
+    pauses.wake()
+    began = time.perf_counter()
+    await pauses.pause(5)
+    assert time.perf_counter() - began < 4  # not the five seconds of the pause
+    pauses.begin()
+    await pauses.pause(0.01)
+    assert not pauses.ending
+    pauses.end()
+    pauses.begin()
+    await pauses.pause(5)
+    assert time.perf_counter() - began < 4  # not the five seconds of the pause
+
+
+async def test_what_is_under_way_is_done_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "GRACE_S", 0.1)
+    done = []
+
+    async def short() -> None:
+        await asyncio.sleep(0.02)
+        done.append("short")
+
+    async def hanging() -> None:
+        await asyncio.sleep(60)
+        done.append("hanging")
+
+    tasks = [asyncio.create_task(short()), asyncio.create_task(hanging())]
+    await finish(tasks)
+    assert done == ["short"]
+    assert all(task.done() for task in tasks)
+    await finish([])
+
+
+class Counting(Repeating):
+    """Counts its passes; those in `failing` fail."""
+
+    def __init__(
+        self, *failing: int, pause_s: float, retry_s: float | None = None, first_s: float = 0.0
+    ) -> None:
+        log = get_logger("tacit.test")
+        super().__init__("count", log, pause_s, retry_s=retry_s, first_s=first_s)
+        self.passes, self.failing = 0, failing
+
+    async def look(self) -> None:
+        self.passes += 1
+        if self.passes in self.failing:
+            raise ValueError("private words")
+
+
+async def _reached(task: Counting, passes: int) -> None:
+    async with asyncio.timeout(5):
+        while task.passes < passes:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_failed_pass_is_logged_and_the_next_one_follows() -> None:
+    task = Counting(1, pause_s=60, retry_s=0)
+    with capture_logs() as logs:
+        task.start()
+        await _reached(task, 2)
+        await task.stop()
+    assert task.passes == 2
+    assert [each["event"] for each in logs] == ["count_failed"]
+    assert "private words" not in str(logs)
+
+
+async def test_a_failed_pass_pauses_like_any_other_unless_told() -> None:
+    task = Counting(1, pause_s=60)
+    task.start()
+    await _reached(task, 1)
+    await asyncio.sleep(0.05)
+    assert task.passes == 1
+    task.wake()
+    await _reached(task, 2)
+    await task.stop()
+    assert task.passes == 2
+
+
+async def test_the_first_pass_may_wait_and_the_end_does_not_wait_for_it() -> None:
+    task = Counting(pause_s=0, first_s=60)
+    task.start()
+    await asyncio.sleep(0.05)
+    assert task.passes == 0
+    await asyncio.wait_for(task.stop(), 5)
+    assert task.passes == 0
+
+
+async def test_a_wake_during_a_pass_starts_the_next_one() -> None:
+    class Waking(Counting):
+        async def look(self) -> None:
+            await super().look()
+            if self.passes < 3:
+                self.wake()
+
+    task = Waking(pause_s=60)
+    task.start()
+    await _reached(task, 3)
+    await task.stop()
+    assert task.passes == 3

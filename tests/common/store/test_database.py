@@ -1,0 +1,287 @@
+"""The store: pragmas and file modes, transactions, migrations on both databases."""
+
+import asyncio
+import os
+import stat
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, inspect, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from common.store.database import check, lock_key, migrate, open_database, pending_migrations
+from common.store.migration import drift
+from common.store.transactions import Database
+from common.web.idempotency import idempotency_table
+from common.web.tokens import token_table
+
+ENV = """
+from sqlalchemy import MetaData
+from common.store.migration import run_migrations
+run_migrations(MetaData())
+"""
+FIRST = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    op.create_table("parent", sa.Column("id", sa.Integer, primary_key=True))
+    op.create_table(
+        "child",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column(
+            "parent", sa.Integer, sa.ForeignKey("parent.id", ondelete="CASCADE"), nullable=False
+        ),
+    )
+    op.execute("INSERT INTO parent (id) VALUES (1)")
+    op.execute("INSERT INTO child (id, parent) VALUES (1, 1)")
+"""
+SECOND = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    with op.batch_alter_table("parent", recreate="auto") as batch:
+        batch.add_column(sa.Column("n", sa.Integer, nullable=False, server_default="7"))
+        batch.create_check_constraint("n_positive", "n > 0")
+"""
+FAILING = """
+import sqlalchemy as sa
+from alembic import op
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+def upgrade():
+    op.create_table("half", sa.Column("id", sa.Integer, primary_key=True))
+    op.execute("INSERT INTO nowhere VALUES (1)")
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    folder = tmp_path / "100% migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "env.py").write_text(ENV)
+    (folder / "versions" / "0001_first.py").write_text(FIRST)
+    return folder
+
+
+async def tables(database: Database) -> set[str]:
+    async with database.reading() as transaction:
+        return set(await transaction.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def test_migrations_twice_are_a_no_op(database: Database, scripts: Path) -> None:
+    assert await pending_migrations(database, scripts) == ("0001",)
+    await migrate(database, scripts)
+    assert await tables(database) == {"alembic_version", "parent", "child"}
+    assert await pending_migrations(database, scripts) == ()
+    await migrate(database, scripts)
+    async with database.reading() as transaction:
+        count = await transaction.execute(text("SELECT count(*) FROM parent"))
+        assert count.scalar_one() == 1
+
+
+async def test_a_schema_at_its_newest_revision_needs_no_alembic(
+    database_url: str, scripts: Path
+) -> None:
+    told = []
+    for _ in range(2):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            REPLICA + "print('alembic' in sys.modules)",
+            database_url,
+            str(scripts),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        told.append((await process.communicate())[0].decode().strip())
+    assert told == ["True", "False"]
+
+
+@pytest.mark.parametrize("service", ["aggregator", "coordinator", "curator"])
+async def test_files_of_revisions_are_numbered_in_their_order(service: str, tmp_path: Path) -> None:
+    found = find_spec(service)
+    assert found is not None
+    assert found.origin is not None
+    folder = Path(found.origin).parent / "migrations"
+    database = open_database(f"sqlite:///{tmp_path / 'empty.db'}")
+    revisions = await pending_migrations(database, folder)
+    await database.dispose()
+    files = sorted(path.name for path in (folder / "versions").glob("[0-9]*.py"))
+    assert tuple(name.partition("_")[0] for name in files) == revisions
+
+
+async def test_changing_a_table_keeps_what_refers_to_it(database: Database, scripts: Path) -> None:
+    await migrate(database, scripts)
+    (scripts / "versions" / "0002_second.py").write_text(SECOND)
+    await migrate(database, scripts)
+    async with database.reading() as transaction:
+        found = await transaction.execute(
+            text("SELECT parent.n FROM child JOIN parent ON parent.id = child.parent")
+        )
+        assert found.scalar_one() == 7
+    with pytest.raises(IntegrityError):
+        async with database.begin() as transaction:
+            await transaction.execute(text("INSERT INTO child (id, parent) VALUES (2, 99)"))
+
+
+async def test_a_failing_migration_leaves_nothing(database: Database, scripts: Path) -> None:
+    (scripts / "versions" / "0002_second.py").write_text(SECOND)
+    await migrate(database, scripts)
+    (scripts / "versions" / "0003_failing.py").write_text(FAILING)
+    with pytest.raises(DBAPIError):
+        await migrate(database, scripts)
+    assert await tables(database) == {"alembic_version", "parent", "child"}
+    assert await pending_migrations(database, scripts) == ("0003",)
+
+
+REPLICA = """
+import asyncio, sys
+from pathlib import Path
+from common.store.database import migrate, open_database
+
+async def run():
+    engine = open_database(sys.argv[1])
+    await migrate(engine, Path(sys.argv[2]))
+    await engine.dispose()
+
+asyncio.run(run())
+"""
+
+
+async def test_replicas_that_start_at_once(database_url: str, scripts: Path) -> None:
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            REPLICA,
+            database_url,
+            str(scripts),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
+    for process in processes:
+        _, complaint = await process.communicate()
+        assert process.returncode == 0, complaint.decode()
+    database = open_database(database_url)
+    assert await pending_migrations(database, scripts) == ()
+    await database.dispose()
+
+
+async def test_services_that_start_in_one_process(tmp_path: Path, scripts: Path) -> None:
+    databases = [open_database(f"sqlite:///{tmp_path / f'{n}.db'}") for n in range(3)]
+    await asyncio.gather(*(migrate(database, scripts) for database in databases))
+    for database in databases:
+        assert await tables(database) == {"alembic_version", "parent", "child"}
+        await database.dispose()
+
+
+async def test_drift(database: Database) -> None:
+    metadata = MetaData()
+    token_table(metadata)
+    idempotency_table(metadata)
+    async with database.begin() as transaction:
+        await transaction.run_sync(metadata.create_all)
+    assert await drift(database, metadata) == []
+    Table("further", metadata, Column("id", Integer))
+    assert "further" in str(await drift(database, metadata))
+
+
+async def test_writers_wait_for_each_other(database: Database) -> None:
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER)"))
+        await transaction.execute(text("INSERT INTO counter VALUES (1, 0)"))
+
+    lock = " FOR UPDATE" if database.dialect.name == "postgresql" else ""
+
+    async def add() -> None:
+        async with database.begin() as transaction:
+            read = await transaction.execute(text(f"SELECT n FROM counter WHERE id = 1{lock}"))
+            n = read.scalar_one()
+            await asyncio.sleep(0.001)
+            await transaction.execute(text("UPDATE counter SET n = :n"), {"n": n + 1})
+
+    await asyncio.gather(*(add() for _ in range(20)))
+    async with database.reading() as transaction:
+        assert (await transaction.execute(text("SELECT n FROM counter"))).scalar_one() == 20
+
+
+async def test_a_reader_sees_one_moment_and_stops_nobody(database: Database) -> None:
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+    async with database.reading() as reader:
+        query = text("SELECT count(*) FROM t")
+        assert (await reader.execute(query)).scalar_one() == 0
+        async with database.begin() as writer:
+            await writer.execute(text("INSERT INTO t VALUES (1)"))
+        assert (await reader.execute(query)).scalar_one() == 0
+    async with database.reading() as reader:
+        assert (await reader.execute(query)).scalar_one() == 1
+
+
+async def test_check(database: Database) -> None:
+    assert await check(database) is None
+
+
+async def test_check_of_an_absent_server() -> None:
+    database = open_database("postgresql://nobody@127.0.0.1:1/none")
+    reason = await check(database)
+    assert reason is not None
+    assert "does not answer" in reason
+    await database.dispose()
+
+
+async def test_errors_hide_parameters(database: Database) -> None:
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER PRIMARY KEY)"))
+        await transaction.execute(text("INSERT INTO t VALUES (4711)"))
+    with pytest.raises(DBAPIError) as failed:
+        async with database.begin() as transaction:
+            await transaction.execute(text("INSERT INTO nothing VALUES (:n)"), {"n": 4711})
+    assert "4711" not in str(failed.value)
+
+
+async def test_sqlite_is_set_up(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "data" / "service.db"
+    database = open_database(f"sqlite:///{path}")
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+        expected = {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "page_size": 16384,
+            "foreign_keys": 1,
+            "busy_timeout": 10,
+            "wal_autocheckpoint": 4096,
+        }
+        for pragma, value in expected.items():
+            assert (await transaction.execute(text(f"PRAGMA {pragma}"))).scalar_one() == value
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    assert {file.name for file in path.parent.iterdir()} >= {"service.db", "service.db-wal"}
+    assert stat.S_IMODE(os.stat(path.parent).st_mode) == 0o700
+    await database.dispose()
+
+
+def test_other_databases_are_refused() -> None:
+    with pytest.raises(ValueError, match="SQLite or PostgreSQL"):
+        open_database("mysql://host/db")
+
+
+def test_lock_keys_differ_and_fit() -> None:
+    assert lock_key("a") != lock_key("b")
+    assert -(2**63) <= lock_key("a") < 2**63

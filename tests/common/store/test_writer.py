@@ -1,0 +1,229 @@
+"""The batching writer: order, answers after the commit only, failures, back-pressure."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+
+from common.store.transactions import Database, Transaction
+from common.store.writer import BatchingWriter, QueueFull, WriteFailed, WriterStopped
+from tacit.errors import Conflict
+
+metadata = MetaData()
+rows = Table("entry", metadata, Column("position", Integer, primary_key=True), Column("n", Integer))
+
+
+class Double:
+    """An engine whose transactions commit when the test lets them, and remember their batches."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.gate = asyncio.Event()
+        if not held:
+            self.gate.set()
+        self.batches: list[list[int]] = []
+        self.committed = 0
+        self.rolled_back = 0
+        self.fail_commit = False
+
+    @asynccontextmanager
+    async def begin(self, *, large: bool = False) -> AsyncIterator[Transaction]:
+        try:
+            yield cast(Transaction, None)
+        except BaseException:
+            self.rolled_back += 1
+            raise
+        await self.gate.wait()
+        if self.fail_commit:
+            raise OSError("the disk is full of 4711")
+        self.committed += 1
+
+    async def apply(self, _: Transaction, items: Sequence[int]) -> list[int | Exception]:
+        self.batches.append(list(items))
+        return [Conflict(str(item)) if item < 0 else item * 10 for item in items]
+
+
+def writer_on(double: Double, **options: Any) -> BatchingWriter[int, int]:
+    return BatchingWriter[int, int](cast(Database, double), double.apply, **options)
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_no_answer_before_the_commit() -> None:
+    double = Double(held=True)
+    writer = writer_on(double, max_items=4)
+    await writer.start()
+    first = asyncio.create_task(writer.submit(1))
+    await settle()
+    assert double.batches == [[1]]
+    assert not first.done()
+    others = [asyncio.create_task(writer.submit(n)) for n in (2, 3, 4)]
+    await settle()
+    assert double.batches == [[1]]
+    assert not any(each.done() for each in (first, *others))
+    with pytest.raises(QueueFull):
+        await writer.submit(5)
+    double.gate.set()
+    assert await asyncio.gather(first, *others) == [10, 20, 30, 40]
+    assert double.batches == [[1], [2, 3, 4]]
+    assert await asyncio.gather(*(writer.submit(n) for n in (5, 6, 7, 8))) == [50, 60, 70, 80]
+    await writer.stop()
+
+
+async def test_a_failing_item_rejects_only_itself() -> None:
+    double = Double()
+    writer = writer_on(double)
+    await writer.start()
+    answers = await asyncio.gather(*(writer.submit(n) for n in (1, -2, 3)), return_exceptions=True)
+    assert answers[0] == 10
+    assert isinstance(answers[1], Conflict)
+    assert answers[2] == 30
+    assert double.committed == 1
+    await writer.stop()
+
+
+async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
+    double = Double()
+    double.fail_commit = True
+    writer = writer_on(double)
+    await writer.start()
+    answers = await asyncio.gather(*(writer.submit(n) for n in (1, 2)), return_exceptions=True)
+    assert all(isinstance(answer, WriteFailed) for answer in answers)
+    assert "4711" not in str(answers)
+    double.fail_commit = False
+    assert await writer.submit(5) == 50
+    await writer.stop()
+
+
+async def test_a_wrong_number_of_answers_is_rolled_back() -> None:
+    double = Double()
+
+    async def short(_: Transaction, items: Sequence[int]) -> list[int | Exception]:
+        return []
+
+    writer = BatchingWriter[int, int](cast(Database, double), short)
+    await writer.start()
+    with pytest.raises(WriteFailed):
+        await writer.submit(1)
+    assert (double.rolled_back, double.committed) == (1, 0)
+    await writer.stop()
+
+
+async def test_back_pressure_by_items_and_bytes() -> None:
+    double = Double(held=True)
+    writer = writer_on(double, max_items=3, max_bytes=100, size_of=lambda n: n)
+    await writer.start()
+    kept = [asyncio.create_task(writer.submit(n)) for n in (10, 10, 10)]
+    await settle()
+    with pytest.raises(QueueFull) as full:
+        await writer.submit(1)
+    assert full.value.retryable
+    assert full.value.retry_after_s == 1
+    double.gate.set()
+    await asyncio.gather(*kept)
+    double.gate.clear()
+    large = asyncio.create_task(writer.submit(101))  # alone, even a large one gets through
+    await settle()
+    with pytest.raises(QueueFull):
+        await writer.submit(1)
+    double.gate.set()
+    assert await large == 1010
+    assert await writer.submit(1) == 10
+    await writer.stop()
+
+
+async def test_stop_drains_and_refuses() -> None:
+    double = Double(held=True)
+    writer = writer_on(double)
+    with pytest.raises(WriterStopped):
+        await writer.submit(0)
+    await writer.start()
+    first = asyncio.create_task(writer.submit(1))
+    await settle()
+    second = asyncio.create_task(writer.submit(2))
+    await settle()
+    stopping = asyncio.create_task(writer.stop())
+    await settle()
+    with pytest.raises(WriterStopped):
+        await writer.submit(3)
+    double.gate.set()
+    await stopping
+    assert (await first, await second) == (10, 20)
+    await writer.stop()
+
+
+async def test_a_sender_that_left_changes_nothing() -> None:
+    double = Double(held=True)
+    writer = writer_on(double)
+    await writer.start()
+    tasks = [asyncio.create_task(writer.submit(n)) for n in (1, 2, 3)]
+    await settle()
+    gone = asyncio.create_task(writer.submit(4))
+    stays = asyncio.create_task(writer.submit(5))
+    await settle()
+    gone.cancel()
+    double.gate.set()
+    assert await asyncio.gather(*tasks, stays) == [10, 20, 30, 50]
+    assert double.batches[-1] == [4, 5]
+    await writer.stop()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(-50, 50), st.booleans()), max_size=60))
+def test_order_is_kept_whatever_the_batches(plan: list[tuple[int, bool]]) -> None:
+    async def run() -> None:
+        double = Double()
+        writer = writer_on(double)
+        await writer.start()
+        tasks = []
+        for item, pause in plan:
+            tasks.append(asyncio.create_task(writer.submit(item)))
+            if pause:
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        await writer.stop()
+        items = [item for item, _ in plan]
+        assert [item for batch in double.batches for item in batch] == items
+        for item, answer in zip(items, answers, strict=True):
+            assert isinstance(answer, Conflict) if item < 0 else answer == item * 10
+
+    asyncio.run(run())
+
+
+async def test_on_a_real_database(database: Database) -> None:
+    async with database.begin() as transaction:
+        await transaction.run_sync(metadata.create_all)
+    batches: list[int] = []
+
+    async def apply(
+        transaction: Transaction, items: Sequence[tuple[int, int]]
+    ) -> list[int | Exception]:
+        values = [{"position": position, "n": n} for position, n in items]
+        await transaction.execute(insert(rows), values)
+        return [n for _, n in items]
+
+    writer = BatchingWriter[tuple[int, int], int](
+        database, apply, on_batch=lambda items, _: batches.append(items)
+    )
+    await writer.start()
+
+    async def one(position: int) -> None:
+        assert await writer.submit((position, position * 2)) == position * 2
+        async with database.reading() as transaction:
+            query = select(rows.c.n).where(rows.c.position == position)
+            assert (await transaction.execute(query)).scalar_one() == position * 2
+
+    await asyncio.gather(*(one(position) for position in range(100)))
+    with pytest.raises(WriteFailed):
+        await writer.submit((0, 1))
+    assert await writer.submit((100, 7)) == 7
+    await writer.stop()
+    assert sum(batches) == 101
+    assert len(batches) < 100

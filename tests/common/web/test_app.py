@@ -1,0 +1,243 @@
+"""What every app has before its own routes."""
+
+import inspect
+import io
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response
+
+from common.runtime.logs import configure_logging, denied, get_logger, redact
+from common.runtime.metrics import ServiceMetrics
+from common.runtime.settings import ServiceSettings
+from common.web.access import ResponseAborted
+from common.web.app import add_readiness, build_app
+from common.web.problems import problem_response
+
+Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@asynccontextmanager
+async def nothing(_: FastAPI) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    app = build_app("probe", ServiceSettings(data_dir=tmp_path), nothing, version="1.2")
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/rounds/{round_id}", summary="One <round>")
+    async def one(round_id: str) -> dict[str, str]:
+        return {"round": round_id}
+
+    @router.get("/broken")
+    async def broken() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            yield b"a"
+            raise RuntimeError("the reading was 4711081547")
+
+        return StreamingResponse(body())
+
+    @router.get("/fails/{round_id}")
+    async def fails(round_id: str) -> None:
+        raise RuntimeError("the reading was 4711081547")
+
+    async def plain(request: Request) -> Response:
+        return problem_response(KeyError("4711081547"))
+
+    app.include_router(router)
+    app.add_route("/plain/{thing}", plain)
+    return app
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before = root.level
+    configure_logging("debug", "json", stream=stream)
+    yield stream
+    for handler in list(root.handlers):
+        if getattr(handler, "stream", None) is stream:
+            root.removeHandler(handler)
+    root.setLevel(before)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_telemetry_is_off(app: FastAPI) -> None:
+    if "telemetry" not in inspect.signature(FastAPI.__init__).parameters:
+        pytest.skip("this FastAPI has no telemetry")
+    config: Any = vars(app)["_telemetry"]
+    switches = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")
+    assert {name: config[name] for name in switches} == dict.fromkeys(switches, False)
+    native: Any = vars(app)["_native_telemetry"]
+    assert native.enabled() is False
+
+
+async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
+    async def well() -> str | None:
+        return None
+
+    async def ill() -> str | None:
+        return "no key is loaded"
+
+    async def broken() -> str | None:
+        raise RuntimeError("4711081547")
+
+    async with running(app) as client:
+        alive = await client.get("/healthz")
+        assert alive.json() == {"status": "ok", "service": "probe", "version": "1.2"}
+        add_readiness(app, "store", well)
+        ready = await client.get("/readyz")
+        assert ready.json() == {"status": "ready", "checks": {"store": "ok"}}
+        add_readiness(app, "keys", ill)
+        add_readiness(app, "other", broken)
+        answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert answer.json()["type"] == "urn:tacit:problem:not_ready"
+    assert answer.json()["checks"] == {
+        "store": "ok",
+        "keys": "no key is loaded",
+        "other": "the check failed (RuntimeError)",
+    }
+
+
+async def test_metrics_and_log_know_templates_only(
+    app: FastAPI, running: Running, log: io.StringIO
+) -> None:
+    async with running(app) as client:
+        await client.get("/v1/rounds/r-4711081547?secret=4711081547")
+        await client.get("/v1/fails/4711081547")
+        await client.get("/plain/4711081547")
+        await client.get("/nowhere/4711081547")
+        metrics = (await client.get("/metrics")).text
+    count = "tacit_probe_http_requests_total"
+    assert f'{count}{{route="/v1/rounds/{{round_id}}",status="200"}} 1.0' in metrics
+    assert f'{count}{{route="/v1/fails/{{round_id}}",status="500"}} 1.0' in metrics
+    assert f'{count}{{route="/plain/{{thing}}",status="500"}} 1.0' in metrics
+    assert f'{count}{{route="unmatched",status="404"}} 1.0' in metrics
+    assert "tacit_probe_http_request_duration_seconds_bucket" in metrics
+    assert "4711081547" not in metrics
+    assert "4711081547" not in log.getvalue()
+    entries = lines(log)
+    request = next(line for line in entries if line["event"] == "request")
+    assert (request["method"], request["route"], request["status"]) == (
+        "GET",
+        "/v1/rounds/{round_id}",
+        200,
+    )
+    error = next(line for line in entries if line["event"] == "internal_error")
+    assert error["error"] == "builtins.RuntimeError"
+    assert error["place"].startswith("test_app.py:fails:")
+
+
+async def test_a_response_that_breaks_off(app: FastAPI, running: Running, log: io.StringIO) -> None:
+    async with running(app) as client:
+        with pytest.raises(ResponseAborted) as aborted:
+            await client.get("/v1/broken")
+    assert aborted.value.__context__ is None
+    assert "4711081547" not in log.getvalue()
+
+
+async def test_security_headers(app: FastAPI, running: Running) -> None:
+    async with running(app) as client:
+        for path in ("/healthz", "/v1/rounds/1", "/nowhere", "/v1/fails/1", "/docs"):
+            headers = (await client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["content-security-policy"].startswith("default-src 'none'")
+            assert headers["cache-control"] == "no-store"
+            assert "server" not in headers
+
+
+async def test_docs_are_offline(app: FastAPI, running: Running) -> None:
+    async with running(app) as client:
+        page = await client.get("/docs")
+        assert (await client.get("/redoc")).status_code == 404
+    assert "/v1/rounds/{round_id}" in page.text
+    assert "One &lt;round&gt;" in page.text
+    assert "<script" not in page.text
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+
+
+async def test_openapi_documents_problems(app: FastAPI, running: Running) -> None:
+    async with running(app) as client:
+        document = (await client.get("/openapi.json")).json()
+    responses = document["paths"]["/v1/rounds/{round_id}"]["get"]["responses"]
+    for status in ("400", "401", "403", "404", "409", "410", "413", "422", "429"):
+        assert responses[status]["content"] == {
+            "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+        }
+    assert "Problem" in document["components"]["schemas"]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_denied_keys_never_reach_the_log(log: io.StringIO) -> None:
+    for key in ("reading", "readings", "token_hash", "myShare", "noise_seed", "sealed", "values"):
+        assert denied(key)
+    for key in ("round", "event", "status", "shared", "evaluation"):
+        assert not denied(key)
+    get_logger("probe").info(
+        "something",
+        reading=4711081547,
+        inner={"shares": [4711081547]},
+        deep=[{"value": "4711081547"}],
+        blob=b"4711081547",
+    )
+    assert "4711081547" not in log.getvalue()
+    assert lines(log)[-1]["inner"] == {"shares": "[redacted]"}
+    assert redact({"a": b"xy"}) == {"a": "[2 bytes]"}
+
+
+def test_the_standard_library_is_routed_without_tracebacks(log: io.StringIO) -> None:
+    try:
+        raise ValueError("the reading was 4711081547")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+        get_logger("probe").exception("own")
+    assert "4711081547" not in log.getvalue()
+    first, second = lines(log)
+    assert first["event"] == "Exception in ASGI application"
+    assert first["error"] == second["error"] == "builtins.ValueError"
+    assert first["level"] == "error"
+
+
+def test_console_logging_is_text() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "console", stream=stream)
+    try:
+        get_logger("probe").info("something", token="4711081547", round="r")
+    finally:
+        root = logging.getLogger()
+        for handler in list(root.handlers):
+            if getattr(handler, "stream", None) is stream:
+                root.removeHandler(handler)
+    assert "something" in stream.getvalue()
+    assert "4711081547" not in stream.getvalue()
+
+
+def test_metric_names() -> None:
+    metrics = ServiceMetrics("probe")
+    metrics.counter("pieces", "Pieces.", ("reason",)).labels("late").inc()
+    metrics.gauge("queue_items", "Items.").set(3)
+    text = metrics.render().decode()
+    assert 'tacit_probe_pieces_total{reason="late"} 1.0' in text
+    assert "tacit_probe_queue_items 3.0" in text
+    with pytest.raises(ValueError, match="identifies"):
+        metrics.counter("other", "x", ("curator_id",))
+    with pytest.raises(ValueError, match="snake_case"):
+        metrics.counter("Other-Thing", "x")

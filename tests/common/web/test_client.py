@@ -1,0 +1,155 @@
+"""Retries, and a real server on the loopback address."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from io import StringIO
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from common.runtime.logs import configure_logging
+from common.runtime.settings import ServiceSettings
+from common.runtime.tls import trust
+from common.web.app import build_app
+from common.web.client import retry_after, service_client, with_retries
+from common.web.serve import make_server
+from tacit.pauses import backoff
+
+
+class Times:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Script:
+    def __init__(self, *steps: httpx.Response | Exception) -> None:
+        self.steps = list(steps)
+
+    async def __call__(self) -> httpx.Response:
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+async def test_retries_until_an_answer() -> None:
+    times = Times()
+    script = Script(
+        httpx.ConnectError("refused"),
+        httpx.Response(503),
+        httpx.Response(429, headers={"retry-after": "3"}),
+        httpx.Response(409),
+    )
+    answer = await with_retries(script, sleep=times.sleep, monotonic=times.monotonic)
+    assert answer.status_code == 409
+    assert len(times.pauses) == 3
+    assert 0.05 <= times.pauses[0] <= 0.1
+    assert times.pauses[2] == 3.0
+
+
+async def test_attempts_and_deadline() -> None:
+    times = Times()
+    last = await with_retries(
+        Script(*(httpx.Response(503) for _ in range(2))),
+        attempts=2,
+        sleep=times.sleep,
+        monotonic=times.monotonic,
+    )
+    assert last.status_code == 503
+    with pytest.raises(httpx.ConnectError):
+        await with_retries(Script(httpx.ConnectError("x")), attempts=1)
+    patient = Script(httpx.Response(503, headers={"retry-after": "60"}))
+    assert (await with_retries(patient, deadline_s=5)).status_code == 503
+    with pytest.raises(httpx.ReadTimeout):
+        await with_retries(Script(httpx.ReadTimeout("x")), deadline_s=0.0)
+    with pytest.raises(ValueError, match="attempt"):
+        await with_retries(Script(), attempts=0)
+
+
+def test_pauses() -> None:
+    assert all(5.0 <= backoff(attempt) <= 10.0 for attempt in (7, 20, 900))
+    until = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    assert 25 < retry_after(httpx.Response(503, headers={"retry-after": until})) <= 30
+    for value in ("", "soon", "-1"):
+        assert retry_after(httpx.Response(503, headers={"retry-after": value})) == 0.0
+
+
+async def test_the_client_keeps_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(302, headers={"location": "http://elsewhere.test"})
+
+    async with service_client(
+        "http://service.test/v1", "tct_x", transport=httpx.MockTransport(answer), verify=trust()
+    ) as client:
+        assert (await client.get("rounds")).status_code == 302
+        assert client.trust_env is False
+    assert str(seen[0].url) == "http://service.test/v1/rounds"
+    assert seen[0].headers["authorization"] == "Bearer tct_x"
+
+
+async def test_an_answer_does_not_keep_what_was_sent() -> None:
+    """Megabytes of sealed shares are free at once, not when the garbage collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with service_client(
+            "http://service.test",
+            transport=httpx.MockTransport(lambda _: httpx.Response(201, json={"held": 1})),
+        ) as client:
+            answer = await client.post("/", content=b"sealed")
+            assert answer.json() == {"held": 1}
+            sent, received = weakref.ref(answer.request), weakref.ref(answer)
+            del answer
+            assert (sent(), received()) == (None, None)
+    finally:
+        gc.enable()
+
+
+async def test_a_real_server(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        events.append("start")
+        yield
+        events.append("stop")
+
+    settings = ServiceSettings(data_dir=tmp_path, port=0)
+    configure_logging(settings.log_level, stream=StringIO())
+    server = make_server(build_app("probe", settings, lifespan, version="1"), settings)
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        assert gc.get_freeze_count() > 0
+        host, port = server.address
+        assert host == "127.0.0.1"
+        async with service_client(f"http://{host}:{port}") as client:
+            answer = await with_retries(lambda: client.get("/healthz"))
+            assert answer.json()["status"] == "ok"
+            assert "server" not in answer.headers
+    finally:
+        server.should_exit = True
+        await running
+        gc.unfreeze()
+    assert events == ["start", "stop"]
+    assert capfd.readouterr().out == ""

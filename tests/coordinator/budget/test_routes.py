@@ -1,0 +1,527 @@
+"""The ledger through the API: bounds, limits, refusals, and what a tampered store shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import delete, text, update
+
+from cli.budget import _print_limits
+from common.store.transactions import Database
+from common.web.parts import part_of
+from coordinator import examples
+from coordinator.models.budget_events import Kind
+from coordinator.rounds.state_machine import Conduct
+from coordinator.store.tables import ledger_checkpoints, ledger_events, rounds
+from tacit.sets import pack
+from tacit.wire import encode_binary
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import WINDOW, House, integers, problem, query
+
+LOCAL: dict[str, Any] = {
+    "mechanism": "local",
+    "epsilon_i": "0.5",
+    "sharing": "none",
+    "aggregators": 1,
+    "collusion": {"curators": 0, "aggregators": 1},
+}
+
+
+async def budget(it: House, token: str | None = None, **asked: str) -> dict[str, Any]:
+    more = {} if token is None else {"token": token}
+    answer = await it.ask("GET", "/v1/budget", params=asked, **more)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def note(it: House, kind: str, curators: Sequence[str], **more: Any) -> httpx.Response:
+    body = {"kind": kind, "curators": list(curators), **more}
+    return await it.ask("POST", "/v1/budget/events", body)
+
+
+async def happens(it: House, kind: str, curators: Sequence[str], **more: Any) -> None:
+    answer = await note(it, kind, curators, **more)
+    assert answer.status_code == 201, answer.text
+
+
+def claims(found: dict[str, Any]) -> dict[str, tuple[str | None, bool | None]]:
+    return {item["name"]: (item["epsilon"], item["applies"]) for item in found["claimed"]["bounds"]}
+
+
+def disclosed(*readings: int) -> dict[str, Any]:
+    return {
+        "declared": {
+            "epsilon": "1",
+            "sensitivity": str(max(readings)),
+            "largest_contribution": str(sum(readings)),
+        },
+        "disclosed": {
+            "largest_reading": str(max(readings)),
+            "total": str(sum(readings)),
+            "readings": len(readings),
+        },
+    }
+
+
+async def test_the_worked_example_event_by_event(house: Houses, database_url: str) -> None:
+    """Spec: budget, sections 2 and 7, check 1."""
+    async with house(0, database_url) as it:
+        x_1, x_2, x_3 = [(await it.host(f"x{number}", 1)).curators[0] for number in (1, 2, 3)]
+        assert (await budget(it))["curators"]["undeclared"] == 3
+        assert "declare no epsilon" in (await budget(it))["claimed"]["reason"]
+        await happens(it, "refreshed", [x_1], **disclosed(1, 2, 3, 4))
+        await happens(it, "refreshed", [x_2], **disclosed(5, 6, 7, 8))
+        await happens(it, "refreshed", [x_3], **disclosed(1, 1, 1, 27))
+        found = await budget(it)
+        assert claims(found) == {
+            "max_epsilon": ("1", False),
+            "sum_epsilon": ("3", True),
+            "unconditional": ("2.7", True),
+        }
+        assert found["claimed"]["theorem_5_2"] == {
+            "largest_total": "30",
+            "limit": "156",
+            "holds": True,
+        }
+        assert found["claimed"]["holds"]["record"] == "1"
+        assert found["claimed"]["holds"]["curator"] == "3.25"
+
+        await happens(it, "left", [x_3])
+        two = {
+            "max_epsilon": ("1", True),
+            "sum_epsilon": ("2", True),
+            "unconditional": ("0.8", True),
+        }
+        assert claims(await budget(it)) == two
+        await happens(it, "non_compliant", [x_2])
+        assert {value for value, _ in claims(await budget(it)).values()} == {"inf"}
+        await it.restart()
+        await happens(it, "cleansed", [x_2])
+        assert claims(await budget(it)) == two
+        await happens(it, "joined", [x_3])
+        assert claims(await budget(it))["unconditional"] == ("2.7", True)
+
+        analyst = await it.token("analyst")
+        public = await budget(it, analyst)
+        assert claims(public) == {
+            "max_epsilon": ("1", None),
+            "sum_epsilon": ("3", True),
+            "unconditional": ("3", True),
+        }
+        assert public["claimed"]["theorem_5_2"] is None
+        for private in ("27", "2.7", "156"):
+            assert f'"{private}"' not in json.dumps(public)
+        rows = (await it.ask("GET", "/v1/budget/events")).json()["events"]
+        assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+        assert "27" not in [item.get("total") for item in rows]
+        assert not any("largest_reading" in json.dumps(row) for row in rows)
+        one = (await it.ask("GET", f"/v1/budget/curators/{x_3}")).json()
+        assert one["disclosed"]["total"] == "30"
+        assert one["refreshed"] == 1
+
+
+async def test_a_local_query_stands_for_curators_that_declare_nothing(house: Houses) -> None:
+    async with house(1) as it:
+        await it.host("gateway", 4)
+        created = (await it.ask("POST", "/v1/queries", query(**LOCAL))).json()
+        found = await budget(it, query_id=created["id"])
+        assert claims(found) == {
+            "max_epsilon": ("0.5", None),
+            "sum_epsilon": ("2", True),
+            "unconditional": ("2", True),
+        }
+        below = query(**LOCAL, name="feeding-in", bounds=["-1", "5"])
+        below_zero = (await it.ask("POST", "/v1/queries", below)).json()
+        found = await budget(it, query_id=below_zero["id"])
+        assert {value for value, _ in claims(found).values()} == {None}
+        spread = query(**LOCAL, name="spread", function="variance", resolution="0.1")
+        created = await it.ask("POST", "/v1/queries", spread)
+        assert created.status_code == 201, created.text
+        answer = await it.ask("GET", "/v1/budget", params={"query_id": created.json()["id"]})
+        assert problem(answer) == (422, "bad_parameter")
+        other = (await it.ask("POST", "/v1/queries", query())).json()
+        answer = await it.ask("GET", "/v1/budget", params={"query_id": other["id"]})
+        assert problem(answer) == (422, "bad_parameter")
+
+
+NOISY: dict[str, Any] = {"mechanism": "distributed", "epsilon": "0.5"}
+
+
+async def limited(it: House, *limits: dict[str, Any]) -> None:
+    answer = await it.ask("PUT", "/v1/budget/limits", {"limits": list(limits)})
+    assert answer.status_code == 200, answer.text
+
+
+async def run(it: House, asked: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A round to its end, with the contributions of the host `gateway`."""
+    opened = await it.open(asked, **more)
+    await opened.contribute(it.gateway, integers(len(it.gateway.curators)))
+    return await it.finish(opened)
+
+
+async def opening(it: House, query_id: str, window: dict[str, str] = WINDOW) -> httpx.Response:
+    return await it.ask("POST", "/v1/rounds", {"query_id": query_id, "window": window})
+
+
+LATER = {"start": "2026-11-03T18:00:00Z", "end": "2026-11-03T19:00:00Z"}
+
+
+async def test_two_rounds_at_one_instant_against_a_budget_for_one(
+    house: Houses, database_url: str
+) -> None:
+    """Spec: budget, section 7, check 4, at the coordinator; also from two processes."""
+    async with house(3, database_url) as it, it.replica() as (_, other):
+        await it.host("gateway", 3)
+        await limited(it, {"epsilon": "0.75"})
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        body = json.dumps({"query_id": created["id"], "window": WINDOW}).encode()
+        headers = {"Content-Type": "application/json"}
+        from tests.coordinator.double import OPERATOR_TOKEN
+
+        headers["Authorization"] = f"Bearer {OPERATOR_TOKEN}"
+        answers = await asyncio.gather(
+            *(
+                client.post("/v1/rounds", content=body, headers=headers)
+                for client in (it.client, other, it.client, other)
+            )
+        )
+        assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409], [
+            answer.text for answer in answers
+        ]
+        (won,) = [answer for answer in answers if answer.status_code == 201]
+        for lost in answers:
+            if lost is won:
+                continue
+            assert problem(lost) == (409, "budget_exceeded")
+            (refusal,) = lost.json()["limits"]
+            assert refusal["asked"]["epsilon"] == "0.5"
+            assert refusal["spent"]["epsilon"] == "0.5"
+            assert refusal["limit"]["epsilon"] == "0.75"
+            assert refusal["curators"] == 3
+            assert "gateway" not in lost.text
+            assert refusal["rounds"] == [won.json()["id"]]
+            assert refusal["windows"][0]["start"] == WINDOW["start"]
+
+
+async def test_a_release_charges_who_came_and_an_abort_who_might_have(
+    house: Houses, database_url: str
+) -> None:
+    async with house(3, database_url) as it:
+        host, late = await it.host("gateway", 4), await it.host("late", 2)
+        opened = await it.open(query(**NOISY))
+        before = await budget(it)
+        assert before["released"]["rounds"] == 1
+        one = (await it.ask("GET", "/v1/budget/curators/late.0")).json()
+        assert {row["key"]: row["epsilon"] for row in one["spent"]["curator"]}["e"] == "0.5"
+        await opened.contribute(host, integers(4))
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        assert (await it.finish(opened))["state"] == "released"
+        absent = (await it.ask("GET", "/v1/budget/curators/late.1")).json()
+        assert absent["spent"]["rounds"] == 0
+        came = (await it.ask("GET", "/v1/budget/curators/gateway.3")).json()
+        figures = {row["key"]: row["epsilon"] for row in came["spent"]["curator"]}
+        assert figures["e"] == "0.5"
+        assert late.first == 64
+
+        again = await it.open(query(**NOISY))
+        await it.ask("POST", f"/v1/rounds/{again.id}/abort")
+        assert (await it.finish(again))["state"] == "aborted"
+        after = {
+            row["key"]: row["epsilon"]
+            for row in (await it.ask("GET", "/v1/budget/curators/late.1")).json()["spent"][
+                "curator"
+            ]
+        }
+        assert after["e"] == "0"  # all three aggregators signed that nothing was frozen
+
+
+async def test_an_abort_without_enough_statements_is_a_debit(house: Houses) -> None:
+    """Spec: budget, section 7, check 10, at the coordinator: t_s + 1 statements, and one fewer."""
+    asked = query(**NOISY, collusion={"curators": 0, "aggregators": 2})
+    async with house(3) as it:
+        await it.host("gateway", 3)
+        opened = await it.open(asked)
+        it.wires[2].fault = lambda _, path: "request" if path.endswith("/abort") else None
+        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        assert (await it.finish(opened))["state"] == "aborted"
+        found = {row["key"]: row for row in (await budget(it))["released"]["curator"]}
+        assert found["e"]["epsilon"] == "0.5"
+        it.wires[2].fault = lambda *_: None
+        opened = await it.open(asked)
+        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        await it.finish(opened)
+        found = {row["key"]: row for row in (await budget(it))["released"]["curator"]}
+        assert found["e"]["epsilon"] == "0.5"
+
+
+async def test_windows_and_names_of_the_worst(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        assert (await run(it, query(**NOISY)))["state"] == "released"
+        assert (await run(it, query(**NOISY, name="other")))["state"] == "released"
+        assert (await run(it, query(**NOISY), window=LATER))["state"] == "released"
+        found = await budget(it, delta="0.000001")
+        record = {row["key"]: row for row in found["released"]["record"]}["e"]
+        whole = {row["key"]: row for row in found["released"]["curator"]}["e"]
+        assert whole["epsilon"] == "1.5"
+        assert record["epsilon"] == "0.25"
+        assert record["worst"]["instant"] == WINDOW["start"]
+        assert whole["worst"]["curator"].startswith("gateway.")
+        assert float(whole["tight"]["epsilon"]) <= 1.5
+        everyone = {row["key"]: row for row in found["released"]["curator"]}["d"]
+        assert (everyone["epsilon"], everyone["trust_model"]) == ("inf", "OC")
+        public = await budget(it, await it.token("analyst"))
+        assert "worst" not in json.dumps(public)
+
+
+async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        await limited(it, {"epsilon": "0.125", "unit": "record"})
+        plan = {"query_id": created["id"], "window": WINDOW}
+        seen = (await it.ask("POST", "/v1/budget/preview", plan)).json()
+        assert (seen["allowed"], seen["curators"]) == (True, 3)
+        assert {row["key"]: row["epsilon"] for row in seen["costs"]["curator"]}["e"] == "0.5"
+        assert (await budget(it))["released"]["rounds"] == 0
+        await run(it, query(**NOISY))
+        seen = (await it.ask("POST", "/v1/budget/preview", plan)).json()
+        assert seen["allowed"] is False
+        assert seen["refusals"][0]["spent"]["epsilon"] == "0.125"
+        assert seen["refusals"][0]["blocked"] == [f"gateway.{index}" for index in range(3)]
+        analyst = await it.ask("POST", "/v1/budget/preview", plan, await it.token("analyst"))
+        assert "gateway" not in analyst.text
+        assert problem(await opening(it, created["id"])) == (409, "budget_exceeded")
+        seen = (await it.ask("POST", "/v1/budget/preview", {**plan, "window": LATER})).json()
+        assert seen["allowed"] is True
+
+
+async def test_a_year_is_forecast(house: Houses) -> None:
+    async with house(3) as it:
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        body = {"query_id": created["id"], "period_s": 86400, "days": 365}
+        found = (await it.ask("POST", "/v1/budget/forecast", body)).json()
+        rows = {(r["horizon"], r["unit"], r["key"]): r for r in found["rows"]}
+        year = rows["year", "curator", "e"]
+        assert (year["rounds"], year["basic"]["epsilon"]) == (365, "182.5")
+        assert float(year["tight"]) < 182.5
+        assert rows["year", "record", "e"]["basic"]["epsilon"] == "0.125"
+        answer = await it.ask("POST", "/v1/budget/forecast", {"query_id": created["id"]})
+        assert problem(answer) == (422, "bad_parameter")
+
+
+async def test_what_may_not_follow_is_refused_and_changes_nothing(house: Houses) -> None:
+    async with house(0, allow_paper=False) as it:
+        host = await it.host("gateway", 3)
+        first = host.curators[0]
+        before = (await budget(it))["ledger"]
+        refused = [
+            (await note(it, "cleansed", [first]), (409, "event_refused")),
+            (await note(it, "joined", [first]), (409, "event_refused")),
+            (await note(it, "flagged", ["nobody"]), (404, "unknown_curator")),
+            (await note(it, "refreshed", [first], **disclosed(1)), (403, "disclosure_refused")),
+            (await note(it, "flagged", [first], **disclosed(1)), (422, "bad_parameter")),
+            (await note(it, "exploded", [first]), (422, "bad_parameter")),
+            (await it.ask("POST", "/v1/budget/events", {"kind": "left"}), (422, "bad_parameter")),
+        ]
+        for answer, wanted in refused:
+            assert problem(answer) == wanted, answer.text
+        assert (await budget(it))["ledger"] == before
+
+
+async def test_a_host_speaks_for_its_own_curators_only(house: Houses) -> None:
+    async with house(0) as it:
+        host = it.federation.sender("gateway", ["gateway.0", "gateway.1"])
+        answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
+        token = answer.json()["token"]
+        other = await it.host("other", 1)
+
+        async def says(kind: str, curator: str) -> httpx.Response:
+            body = {"kind": kind, "curators": [curator]}
+            return await it.ask("POST", "/v1/budget/events", body, token)
+
+        assert (await says("refreshed", "gateway.0")).status_code == 201
+        assert problem(await says("flagged", "gateway.0")) == (403, "update_forbidden")
+        assert problem(await says("refreshed", other.curators[0])) == (404, "unknown_curator")
+        assert (await says("left", "gateway.1")).status_code == 201
+        found = await budget(it)
+        assert (found["curators"]["active"], found["curators"]["left"]) == (2, 1)
+        mine = await it.ask("GET", "/v1/budget/curators/gateway.0", token=token)
+        assert mine.json()["refreshed"] == 1
+        theirs = await it.ask("GET", f"/v1/budget/curators/{other.curators[0]}", token=token)
+        assert problem(theirs) == (404, "unknown_curator")
+        rows = await it.ask("GET", "/v1/budget/events?curator=gateway.1")
+        kinds = [row["kind"] for row in rows.json()["events"]]
+        assert kinds == ["joined", "left"]
+
+
+async def test_who_left_alone_is_not_waited_for(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway, gone = await it.host("gateway", 3), await it.host("gone", 1)
+        await happens(it, "left", gone.curators)
+        assert (await run(it, query(**NOISY)))["participants"] == 3
+
+
+async def test_who_left_comes_back_with_what_it_spent(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        await run(it, query(**NOISY))
+        assert (await it.ask("DELETE", "/v1/parties/gateway")).status_code == 204
+        assert (await budget(it))["curators"]["left"] == 3
+        back = await it.ask("POST", "/v1/parties/gateway/return")
+        assert back.status_code == 200
+        assert problem(await it.ask("POST", "/v1/parties/gateway/return"))[0] == 404
+        one = await it.ask("GET", "/v1/budget/curators/gateway.0", token=back.json()["token"])
+        assert one.json()["spent"]["rounds"] == 1
+        assert one.json()["status"] == "active"
+
+
+async def test_parties_say_what_they_debited(house: Houses) -> None:
+    async with house(3) as it:
+        host = it.federation.sender("gateway", [f"gateway.{index}" for index in range(3)])
+        answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
+        token, host.first = answer.json()["token"], answer.json()["first"]
+        it.gateway = await it.federation.enrol(host)
+        done = await run(it, query(**NOISY))
+        path = f"/v1/rounds/{done['id']}/acknowledgement"
+        import numpy as np
+
+        said = {"members": encode_binary(pack(np.array([True, True, False])))}
+        assert (await it.ask("PUT", path, said, token)).status_code == 204
+        found = (await it.ask("GET", f"/v1/budget/rounds/{done['id']}")).json()
+        assert found["charged"] == 3
+        assert found["charged_but_not_debited"] == {"curators": 1, "some": ["gateway.2"]}
+        assert found["debited_but_not_charged"]["curators"] == 0
+        wrong = await it.ask("PUT", path, {"members": "AAAA"}, token)
+        assert problem(wrong) == (422, "bad_parameter")
+
+
+async def tamper(it: House, statement: Any) -> dict[str, Any]:
+    async with part_of(it.app, Database).begin() as transaction:
+        await transaction.execute(statement)
+    found: dict[str, Any] = (await it.ask("GET", "/v1/budget/verification")).json()
+    return found
+
+
+@pytest.mark.parametrize("what", ["edit", "remove", "move", "cut", "cut and forget"])
+async def test_a_tampered_ledger_is_found_and_named(
+    house: Houses, database_url: str, what: str
+) -> None:
+    """Spec: budget, section 7, checks 2 and 11."""
+    async with house(3, database_url) as it:
+        it.gateway = await it.host("gateway", 3)
+        for kind in ("flagged", "reinstated", "non_compliant", "cleansed", "refreshed"):
+            await happens(it, kind, ["gateway.1"])
+        await run(it, query(**NOISY))
+        ledger = part_of(it.app, Conduct).ledger
+        await ledger.checkpoint()
+        whole = (await it.ask("GET", "/v1/budget/verification")).json()
+        assert whole["verified"] is True
+        last, table = whole["rows"], ledger_events
+        match what:
+            case "edit":
+                row, change = 4, update(table).where(table.c.seq == 4).values(actor="nobody")
+            case "remove":
+                row, change = 3, delete(table).where(table.c.seq == 3)
+            case "move":
+                row, change = (
+                    2,
+                    text(
+                        "UPDATE ledger_event SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END "
+                        "WHERE seq IN (2, 3)"
+                    ),
+                )
+                await tamper(it, change)
+                change = text("UPDATE ledger_event SET seq = -seq WHERE seq < 0")
+            case "cut":
+                row, change = last, delete(table).where(table.c.seq == last)
+            case _:  # the checkpoint goes too: the round's descriptor still carries a head
+                row, change = 3, delete(table).where(table.c.seq >= 3)
+                await tamper(it, delete(ledger_checkpoints))
+        found = await tamper(it, change)
+        assert found["verified"] is False
+        assert found["broken"]["row"] == row
+        await it.restart()
+        assert (await it.client.get("/readyz")).status_code == 503
+        answer = await note(it, "flagged", ["gateway.0"])
+        assert problem(answer) == (503, "ledger_broken")
+
+
+async def test_a_change_with_all_hashes_after_it_shows_against_a_kept_head(house: Houses) -> None:
+    """Whoever rewrites the whole tail cannot rewrite the descriptors that others keep."""
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        done = await run(it, query(**NOISY))
+        descriptor = (await it.ask("GET", f"/v1/rounds/{done['id']}/descriptor")).json()
+        carried = descriptor["statement"]["ledger"]
+        assert carried["seq"] == 1
+        transcript = (await it.ask("GET", f"/v1/rounds/{done['id']}/transcript")).json()
+        assert transcript["descriptor"]["statement"]["ledger"] == carried
+        await tamper(it, delete(ledger_checkpoints))
+        await tamper(it, delete(ledger_events))
+        await it.restart()  # the ledger begins anew, from the registry
+        found = (await it.ask("GET", "/v1/budget/verification")).json()
+        assert found["broken"] is not None or found["head"] != carried["head"]
+
+
+async def test_metrics_are_coarse_and_name_nobody(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        await happens(it, "flagged", ["gateway.1"])
+        await run(it, query(**NOISY))
+        await budget(it)
+        text = (await it.client.get("/metrics")).text
+        assert 'tacit_coordinator_budget_curators{status="flagged"} 1.0' in text
+        assert 'tacit_coordinator_budget_spent_epsilon{unit="curator"} 0.5' in text
+        assert 'tacit_coordinator_budget_spent_epsilon{unit="record"} 0.2' in text
+        assert "gateway" not in text
+
+
+async def test_examples_are_accepted(house: Houses) -> None:
+    async with house(3) as it:
+        await it.enrol(it.federation.sender("host", ["meter-0007"]))
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        assert (await it.ask("POST", "/v1/budget/events", examples.UPDATE)).status_code == 201
+        assert (await it.ask("PUT", "/v1/budget/limits", examples.LIMITS)).status_code == 200
+        for path, body in (("preview", examples.PLAN), ("forecast", examples.FORECAST)):
+            asked = {**body, "query_id": created["id"]}
+            assert (await it.ask("POST", f"/v1/budget/{path}", asked)).status_code == 200
+        shown = (await it.ask("GET", "/v1/budget/limits")).json()
+        assert shown["limits"][0]["epsilon"] == "12"
+        one = "/v1/budget/curators/meter-0007/limits"
+        assert (await it.ask("PUT", one, examples.LIMITS)).status_code == 200
+
+
+async def test_which_limits_hold_for_a_curator(house: Houses) -> None:
+    """Its own, and those of the deployment, each by name."""
+    async with house(3) as it:
+        await it.enrol(it.federation.sender("host", ["meter-0007"]))
+        own = "/v1/budget/curators/meter-0007"
+        await limited(it, {"unit": "curator", "epsilon": "12"})
+        shown = (await it.ask("GET", own)).json()
+        assert (shown["limits"], len(shown["deployment_limits"])) == ([], 1)
+        body = {"limits": [{"unit": "record", "epsilon": "2"}]}
+        assert (await it.ask("PUT", f"{own}/limits", body)).status_code == 200
+        shown = (await it.ask("GET", own)).json()
+        assert [item["epsilon"] for item in shown["limits"]] == ["2"]
+        assert [item["epsilon"] for item in shown["deployment_limits"]] == ["12"]
+
+
+def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_limits([{"unit": "curator", "scenario": "assumed", "epsilon": "12"}], [])
+    assert "limit of the deployment: unit curator, assumed: epsilon 12" in capsys.readouterr().out
+    _print_limits([], [{"unit": "record", "scenario": "assumed", "epsilon": "2"}])
+    assert "limit of this curator: unit record, assumed: epsilon 2" in capsys.readouterr().out
+    _print_limits([], [])
+    assert "limits: none" in capsys.readouterr().out
+
+
+def test_every_kind_of_event_has_a_place() -> None:
+    assert len(Kind) == 11
+    assert rounds.c.descriptor is not None

@@ -1,0 +1,164 @@
+"""What is refused before anything is queued, what a job costs, and who sees what of it."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tacit.report.model import PrivacyReport
+from tests.coordinator.jobs.office import KMEANS, Office, problem
+
+
+def refused(it: Office, body: dict[str, Any]) -> tuple[int, str, list[str]]:
+    before = len(it.ask("GET", "/v1/jobs?limit=1000").json()["jobs"])
+    for path in ("/v1/jobs/preview", "/v1/jobs"):
+        answer = it.ask("POST", path, body)
+        assert answer.status_code in (404, 409, 413, 422), (path, answer.text)
+    assert len(it.ask("GET", "/v1/jobs?limit=1000").json()["jobs"]) == before
+    return (*problem(answer), [error["pointer"] for error in answer.json()["errors"]])
+
+
+BAD: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"params": {**KMEANS, "k": 0}}, 422, "bad_parameter", "/params/k"),
+    ({"params": {**KMEANS, "epsilon": "51"}}, 422, "bad_parameter", "/params/epsilon"),
+    ({"params": {**KMEANS, "epsilon": 1}}, 422, "bad_parameter", "/params/epsilon"),
+    ({"params": {**KMEANS, "colour": 1}}, 422, "bad_parameter", "/params/colour"),
+    ({"params": {**KMEANS, "bounds": [[0, 10]]}}, 422, "data_shape", "/params/bounds"),
+    ({"params": {**KMEANS, "bounds": None}}, 422, "bounds_missing", "/params/bounds"),
+    (
+        {"params": {**KMEANS, "privacy_unit": "curator"}},
+        422,
+        "unit_not_protected",
+        "/dataset",
+    ),
+    ({"algorithm": "alchemy"}, 422, "unknown_algorithm", "/algorithm"),
+    ({"algorithm": "crowd-tasking"}, 422, "bad_parameter", "/params/sensor"),
+    ({"dataset": "01928374-5566-7788-99aa-bbccddeeff00"}, 404, "unknown_dataset", ""),
+    ({"seed": 7}, 422, "seed_not_allowed", "/seed"),
+    ({"dataset": None, "federation": {}}, 422, "bad_parameter", "/federation/collect"),
+    ({"stance": "loud"}, 422, "bad_parameter", "/stance"),
+    (
+        {"algorithm": "dpbv-clustering", "params": {"k": 300, "bounds": [[0, 10], [0, 10]]}},
+        422,
+        "bad_parameter",
+        "/params/k",
+    ),
+    (
+        {
+            "algorithm": "dpbv-clustering",
+            "params": {"k": 201, "bounds": [[0, 10], [0, 10]]},
+            "stance": "paper",
+        },
+        422,
+        "bad_parameter",
+        "/params/k",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "name", "pointer"), BAD, ids=[f"{b[2]}-{n}" for n, b in enumerate(BAD)]
+)
+def test_what_is_wrong_is_said_at_once_and_leaves_no_job(
+    it: Office, changes: dict[str, Any], status: int, name: str, pointer: str
+) -> None:
+    dataset = it.rows()
+    found = refused(it, {**it.job(dataset), **changes})
+    assert found[:2] == (status, name)
+    assert found[2][:1] == ([pointer] if pointer else [])
+    assert it.kinds(dataset) == ["declared"]
+
+
+def test_a_dataset_of_another_kind(it: Office) -> None:
+    series = it.rows(
+        kind="user-series", columns=["user", "round", "x1"], rows=[[1, 1, 0.5], [2, 1, 0.25]]
+    )
+    assert refused(it, it.job(series)) == (422, "wrong_kind", ["/dataset"])
+
+
+def test_the_budget_is_the_limit(it: Office) -> None:
+    none = it.rows(None)
+    assert problem(it.ask("POST", "/v1/jobs", it.job(none))) == (409, "budget_missing")
+    small = it.rows("1.5")
+    it.succeeded(it.submit(small))
+    answer = it.ask("POST", "/v1/jobs", it.job(small))
+    assert problem(answer) == (409, "budget_exceeded")
+    shown = answer.json()
+    assert (shown["budget"]["epsilon"], shown["held"]["epsilon"]) == ("1.5", "1")
+    assert shown["asked"]["epsilon"] == "1"
+
+
+def test_of_two_at_one_instant_one_is_accepted(it: Office) -> None:
+    dataset = it.rows("1")
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: it.ask("POST", "/v1/jobs", it.job(dataset)), range(4)))
+    assert sorted(answer.status_code for answer in answers) == [202, 409, 409, 409]
+
+
+def test_the_preview_spends_nothing_and_says_what_the_job_says(it: Office) -> None:
+    dataset = it.rows()
+    preview = it.ask("POST", "/v1/jobs/preview", it.job(dataset)).json()
+    assert preview["charge"]["reserved"] == {"epsilon": "1", "delta": "0"}
+    assert preview["params"]["strategy"] == "posterior"  # a default, filled in
+    told = it.ask("POST", "/v1/jobs", it.job(dataset)).json()
+    for report in (preview["preview"], told["preview"]):
+        PrivacyReport.model_validate_json(json.dumps(report))
+        assert report["subject"]["dataset"] == dataset
+        assert report["charged"]["epsilon"] == "1"
+    assert told["budget"]["reserved"] == {"epsilon": "1", "delta": "0"}
+
+
+def test_a_key_makes_one_job(it: Office) -> None:
+    dataset, headers = it.rows(), {"Idempotency-Key": "once"}
+    first = it.ask("POST", "/v1/jobs", it.job(dataset), headers=headers)
+    again = it.ask("POST", "/v1/jobs", it.job(dataset), headers=headers)
+    assert (again.status_code, again.content) == (202, first.content)
+    other = it.ask("POST", "/v1/jobs", it.job(dataset, stance="paper"), headers=headers)
+    assert problem(other) == (422, "idempotency_key_reused")
+    assert it.kinds(dataset).count("reserved") == 1
+
+
+def test_lists_have_filters_and_pages(it: Office) -> None:
+    dataset = it.rows()
+    jobs = [it.submit(dataset) for _ in range(3)]
+    for job in jobs:
+        it.succeeded(job)
+    listed = it.ask("GET", f"/v1/jobs?dataset={dataset}&state=succeeded&algorithm=kmeans").json()
+    assert [item["id"] for item in listed["jobs"]] == jobs[::-1]
+    assert it.ask("GET", f"/v1/jobs?dataset={dataset}&state=failed").json() == {"jobs": []}
+    first = it.ask("GET", f"/v1/jobs?dataset={dataset}&limit=2")
+    second = it.ask("GET", first.links["next"]["url"])
+    found = [item["id"] for item in (*first.json()["jobs"], *second.json()["jobs"])]
+    assert found == jobs[::-1]
+
+
+def test_an_analyst_sees_what_is_published(it: Office) -> None:
+    dataset, analyst = it.rows(), it.token("analyst")
+    job = it.submit(dataset, params={**KMEANS, "evaluate": True})
+    it.succeeded(job)
+    shown = it.ask("GET", f"/v1/jobs/{job}", token=analyst).json()
+    assert set(shown) == {"id", "algorithm", "version", "dataset", "stance", "state"}
+    for part in ("result", "report", "archive", "files/centres.csv"):
+        assert it.ask("GET", f"/v1/jobs/{job}/{part}", token=analyst).status_code == 200, part
+    for part in ("evaluation", "events"):
+        answer = it.ask("GET", f"/v1/jobs/{job}/{part}", token=analyst)
+        assert problem(answer) == (403, "scope_missing")
+    assert it.ask("GET", f"/v1/jobs/{job}/evaluation").json()["private"] is True
+    refused = it.ask("POST", "/v1/jobs", it.job(dataset), token=analyst)
+    assert problem(refused) == (403, "scope_missing")
+    failing = it.submit(dataset, "dpbv-clustering", params={"k": 2}, stance="paper")
+    it.ask("DELETE", f"/v1/jobs/{failing}")
+    if it.until(failing)["state"] != "succeeded":
+        answer = it.ask("GET", f"/v1/jobs/{failing}", token=analyst)
+        assert problem(answer) == (404, "unknown_job")
+
+
+def test_the_catalogue_tells_what_there_is(it: Office) -> None:
+    listed = it.ask("GET", "/v1/algorithms").json()["algorithms"]
+    one = it.ask("GET", "/v1/algorithms/kmeans").json()
+    assert one in listed
+    assert one["parameters"]["properties"]["k"]["maximum"] == 1024
+    assert problem(it.ask("GET", "/v1/algorithms/alchemy")) == (404, "unknown_algorithm")

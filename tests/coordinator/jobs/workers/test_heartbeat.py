@@ -1,0 +1,63 @@
+"""The memory of a job: what is refused, and what is said of it. Each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ALLOWED = 64 << 20
+TRY = """
+import numpy, sys
+from coordinator.jobs.workers import heartbeat
+
+kept = []
+
+def small():
+    kept.append(numpy.ones(1 << 20))
+
+def large():
+    kept.append(numpy.ones(1 << 28))
+
+def own_words():
+    while True:
+        try:
+            kept.append(numpy.ones(1 << 20))
+        except MemoryError:
+            raise RuntimeError("can't start new thread") from None
+
+def another_matter():
+    raise RuntimeError("can't start new thread")
+
+def cancelled():
+    try:
+        own_words()
+    except RuntimeError:
+        raise heartbeat.Cancelled from None
+
+try:
+    with heartbeat.memory_limit({allowed}):
+        {what}()
+    print("done")
+except Exception as error:
+    print(type(error).__name__)
+kept.clear()
+numpy.ones(1 << 26)  # the limit is gone
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("small", "done"),
+        ("large", "MemoryExceeded"),
+        ("own_words", "MemoryExceeded"),
+        ("another_matter", "RuntimeError"),
+        ("cancelled", "Cancelled"),
+    ],
+)
+def test_a_job_out_of_memory_says_so_whatever_words_its_library_has(what: str, said: str) -> None:
+    code = TRY.format(allowed=ALLOWED, what=what)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == (said, 0), done.stderr

@@ -1,0 +1,377 @@
+"""Aggregators that fail, coordinators that restart, and two of them on one database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+
+from common.store.transactions import Database
+from common.web.parts import part_of
+from coordinator.rounds.state_machine import Conduct
+from coordinator.store import rounds as store
+from coordinator.store.tables import frozen_sets, rounds
+from tacit.protocol.round import RoundState
+from tests.aggregator.double import Round
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import WINDOW, House, integers, problem, query
+
+SHAMIR: dict[str, Any] = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
+NOISY: dict[str, Any] = {
+    **SHAMIR,
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "collusion": {"curators": 0, "aggregators": 2},
+}
+
+
+async def stored(it: House, round_id: str) -> store.RoundRow:
+    async with part_of(it.app, Database).reading() as transaction:
+        row = await store.find(transaction, round_id)
+    assert row is not None
+    return row
+
+
+async def until(it: House, ending: str, index: int = 0) -> None:
+    """Wait until a request of this kind was tried at an aggregator."""
+    async with asyncio.timeout(10):
+        while not it.wires[index].count(ending):
+            await asyncio.sleep(0.005)
+
+
+async def released(it: House, opened: Round, total: int, count: int) -> None:
+    finished = await it.finish(opened)
+    assert finished["state"] == "released", finished
+    found = await it.result(opened)
+    assert found["participants"] == count
+    assert Decimal(found["result"]["sum"]) == Decimal(total) / 1000
+
+
+async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(
+    house: Houses, database_url: str
+) -> None:
+    """As after a restore from a backup of before the freeze."""
+    async with house(3, database_url, patience_s=20.0) as it:
+        host = await it.host("gateway", 6)
+        values = integers(6)
+        it.wires[1].fault = lambda method, path: (
+            "answer" if method == "POST" and path.endswith("/commitment") else None
+        )
+        opened = await it.open(query())
+        await opened.contribute(host, values)
+        await until(it, "/commitment", 1)
+        before = await stored(it, opened.id)
+        async with part_of(it.app, Database).begin() as transaction:
+            await transaction.execute(
+                delete(frozen_sets).where(frozen_sets.c.round_id == opened.id)
+            )
+            await transaction.execute(
+                update(rounds)
+                .where(rounds.c.id == opened.id)
+                .values(state=RoundState.OPEN, manifest=None, accepted=None)
+            )
+        it.wires[1].fault = lambda method, path: None
+        await released(it, opened, int(values.sum()), 6)
+        after = await stored(it, opened.id)
+        assert before.manifest is not None
+        assert after.manifest == before.manifest
+
+
+STEPS = ["/v1/rounds", "/freeze", "/commitment", "/reveal"]
+
+
+@pytest.mark.parametrize("fault", ["request", "answer"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_restart_at_any_step_completes_the_round(
+    house: Houses, database_url: str, step: str, fault: str
+) -> None:
+    async with house(3, database_url, patience_s=20.0) as it:
+        host = await it.host("gateway", 6)
+        values = integers(6)
+        it.wires[1].fault = lambda method, path: (
+            fault if method == "POST" and path.endswith(step) else None
+        )
+        if step == "/v1/rounds":
+            opened = await it.round_of((await it.ask_for(query()))["id"])
+            await until(it, step, 1)
+            assert (await it.ask("GET", "/v1/rounds?state=open")).json() == {"rounds": []}
+        else:
+            opened = await it.open(query())
+            await opened.contribute(host, values)
+            await until(it, step, 1)
+        before = await stored(it, opened.id)
+        await it.restart()
+        it.wires[1].fault = lambda method, path: None
+        if step == "/v1/rounds":
+            shown = await it.ask("GET", "/v1/rounds?state=open&wait_s=5")
+            assert [item["statement"]["round"] for item in shown.json()["rounds"]] == [opened.id]
+            await opened.contribute(host, values)
+        await released(it, opened, int(values.sum()), 6)
+        assert (await stored(it, opened.id)).descriptor == before.descriptor
+
+
+async def test_a_restart_forgets_no_wish(house: Houses) -> None:
+    async with house(3, patience_s=20.0) as it:
+        await it.host("gateway", 3)
+        opened = await it.open(query())
+        for wire in it.wires:
+            wire.fault = lambda method, path: "request" if method == "POST" else None
+        assert (await it.ask("POST", f"/v1/rounds/{opened.id}/close")).status_code == 202
+        await until(it, "/freeze")
+        asking = asyncio.create_task(it.ask("POST", f"/v1/rounds/{opened.id}/abort"))
+        await until(it, "/abort")
+        await it.stop()
+        await asyncio.gather(asking, return_exceptions=True)
+        for wire in it.wires:
+            wire.fault = lambda method, path: None
+        await it.start()
+        finished = await it.finish(opened)
+        assert (finished["state"], finished["reason"]) == (
+            "aborted",
+            "an operator aborted the round",
+        )
+
+
+@pytest.mark.parametrize("step", ["/freeze", "/commitment", "/reveal"])
+async def test_a_released_round_keeps_its_documents(house: Houses, step: str) -> None:
+    async with house(3) as it:
+        host = await it.host("gateway", 4)
+        opened = await it.open(query())
+        await opened.contribute(host, integers(4))
+        await it.finish(opened)
+        paths = [
+            f"/v1/rounds/{opened.id}/{name}" for name in ("descriptor", "transcript", "result")
+        ]
+        before = [(await it.ask("GET", path)).content for path in paths]
+        closing = await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        assert problem(closing) == (410, "round_closed")
+        assert problem(await it.ask("POST", f"/v1/rounds/{opened.id}/abort")) == (
+            410,
+            "round_closed",
+        )
+        await it.restart()
+        assert [(await it.ask("GET", path)).content for path in paths] == before
+        assert (await stored(it, opened.id)).state is RoundState.RELEASED
+
+
+async def test_an_abort_during_the_commitment_is_final(house: Houses) -> None:
+    """One writer: the wish of an operator never races with the conductor."""
+    async with house(3, patience_s=20.0) as it:
+        host = await it.host("gateway", 4)
+        opened = await it.open(query())
+        it.wires[2].fault = lambda method, path: "request" if path.endswith("/commitment") else None
+        await opened.contribute(host, integers(4))
+        await until(it, "/commitment", 2)
+        answer = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        assert (answer.status_code, answer.json()["state"]) == (200, "aborted")
+        assert answer.json()["reason"] == "an operator aborted the round"
+        assert len(answer.json()["aborts"]) == 3
+        assert all(item["statement"]["frozen"] for item in answer.json()["aborts"])
+        again = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        assert (again.status_code, again.json()) == (200, answer.json())
+        for peer in it.federation.peers:
+            shown = await peer.ask("GET", f"/v1/rounds/{opened.id}")
+            assert shown.json()["state"] == "aborted"
+
+
+async def test_a_round_that_cannot_be_announced_ends_early(house: Houses) -> None:
+    async with house(3, patience_s=0.3) as it:
+        await it.host("gateway", 3)
+        it.wires[2].fault = lambda method, path: "request" if method == "POST" else None
+        found = await it.ask_for(query())
+        opened = await it.round_of(found["id"])
+        finished = await it.finish(opened)
+        assert finished["state"] == "aborted"
+        assert finished["reason"] == "aggregator-2: no answer to the descriptor"
+
+
+async def test_an_aggregator_that_refuses_ends_the_round_at_once(house: Houses) -> None:
+    async with house(3, patience_s=60.0) as it:
+        await it.host("gateway", 3)
+        opened = await it.round_of((await it.ask_for(query(min_participants=1)))["id"])
+        finished = await it.finish(opened)
+        assert finished["reason"] == "aggregator-0 refuses the descriptor: policy_refused"
+        assert it.wires[0].count("/v1/rounds") == 1
+
+
+async def test_no_round_is_stored_for_an_aggregator_that_is_away(house: Houses) -> None:
+    async with house(3) as it:
+        await it.host("gateway", 3)
+        created = (await it.ask("POST", "/v1/queries", query())).json()
+        it.wires[2].down = True
+        body = {"query_id": created["id"], "window": WINDOW}
+        key = {"Idempotency-Key": "k"}
+        answer = await it.ask("POST", "/v1/rounds", body, headers=key)
+        assert problem(answer) == (503, "aggregator_unreachable")
+        assert answer.json()["retryable"] is True
+        assert (await it.ask("GET", "/v1/rounds")).json() == {"rounds": []}
+        it.wires[2].down = False
+        answers = await asyncio.gather(
+            *(it.ask("POST", "/v1/rounds", body, headers=key) for _ in range(3))
+        )
+        good = [item for item in answers if item.status_code == 201]
+        assert good
+        assert {item.status_code for item in answers} <= {201, 409}
+        again = await it.ask("POST", "/v1/rounds", body, headers=key)
+        assert (again.status_code, again.content) == (201, good[0].content)
+        assert again.headers["idempotency-replayed"] == "true"
+        assert len((await it.ask("GET", "/v1/rounds")).json()["rounds"]) == 1
+
+
+async def test_a_key_is_free_after_a_crash_in_the_middle(house: Houses) -> None:
+    async with house(3) as it:
+        await it.host("gateway", 3)
+        created = (await it.ask("POST", "/v1/queries", query())).json()
+        body = {"query_id": created["id"], "window": WINDOW}
+        key = {"Idempotency-Key": "k"}
+        reached = asyncio.Event()
+
+        async def hang(*_: Any) -> Any:
+            reached.set()
+            await asyncio.sleep(60)
+
+        part_of(it.app, Conduct).peers.of = lambda row: type(
+            "Hanging", (), {"epoch_key": hang, "id": row.id, "row": row}
+        )()
+        asking = asyncio.create_task(it.ask("POST", "/v1/rounds", body, headers=key))
+        await reached.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await it.restart()
+        answer = await it.ask("POST", "/v1/rounds", body, headers=key)
+        assert answer.status_code == 201, answer.text
+
+
+async def test_an_aggregator_that_never_returns_ends_the_round(house: Houses) -> None:
+    async with house(3, patience_s=0.4) as it:
+        host = await it.host("gateway", 3)
+        await it.host("absent", 1)
+        opened = await it.open(query(), deadline_s=3)
+        await opened.contribute(host, integers(3))
+        it.wires[1].down = True
+        finished = await it.finish(opened)
+        assert finished["state"] == "aborted"
+        assert finished["reason"] == "aggregator-1: no answer to the freeze"
+        assert len(finished["aborts"]) == 2
+
+
+@pytest.mark.parametrize("asked", [SHAMIR, NOISY], ids=["exact", "distributed"])
+async def test_a_quorum_goes_on_without_two(house: Houses, asked: dict[str, Any]) -> None:
+    """Two of five stop permanently after the pieces are in.
+
+    Spec: aggregation, section 10, check 6.
+    """
+    async with house(5, patience_s=1.0) as it:
+        host = await it.host("gateway", 8)
+        await it.host("absent", 1)
+        opened = await it.open(query(**asked))
+        values = integers(8)
+        await opened.contribute(host, values)
+        it.wires[0].down = it.wires[3].down = True
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        finished = await it.finish(opened)
+        assert (finished["state"], finished["participants"]) == ("released", 8)
+        transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
+        assert transcript["quorum"] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("asked", [SHAMIR, NOISY], ids=["exact", "distributed"])
+async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
+    house: Houses, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.rounds.conductor.ASK_LATE_S", 0.05)
+    async with house(5, patience_s=5.0) as it:
+        host = await it.host("gateway", 8)
+        await it.host("absent", 1)
+        it.wires[4].fault = lambda method, path: "request" if method == "POST" else None
+        opened = await it.open(query(**asked))
+        values = integers(8)
+        words = opened.split(values)
+        for index in range(4):
+            for body in opened.batches(host, index, words[index]):
+                assert (await opened.send_batch(host, index, body)).status_code == 201
+        it.wires[4].fault = lambda method, path: None
+        await it.wires_heard(4, "/v1/rounds")
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        finished = await it.finish(opened)
+        assert (finished["state"], finished["participants"]) == ("released", 8)
+        transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
+        assert transcript["quorum"] == [0, 1, 2, 3]
+
+
+async def test_one_that_aborted_by_itself_does_not_stop_a_quorum(house: Houses) -> None:
+    async with house(5, patience_s=60.0) as it:
+        host = await it.host("gateway", 5)
+        await it.host("absent", 1)
+        opened = await it.open(query(**SHAMIR))
+        values = integers(5)
+        await opened.contribute(host, values)
+        peer = it.federation.peers[2]
+        answer = await peer.ask("POST", f"/v1/rounds/{opened.id}/abort", b'{"reason":"restored"}')
+        assert answer.status_code == 200
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        await released(it, opened, int(values.sum()), 5)
+
+
+async def test_two_replicas_conduct_each_round_once(house: Houses, database_url: str) -> None:
+    async with house(3, database_url, lease_s=30.0) as it, it.replica() as (_, other):
+        host = await it.host("gateway", 4)
+        rounds = [await it.open(query(name=f"q-{index}")) for index in range(4)]
+        for opened in rounds:
+            await opened.contribute(host, integers(4))
+        for opened in rounds:
+            await released(it, opened, int(integers(4).sum()), 4)
+        for step in ("/freeze", "/commitment", "/reveal"):
+            seen = [path for method, path in it.wires[0].seen if path.endswith(step)]
+            assert sorted(seen) == sorted(f"/v1/rounds/{opened.id}{step}" for opened in rounds)
+        answer = await other.get(
+            f"/v1/rounds/{rounds[0].id}",
+            headers={"Authorization": f"Bearer {await it.token('analyst')}"},
+        )
+        assert answer.json()["state"] == "released"
+
+
+async def test_another_replica_takes_over_and_tells_who_waits(
+    house: Houses, database_url: str
+) -> None:
+    async with house(3, database_url, patience_s=20.0) as it, it.replica() as (_, other):
+        host = await it.host("gateway", 4)
+        it.wires[0].fault = lambda method, path: "request" if path.endswith("/commitment") else None
+        opened = await it.open(query())
+        await opened.contribute(host, integers(4))
+        await until(it, "/commitment")
+        token = await it.token("analyst")
+        headers = {"Authorization": f"Bearer {token}"}
+        shown = await other.get(f"/v1/rounds/{opened.id}", headers=headers)
+        waiting = asyncio.create_task(
+            other.get(
+                f"/v1/rounds/{opened.id}?wait_s=20",
+                headers={**headers, "If-None-Match": shown.headers["etag"]},
+                timeout=30,
+            )
+        )
+        await it.stop()
+        it.wires[0].fault = lambda method, path: None
+        told = await waiting
+        assert told.status_code == 200
+        assert told.json()["state"] in ("committed", "released")
+        await it.start()
+        await released(it, opened, int(integers(4).sum()), 4)
+
+
+async def test_a_stop_at_any_moment_leaves_the_store_free(house: Houses) -> None:
+    """Rounds begin and end while the coordinator is stopped again and again."""
+    async with house(2) as it:
+        await it.host("gateway", 2)
+        for index in range(12):
+            asked = query(name=f"q-{index}", aggregators=2)
+            opened = (await it.ask_for(asked, deadline_s=1))["id"]
+            await asyncio.sleep(index * 0.004)
+            began = time.perf_counter()
+            await it.restart()
+            assert time.perf_counter() - began < 5
+            assert (await it.ask("GET", f"/v1/rounds/{opened}")).status_code == 200

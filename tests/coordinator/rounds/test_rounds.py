@@ -1,0 +1,238 @@
+"""Rounds from opening to release, and their endings without a sum."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import httpx
+import numpy as np
+import pytest
+
+from tacit.protocol.agreement import check_transcript
+from tacit.protocol.round import Transcript
+from tacit.wire import parse_binary
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import WINDOW, integers, pointers, problem, query
+
+UNKNOWN = "01928374-5566-7788-99aa-bbccddeeff00"
+SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
+
+
+@pytest.mark.parametrize("changes", [{}, SHAMIR], ids=["additive", "shamir"])
+async def test_a_released_result_is_the_sum(
+    house: Houses, database_url: str, changes: dict[str, object]
+) -> None:
+    count = int(str(changes.get("aggregators", 3)))
+    async with house(count, database_url) as it:
+        host = await it.host("gateway", 40)
+        lone = await it.enrol(it.federation.sender("alone"))
+        opened = await it.open(query(**changes))
+        values = integers(41)
+        await opened.contribute(host, values[:40])
+        await opened.contribute(lone, values[40:])
+        finished = await it.finish(opened)
+        assert finished["state"] == "released", finished
+        assert finished["participants"] == 41
+        found = await it.result(opened)
+        assert Decimal(found["result"]["sum"]) == Decimal(int(values.sum())) / 1000
+        transcript = await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")
+        identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
+        checked = check_transcript(
+            Transcript.model_validate_json(transcript.content),
+            parse_binary(identity["identity_key"]),
+        )
+        assert checked.total.tolist() == [int(values.sum())]
+
+
+async def test_too_few_participants_abort_the_round(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 3)
+        opened = await it.open(query(min_participants=4))
+        await opened.contribute(host, integers(3))
+        finished = await it.finish(opened)
+        assert finished["state"] == "aborted"
+        assert "minimum" in finished["reason"]
+        assert len(finished["aborts"]) == 3
+        answer = await it.ask("GET", f"/v1/rounds/{opened.id}/result")
+        assert answer.status_code == 409
+        assert answer.json()["type"] == "urn:tacit:problem:not_released"
+
+
+async def test_an_operator_closes_a_round_before_its_deadline(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 5)
+        await it.host("absent", 5)
+        opened = await it.open(query())
+        values = integers(5)
+        await opened.contribute(host, values)
+        answer = await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+        assert answer.status_code == 202
+        assert (await it.finish(opened))["participants"] == 5
+
+
+async def test_a_distributed_round_is_close_and_not_exact(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 20)
+        asked = query(
+            mechanism="distributed", epsilon="1", collusion={"curators": 0, "aggregators": 2}
+        )
+        opened = await it.open(asked)
+        values = integers(20)
+        await opened.contribute(host, values)
+        await it.finish(opened)
+        found = await it.result(opened)
+        error = abs(float(found["result"]["sum"]) - values.sum() / 1000)
+        # Three discrete Laplaces of scale 20 kWh: above 900 kWh with probability 10^-18.
+        assert 0 < error < 900
+        assert found["report"]["mechanism"] == "distributed"
+        path = f"/v1/rounds/{opened.id}/report"
+        words = await it.ask("GET", path, headers={"Accept": "text/plain"})
+        assert words.headers["content-type"].startswith("text/plain")
+        assert "What is not protected" in words.text
+        assert (await it.ask("GET", path)).json() == found["report"]
+
+
+async def test_a_round_needs_a_window_of_its_query(house: Houses) -> None:
+    async with house() as it:
+        await it.host("gateway", 3)
+        free = (await it.ask("POST", "/v1/queries", query())).json()["id"]
+        fixed = (await it.ask("POST", "/v1/queries", query(window=WINDOW))).json()["id"]
+
+        async def opening(query_id: str, **more: object) -> httpx.Response:
+            return await it.ask("POST", "/v1/rounds", {"query_id": query_id, **more})
+
+        answer = await opening(free)
+        assert problem(answer) == (422, "window_missing")
+        assert pointers(answer) == ["/window"]
+        backwards = {"start": WINDOW["end"], "end": WINDOW["start"]}
+        assert pointers(await opening(free, window=backwards)) == ["/window/end"]
+        assert pointers(await opening(free, window={"start": WINDOW["start"]})) == ["/window/end"]
+        other = {"start": WINDOW["start"], "end": "2026-01-02T00:00:00Z"}
+        assert problem(await opening(fixed, window=other)) == (422, "window_fixed")
+        assert (await opening(fixed)).json()["window"] == WINDOW
+        assert (await opening(fixed, window=WINDOW)).status_code == 201
+        assert (await opening(free, window=other)).status_code == 201
+
+
+async def test_an_opening_that_makes_no_sense(house: Houses) -> None:
+    async with house() as it:
+        created = (await it.ask("POST", "/v1/queries", query(n_max=5))).json()["id"]
+
+        async def opening(query_id: str = created, **more: object) -> httpx.Response:
+            body = {"query_id": query_id, "window": WINDOW, **more}
+            return await it.ask("POST", "/v1/rounds", body)
+
+        assert problem(await opening("nothing")) == (404, "unknown_query")
+        for deadline in (0, -5, 32 * 86_400):
+            assert pointers(await opening(deadline_s=deadline)) == ["/deadline_s"]
+        answer = await opening(aggregators=["aggregator-0", "aggregator-1", "who"])
+        assert problem(answer) == (404, "unknown_aggregator")
+        assert pointers(answer) == ["/aggregators/2"]
+        for names in (["aggregator-0"], ["aggregator-0", "aggregator-0", "aggregator-1"]):
+            answer = await opening(aggregators=names)
+            assert problem(answer) == (409, "not_enough_aggregators")
+        four = (await it.ask("POST", "/v1/queries", query(aggregators=4))).json()["id"]
+        answer = await opening(four)
+        assert problem(answer) == (409, "not_enough_aggregators")
+        assert (answer.json()["needed"], answer.json()["registered"]) == (4, 3)
+        await it.host("gateway", 6)
+        answer = await opening()
+        assert problem(answer) == (409, "roster_too_large")
+        assert (answer.json()["curators"], answer.json()["n_max"]) == (6, 5)
+        assert (await it.ask("GET", "/v1/rounds")).json() == {"rounds": []}
+
+
+async def test_the_aggregators_are_those_asked_for(house: Houses) -> None:
+    async with house() as it:
+        await it.host("gateway", 3)
+        names = ["aggregator-2", "aggregator-0"]
+        found = await it.ask_for(query(aggregators=2), aggregators=names)
+        assert found["aggregators"] == names
+
+
+@pytest.mark.parametrize("step", ["", "/descriptor", "/result", "/report", "/transcript"])
+async def test_an_unknown_round(house: Houses, step: str) -> None:
+    async with house(0) as it:
+        answer = await it.ask("GET", f"/v1/rounds/{UNKNOWN}{step}")
+        assert problem(answer) == (404, "unknown_round")
+
+
+@pytest.mark.parametrize("step", ["close", "abort"])
+async def test_an_unknown_round_is_not_ended(house: Houses, step: str) -> None:
+    async with house(0) as it:
+        answer = await it.ask("POST", f"/v1/rounds/{UNKNOWN}/{step}")
+        assert problem(answer) == (404, "unknown_round")
+
+
+async def test_an_operator_aborts_an_open_round(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 3)
+        await it.host("absent", 1)
+        opened = await it.open(query())
+        await opened.contribute(host, integers(3))
+        for step in ("result", "report", "transcript"):
+            answer = await it.ask("GET", f"/v1/rounds/{opened.id}/{step}")
+            assert problem(answer) == (409, "not_released")
+            assert answer.json()["state"] == "open"
+        answer = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        assert answer.status_code == 200
+        statements = [item["statement"] for item in answer.json()["aborts"]]
+        assert {item["aggregator"] for item in statements} == {f"aggregator-{i}" for i in range(3)}
+        assert not any(item["frozen"] for item in statements)
+        assert answer.json()["participants"] is None
+        assert problem(await it.ask("POST", f"/v1/rounds/{opened.id}/close")) == (
+            410,
+            "round_closed",
+        )
+        assert (await it.ask("GET", "/v1/rounds?state=open")).json() == {"rounds": []}
+
+
+async def test_who_enrols_in_an_open_round_is_not_waited_for(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 4)
+        leaver = await it.host("leaver", 2)
+        opened = await it.open(query())
+        late = await it.host("late", 3)
+        assert late.first >= opened.descriptor.roster_size
+        values = integers(4)
+        await opened.contribute(host, values)
+        # Who leaves during the round is waited for: it may have delivered.
+        assert (await it.ask("DELETE", "/v1/parties/leaver")).status_code == 204
+        await asyncio.sleep(0.2)
+        assert (await it.ask("GET", f"/v1/rounds/{opened.id}")).json()["state"] == "open"
+        await opened.contribute(leaver, integers(2))
+        finished = await it.finish(opened)
+        assert (finished["state"], finished["participants"]) == ("released", 6)
+        second = await it.open(query())
+        assert second.descriptor.roster_size == late.first + 3
+        await second.contribute(host, values)
+        await second.contribute(late, integers(3))
+        assert (await it.finish(second))["participants"] == 7
+
+
+async def test_a_noise_contribution_is_relayed_under_shamir(house: Houses) -> None:
+    async with house(5) as it:
+        host = await it.host("gateway", 10)
+        asked = query(
+            **SHAMIR,
+            mechanism="distributed",
+            epsilon="1",
+            collusion={"curators": 0, "aggregators": 2},
+        )
+        opened = await it.open(asked)
+        values = integers(10)
+        await opened.contribute(host, values)
+        finished = await it.finish(opened)
+        assert finished["state"] == "released", finished
+        found = float((await it.result(opened))["result"]["sum"])
+        assert 0 < abs(found - values.sum() / 1000) < 1500
+
+
+async def test_values_of_the_ring_may_be_negative(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 3)
+        opened = await it.open(query(bounds=["-5", "5"]))
+        await opened.contribute(host, np.array([[-7], [2], [1]]))
+        await it.finish(opened)
+        assert (await it.result(opened))["result"]["sum"] == "-0.004"

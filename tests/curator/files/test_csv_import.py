@@ -1,0 +1,211 @@
+"""Files: both layouts, compressed or not, with their faults reported by line and column."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.curator.conftest import OPEN, PLAIN, START, OpenSite, Site, query
+from tests.curator.double import FakeWorld
+
+DATA = Path(__file__).parents[4] / "shared" / "data" / "swiss_meters_15min_400.csv.xz"
+WIDE = "layout=wide&unit=kWh&start=2025-12-31T12:00:00Z&step_s=900"
+LONG = "layout=long&unit=kWh&curator_column=house&device_column=meter&time_column=at"
+TABLE = (
+    "meter,q0,q1,q2,q3\n"
+    "g-1,0.5,1,-0.25,2\n"
+    "stranger,1,1,1,1\n"
+    "g-2,1e0,x,,0.125\n"
+    "g-3,1,1\n"
+    "\n"
+    "g-3,0.000000000001,1,1,1\n"
+)
+ROWS = (
+    "house,meter,at,value\r\n"
+    'g-1,m,2025-12-31T12:00:00Z,"0.5"\r\n'
+    "g-1,m,2025-12-31T12:15:00Z,1\r\n"
+    "g-1,m,2025-12-31T12:15:00Z,1\r\n"
+    "g-1,m,2025-12-31T12:15:00Z,2\r\n"
+    "g-2,m,1767182400000,1\r\n"
+    "g-2,m,noon,1\r\n"
+    "g-2,m,2025-12-31T12:30:00Z,nan\r\n"
+    "nobody,m,2025-12-31T12:30:00Z,1\r\n"
+    "nobody,m,2025-12-31T12:45:00Z,1\r\n"
+    "g-2,m\r\n"
+    "g-2,m,2030-01-01T00:00:00Z,1"
+)
+
+
+async def upload(s: Site, mapping: str, body: bytes, expected: int = 200) -> dict[str, Any]:
+    answer = await s.client.post(
+        f"/v1/readings/import?{mapping}", content=body, headers={"Content-Type": "text/csv"}
+    )
+    assert answer.status_code == expected, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+async def test_a_wide_file(site: OpenSite, world: FakeWorld, pack: Any) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", ["g-1", "g-2", "g-3"])
+        found = await upload(s, WIDE + "&import_id=one", pack(TABLE.encode()))
+        assert found["state"] == "done"
+        assert (found["lines"], found["accepted"], found["rejected"]) == (7, 10, 4)
+        assert found["unknown_curators"] == ["stranger"]
+        places = [(item["line"], item["column"]) for item in found["errors"]]
+        assert sorted(places) == [(3, 1), (4, 3), (4, 4), (5, 4)]
+        assert await s.get("/v1/readings/imports/one") == found
+        again = await upload(s, WIDE, pack(TABLE.encode()))
+        assert (again["accepted"], again["duplicates"]) == (0, 10)
+        other = await upload(s, WIDE, TABLE.replace("0.125", "0.25").encode())
+        assert (other["duplicates"], other["conflicts"]) == (9, 1)
+        descriptor = s.open(query(PLAIN, bounds=["-5", "5"]))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "7.375"}
+        counts = await s.get("/v1/curators/g-2/readings")
+        assert (counts["accepted"], counts["rejected"], counts["conflicts"]) == (2, 6, 1)
+
+
+WHOLE: list[tuple[str, bytes, str, str]] = [
+    (LONG, b"", "", "line 1: the file is empty"),
+    (WIDE, b"", "", "line 1: the file is empty"),
+    (LONG, b"7\n8\n9\n", "/time_column", "line 1: the header has no column 'at'; it has 1"),
+    (WIDE, b"7\n8\n9\n", "/delimiter", "line 1: the header has no columns of values: is the del"),
+    (WIDE + "&delimiter=%3B", b"m,a\ng-1,1\n", "/delimiter", "line 1: the header has no columns"),
+    (WIDE, b"\x89PNG\r\n\x1a\n\0\0", "", "line 1: the header is not text in UTF-8"),
+    (LONG, b"\0\1\2", "", "line 1: the header is not text in UTF-8"),
+    (LONG, "zähler,at,value\n".encode("latin-1"), "", "line 1: the header is not text in UTF-8"),
+    (LONG + "&header_line=3", b"a,b\n1,2\n", "/header_line", "line 3: the file ends before"),
+    (WIDE, gzip.compress(TABLE.encode())[:20], "", "the compressed file is cut off"),
+]
+
+
+async def test_what_is_no_such_file_is_told_with_its_place(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("g-1")
+        for mapping, body, pointer, detail in WHOLE:
+            found = await upload(s, mapping, body, 422)
+            assert found["type"] == "urn:tacit:problem:bad_import"
+            assert found["detail"].startswith(detail), found["detail"]
+            assert [each["pointer"] for each in found["errors"]] == [pointer]
+            if detail.startswith("line"):
+                assert found["line"] == int(detail.split(":")[0].removeprefix("line "))
+
+
+async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    at = "2025-12-31T12:00:00Z"
+    rows: list[tuple[bytes, int | None, str | None]] = [
+        (f"g-1,m-1,{at},1".encode(), None, None),
+        (f"g-1,m-2,{at},0,5".encode(), 5, "the row has more cells than the header"),
+        (f"g-1,m-3,{at},1,,".encode(), None, None),
+        ("g-1,Zähler,".encode("latin-1") + f"{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f"g-1,m\x005,{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f"g-1,{'m' * 129},{at},1".encode(), 2, "is not a name in UTF-8"),
+        (f'g-1,"m-6,{at},1'.encode(), None, "the row is not text in UTF-8 with quotes"),
+        (b"g-1,m-7", 3, "the row is too short"),  # the last one, without an end
+    ]
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("g-1")
+        body = b"\n".join([b"house,meter,at,value", *(row for row, *_ in rows)])
+        found = await upload(s, LONG, body)
+        expected = [
+            (line, column, detail)
+            for line, (_, column, detail) in enumerate(rows, 2)
+            if detail is not None
+        ]
+        assert found["accepted"] == 2
+        assert len(found["errors"]) == found["rejected"] == len(expected)
+        for error, (line, column, detail) in zip(
+            sorted(found["errors"], key=lambda each: int(each["line"])), expected, strict=True
+        ):
+            assert (error["line"], error["column"]) == (line, column)
+            assert detail in error["detail"]
+        descriptor = s.open(query(PLAIN))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "2"}
+
+
+async def test_a_range_of_columns_as_multipart(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", ["g-1", "g-2", "g-3"])
+        answer = await s.client.post(
+            f"/v1/readings/import?{WIDE}&columns=q1:q2",
+            files={"note": (None, "ignored"), "file": ("meters.csv", TABLE.encode())},
+        )
+        assert answer.json()["accepted"] == 4
+        descriptor = s.open(query(PLAIN, bounds=["-5", "5"]), end=START.replace(minute=15))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "2"}
+
+
+async def test_a_long_file(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", ["g-1", "g-2"])
+        found = await upload(s, LONG, ROWS.encode())
+        assert (found["accepted"], found["duplicates"], found["conflicts"]) == (3, 1, 1)
+        assert found["rejected"] == 6
+        assert found["unknown_curators"] == ["nobody"]
+        places = {(item["line"], item["column"]) for item in found["errors"]}
+        assert places == {(7, 3), (8, 4), (9, 1), (11, 3), (12, 3)}
+        descriptor = s.open(query(PLAIN))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "2.5"}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "body"),
+    [
+        (WIDE, b""),
+        (LONG, b"a,b\n1,2\n"),
+        (WIDE + "&columns=q9:q10", TABLE.encode()),
+        ("layout=wide&unit=kWh", TABLE.encode()),
+        ("layout=wide&unit=ohm&start=2025-12-31T12:00:00Z&step_s=900", TABLE.encode()),
+        ("layout=odd&unit=kWh", TABLE.encode()),
+        (WIDE + "&kind=total_increasing", TABLE.encode()),
+        (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged"),
+        (WIDE, lzma.compress(TABLE.encode())[:-40]),
+        (WIDE, gzip.compress(bytes(50_000_000), mtime=0)),
+        (WIDE, lzma.compress(bytes(50_000_000))),
+    ],
+)
+async def test_what_is_no_file_of_the_map_is_a_problem(
+    site: OpenSite, mapping: str, body: bytes
+) -> None:
+    async with site() as s:
+        await s.enrol("gw", ["g-1", "g-2"])
+        found = await upload(s, mapping, body, 422)
+        assert found["type"].startswith("urn:tacit:problem:")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason=f"the real meters are not at {DATA}")
+async def test_real_meters(site: OpenSite, world: FakeWorld) -> None:
+    raw = DATA.read_bytes()
+    table = lzma.decompress(raw).decode().splitlines()[1:]
+    names = [line.partition(",")[0] for line in table]
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", names)
+        mapping = "layout=wide&unit=kWh&start=2025-10-27T00:00:00Z&step_s=900"
+        found = await upload(s, mapping, raw)
+        assert (found["accepted"], found["rejected"]) == (400 * 4704, 0)
+        start = START.replace(month=10, day=27, hour=0)
+        asked = query(PLAIN, bounds=["0", "5"], max_readings=96)
+        descriptor = s.open(asked, start=start, end=start.replace(day=28))
+        await s.take_part()
+        units = 0
+        for line in table:
+            cells = line.split(",")[1:97]
+            units += sum(min(max(round(float(cell) * 1000), 0), 5000) for cell in cells)
+        assert world.total(descriptor).tolist() == [units]

@@ -1,0 +1,37 @@
+"""The query parameters of an import are the fields of its maps."""
+
+from __future__ import annotations
+
+import pytest
+
+from curator.files.column_map import ColumnMap
+from curator.files.green_button_import import FeedMap
+from curator.files.options import ImportOptions
+from tacit.errors import Invalid
+
+
+def test_every_field_of_a_map_is_a_parameter_with_its_default() -> None:
+    offered = {
+        field.alias or name: field.default for name, field in ImportOptions.model_fields.items()
+    }
+    columns = {
+        field.alias or name: field.default
+        for name, field in ColumnMap.model_fields.items()
+        if name != "unit"
+    }
+    assert {name: offered[name] for name in columns} == columns
+    others = {"unit", "usage_points", "form", "import_id"}
+    assert offered.keys() == columns.keys() | others
+    assert FeedMap.model_fields.keys() <= offered.keys()
+
+
+@pytest.mark.parametrize("name", ["tab", "\\t", "\t"])
+def test_a_tab_has_a_name(name: str) -> None:
+    given = ImportOptions.model_validate({"unit": "kWh", "delimiter": name})
+    assert given.column_map().delimiter == "\t"
+
+
+def test_what_a_map_refuses_is_a_problem_with_its_place() -> None:
+    with pytest.raises(Invalid) as refused:
+        ImportOptions.model_validate({"unit": "kWh", "decimal": ";"}).column_map()
+    assert [error.pointer for error in refused.value.errors] == ["/decimal"]

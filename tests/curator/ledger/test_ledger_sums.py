@@ -1,0 +1,335 @@
+"""The ledger's arithmetic, without services: charges, sums, spans, periods, limits, statements."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from curator.ledger.ledger import (
+    BEGINNING,
+    FOREVER,
+    INFINITE,
+    LIFETIME,
+    Charge,
+    Debit,
+    Shortage,
+    Totals,
+    charges_of,
+    for_account,
+    format_scaled,
+    largest_over_instants,
+    period_of,
+    presence_bits,
+    shortages,
+    statement_of,
+    sum_debits,
+    worst_instant,
+)
+from curator.policy import Limit, Limits
+from tacit.accounting.amounts import FEMTO, MICRO
+from tacit.accounting.costs import Cost
+from tacit.query.fields import Window
+from tacit.query.words import PrivacyUnit
+from tests.curator.conftest import NOISY, query
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+UNVERIFIED = Charge(INFINITE, 0, 40, 4)
+
+
+def debit(
+    charge: Charge,
+    members: list[bool],
+    *,
+    offset: int = 0,
+    start: int = 0,
+    end: int = 10,
+    made: datetime = NOON,
+    credited: bool = False,
+) -> Debit:
+    window = Window(start=NOON + start * MINUTE, end=NOON + end * MINUTE)
+    return Debit(charge, offset, np.array(members), window, made, credited)
+
+
+def listed(totals: Totals) -> list[list[int]]:
+    return [column.tolist() for column in totals.columns()]
+
+
+def test_charges_are_whole_numbers_rounded_up() -> None:
+    assumed = Cost(Fraction(1, 3), Fraction(1, 7 * FEMTO))
+    assert Charge.of(assumed, Cost(Fraction(2), Fraction(0))) == Charge(333_334, 1, 2_000_000, 0)
+    assert Charge.of(Cost(None, None), assumed) == Charge(INFINITE, 0, 333_334, 1)
+    assert Charge.of(Cost(Fraction(1), None), Cost(None, Fraction(1))) == Charge(
+        INFINITE, 0, INFINITE, 0
+    )
+    huge = Cost(Fraction(10**10), Fraction(2))
+    assert Charge.of(huge, huge) == Charge(INFINITE, INFINITE, INFINITE, INFINITE)
+
+
+def test_the_constants_are_those_of_the_stored_ledgers() -> None:
+    assert (MICRO, FEMTO, INFINITE, LIFETIME) == (1_000_000, 1_000_000_000_000_000, 1 << 50, 0)
+    assert INFINITE == 1_125_899_906_842_624
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "verified"), [(INFINITE - 1, True), (INFINITE, False), (INFINITE + 1, False)]
+)
+def test_a_charge_is_verified_below_infinity(epsilon: int, verified: bool) -> None:
+    assert Charge(epsilon, 0, 0, 0).verified is verified
+
+
+def test_a_charge_is_added_for_members_and_taken_back() -> None:
+    members = np.array([True, False, True])
+    once = Totals.zero(3).plus(Charge(5, 1, 0, 7), members)
+    assert listed(once) == [[5, 0, 5], [1, 0, 1], [0, 0, 0], [7, 0, 7]]
+    assert listed(once.plus(Charge(5, 1, 0, 7), members, factor=-1)) == [[0, 0, 0]] * 4
+    assert listed(once.plus(Charge(6, 0, 0, 0), members, factor=-1))[0] == [0, 0, 0]
+
+
+def test_totals_stop_at_infinity_and_stay() -> None:
+    one = np.array([True])
+    below = Totals.zero(1).plus(Charge(INFINITE - 1, 0, 0, 0), one)
+    assert listed(below.plus(Charge(1, 0, 0, 0), one, factor=-1))[0] == [INFINITE - 2]
+    full = below.plus(Charge(9, 0, 0, 0), one)
+    assert listed(full)[0] == [INFINITE]
+    assert listed(full.plus(Charge(9, 0, 0, 0), one, factor=-1))[0] == [INFINITE]
+
+
+def test_parts_and_the_larger_of_two() -> None:
+    left = Totals.zero(3).plus(Charge(5, 1, 2, 3), np.array([True, False, True]))
+    right = Totals.zero(3).plus(Charge(4, 2, 2, 9), np.array([True, True, False]))
+    larger = left.maximum(right)
+    assert listed(larger) == [[5, 4, 5], [2, 2, 1], [2, 2, 2], [9, 9, 3]]
+    assert listed(larger.part(1, 3)) == [[4, 5], [2, 1], [2, 2], [9, 3]]
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "seen"),
+    [
+        (3, 3, [True, False, True]),
+        (0, 4, [False, False, False, True]),
+        (4, 4, [False, True, False, False]),
+        (2, 5, [False, True, False, True, False]),
+        (5, 1, [True]),
+        (0, 3, [False, False, False]),
+        (6, 2, [False, False]),
+        (9, 1, [False]),
+    ],
+)
+def test_members_seen_from_another_span(offset: int, length: int, seen: list[bool]) -> None:
+    assert (
+        debit(Charge(1, 0, 0, 0), [True, False, True], offset=3).over(offset, length).tolist()
+        == seen
+    )
+
+
+def test_a_credit_takes_back_the_assumed_column_of_verified_rounds_only() -> None:
+    charge = Charge(5, 1, 7, 2)
+    assert debit(charge, [True]).counted == charge
+    assert debit(charge, [True], credited=True).counted == Charge(0, 0, 7, 2)
+    assert debit(UNVERIFIED, [True], credited=True).counted == UNVERIFIED
+    assert debit(UNVERIFIED, [True]).counted == UNVERIFIED
+
+
+def test_periods_are_counted_from_1970() -> None:
+    assert period_of(NOON, 7200) == (NOON, NOON + timedelta(hours=2))
+    last = NOON + timedelta(hours=2) - timedelta(microseconds=1)
+    assert period_of(last, 7200) == (NOON, NOON + timedelta(hours=2))
+    assert period_of(NOON - timedelta(microseconds=1), 7200)[1] == NOON
+    assert period_of(NOON, 1) == (NOON, NOON + timedelta(seconds=1))
+    assert period_of(NOON, LIFETIME) == (BEGINNING, FOREVER)
+    assert datetime(1970, 1, 1, tzinfo=UTC) == BEGINNING
+    assert FOREVER.year == 9999
+
+
+def test_a_period_leaves_out_what_is_not_verified_and_a_lifetime_does_not() -> None:
+    debits = [debit(Charge(5, 1, 6, 2), [True, False]), debit(UNVERIFIED, [True], offset=1)]
+    assert listed(sum_debits(debits, 0, 2, verified_only=True)) == [[5, 0], [1, 0], [6, 40], [2, 4]]
+    assert listed(sum_debits(debits, 0, 2, verified_only=False))[0] == [5, INFINITE]
+    assert for_account(UNVERIFIED, LIFETIME) == UNVERIFIED
+    assert for_account(UNVERIFIED, 1) == for_account(UNVERIFIED, 86_400) == Charge(0, 0, 40, 4)
+    assert for_account(Charge(5, 1, 6, 2), 1) == Charge(5, 1, 6, 2)
+
+
+def test_the_worst_instant_of_a_window() -> None:
+    charges = [
+        debit(Charge(1, 0, 0, 0), [True], start=0, end=4),
+        debit(Charge(2, 0, 0, 0), [True], start=3, end=6),
+        debit(Charge(4, 0, 0, 0), [True], start=6, end=9),
+    ]
+
+    def worst(start: int, end: int) -> int:
+        window = Window(start=NOON + start * MINUTE, end=NOON + end * MINUTE)
+        total = largest_over_instants(charges, window, 0, 1, verified_only=False)
+        return int(total.epsilon[0])
+
+    assert [worst(0, 3), worst(0, 4), worst(4, 6), worst(4, 7), worst(9, 12)] == [1, 3, 2, 4, 0]
+    unverified = [debit(UNVERIFIED, [True])]
+    window = Window(start=NOON, end=NOON + MINUTE)
+    for only, spent in ((True, 0), (False, INFINITE)):
+        total = largest_over_instants(unverified, window, 0, 1, verified_only=only)
+        assert total.epsilon.tolist() == [spent]
+
+
+def limits(**given: str) -> Limits:
+    (name, text), *_ = given.items()
+    scope, figure = name.rsplit("_", 1)
+    return Limits.model_validate({scope: {figure: text}})
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("period_epsilon", "the period limit on epsilon would be exceeded"),
+        ("period_delta", "the period limit on delta would be exceeded"),
+        ("lifetime_epsilon", "the lifetime limit on epsilon would be exceeded"),
+        ("lifetime_delta", "the lifetime limit on delta would be exceeded"),
+        ("all_aggregators_epsilon", "the all aggregators limit on epsilon would be exceeded"),
+        ("all_aggregators_delta", "the all aggregators limit on delta would be exceeded"),
+    ],
+)
+def test_a_limit_may_be_reached_and_not_exceeded(name: str, detail: str) -> None:
+    delta = name.endswith("delta")
+    scale = FEMTO if delta else MICRO
+    text = "0.000000000000005" if delta else "0.000005"
+    amounts = dict.fromkeys(("epsilon", "delta", "epsilon_all", "delta_all"), 0)
+    amounts["delta" if delta else "epsilon"] = 2
+    if name.startswith("all"):
+        amounts = {"epsilon": 0, "delta": 0, "epsilon_all": 0, "delta_all": 0}
+        amounts["delta_all" if delta else "epsilon_all"] = 2
+    charge = Charge(**amounts)
+    everyone = np.array([True, True, True, False])
+    spent = Totals.zero(4)
+    for amount, members in ((3, [1, 1, 1, 1]), (1, [0, 1, 1, 1]), (2, [0, 0, 1, 1])):
+        scaled = Charge(**{key: amount if value else 0 for key, value in amounts.items()})
+        spent = spent.plus(scaled, np.array(members, np.bool_))
+    none = Totals.zero(4)
+    lifetime = name.startswith("lifetime")
+    period, total = (none, spent) if lifetime else (spent, none)
+    (found,) = shortages(limits(**{name: text}), charge, period, total, everyone)
+    assert found.members.tolist() == [False, True, True, False]
+    assert found.detail == detail
+    assert found.figures == {
+        "limit": text,
+        "asked": format_scaled(2, scale),
+        "spent_at_most": format_scaled(6, scale),
+    }
+    assert shortages(limits(**{name: text}), charge, total, period, everyone) == []
+    assert everyone.tolist() == [True, True, True, False]
+
+
+def test_each_curator_is_refused_once_by_the_first_limit() -> None:
+    both = Limits(period=Limit(epsilon=Fraction(0)), lifetime=Limit(epsilon=Fraction(1, MICRO)))
+    charge, everyone = Charge(1, 0, 1, 0), np.array([True, True])
+    zero = Totals.zero(2)
+    (only,) = shortages(both, charge, zero, zero.plus(charge, everyone), everyone)
+    assert only.detail == "the period limit on epsilon would be exceeded"
+    spent = zero.plus(Charge(1, 0, 0, 0), np.array([True, False]))
+    one = Limits(period=Limit(epsilon=Fraction(1, MICRO)), lifetime=Limit(epsilon=Fraction(0)))
+    first, second = shortages(one, charge, spent, zero, everyone)
+    assert first.members.tolist() == [True, False]
+    assert second.members.tolist() == [False, True]
+    assert second.detail == "the lifetime limit on epsilon would be exceeded"
+
+
+def test_a_round_without_a_figure_meets_no_finite_lifetime() -> None:
+    one, zero = np.array([True]), Totals.zero(1)
+    large = Limit(epsilon=Fraction(10**8))
+    assert shortages(Limits(period=large), UNVERIFIED, zero, zero, one) == []
+    (found,) = shortages(Limits(lifetime=large), UNVERIFIED, zero, zero, one)
+    assert found.figures["asked"] == "infinite"
+
+
+def test_amounts_as_text() -> None:
+    assert format_scaled(INFINITE, MICRO) == "infinite"
+    assert format_scaled(INFINITE - 1, 1) == str(INFINITE - 1)
+    assert format_scaled(1_500_000, MICRO) == "1.5"
+    assert presence_bits(b"\x05", 3).tolist() == [True, False, True]
+
+
+def test_a_statement_counts_the_period_the_lifetime_and_the_rounds_of_one_curator() -> None:
+    hour = timedelta(hours=1)
+    debits = [
+        debit(Charge(1_000_000, 1, 5_000_000, 2), [True, True], made=NOON),
+        debit(Charge(2_000_000, 1, 0, 0), [False, True], made=NOON + hour - timedelta.resolution),
+        debit(Charge(4_000_000, 1, 0, 0), [False, True], made=NOON + hour),
+        debit(Charge(8_000_000, 1, 0, 0), [False, True], made=NOON - timedelta.resolution),
+        debit(Charge(16_000_000, 1, 0, 0), [True, False], made=NOON),
+        debit(Charge(INFINITE, 0, 0, 0), [True, False], made=NOON),
+    ]
+    found = statement_of(debits, 1, NOON, 3600, Limits(period=Limit(epsilon=Fraction(9))))
+    assert found == {
+        "limits": {"period": {"epsilon": "9"}, "lifetime": {}, "all_aggregators": {}},
+        "period": {
+            "start": "2026-01-05T12:00:00Z",
+            "seconds": 3600,
+            "epsilon": "3",
+            "delta": "0.000000000000002",
+            "epsilon_all_aggregators": "5",
+            "delta_all_aggregators": "0.000000000000002",
+        },
+        "lifetime": {
+            "epsilon": "15",
+            "delta": "0.000000000000004",
+            "epsilon_all_aggregators": "5",
+            "delta_all_aggregators": "0.000000000000002",
+        },
+        "rounds": 4,
+        "unverified_rounds": 0,
+    }
+    other = statement_of(debits, 0, NOON, 3600, Limits())
+    assert (other["rounds"], other["unverified_rounds"]) == (3, 1)
+    assert (other["period"]["epsilon"], other["lifetime"]["epsilon"]) == ("17", "infinite")
+
+
+def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
+    assert worst_instant([], 0)["epsilon"] == "0"
+    debits = [
+        debit(Charge(1_000_000, 0, 0, 0), [True, False], start=0, end=4),
+        debit(Charge(2_000_000, 0, 0, 0), [True, False], start=3, end=5),
+        debit(Charge(9_000_000, 0, 0, 0), [False, True], start=3, end=5),
+        debit(Charge(7_000_000, 0, 0, 0), [True, False], start=8, end=9),
+        debit(Charge(INFINITE, 0, 0, 0), [False, True], start=-1, end=0),
+    ]
+    assert worst_instant(debits, 0)["epsilon"] == "7"
+    assert worst_instant(debits[:3], 0)["epsilon"] == "3"
+    assert worst_instant(debits, 1)["epsilon"] == "infinite"
+    assert worst_instant(debits, 2)["epsilon"] == "0"
+
+
+def test_a_round_over_the_last_microsecond_counts() -> None:
+    start = NOON + 10 * MINUTE
+    window = Window(start=start, end=start + timedelta.resolution)
+    last = Debit(Charge(3_000_000, 0, 0, 0), 0, np.array([True]), window, NOON, False)
+    assert worst_instant([last], 0)["epsilon"] == "3"
+    first = debit(Charge(1_000_000, 0, 0, 0), [True])
+    assert worst_instant([first, last], 0)["epsilon"] == "3"
+
+
+def test_a_round_is_charged_in_both_units_by_who_runs_its_aggregators() -> None:
+    """A curator has four readings; two of three aggregators may be corrupt."""
+    asked = query(NOISY, name="q", epsilon="1.1")
+    assert charges_of(asked) == {
+        PrivacyUnit.RECORD: Charge(275_000, 0, INFINITE, 0),
+        PrivacyUnit.CURATOR: Charge(1_100_000, 0, INFINITE, 0),
+    }
+    assert charges_of(asked, ["a", "b", "c"]) == charges_of(asked)
+    assert not any(charge.verified for charge in charges_of(asked, ["a", "a", "b"]).values())
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (UNVERIFIED, "epsilon"),
+        (Totals.zero(1), "epsilon"),
+        (debit(UNVERIFIED, [True]), "credited"),
+        (Shortage(np.array([True]), "", {}), "detail"),
+    ],
+)
+def test_what_was_charged_is_not_changed_in_place(value: object, field: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, field, 0)

@@ -1,0 +1,190 @@
+"""Enrol, readings, contribution, delivery: what aggregators hold is what curators measured."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from common.runtime.clock import ManualClock
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, query
+from tests.curator.double import FakeWorld
+
+SHAMIR: dict[str, Any] = {"sharing": "shamir", "threshold": 2}
+EXPECTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "sum": ({}, {"sum": "7.5"}),
+    "count": ({"function": "count"}, {"count": "4"}),
+    "mean": ({"function": "mean"}, {"count": "4", "mean": "1.875"}),
+    "variance": (
+        {"function": "variance"},
+        {"count": "4", "mean": "1.875", "variance": "3.296875"},
+    ),
+    "histogram": (
+        {"function": "histogram", "edges": ["0", "1", "2", "5"]},
+        {"histogram": ["1", "2", "1"]},
+    ),
+    "slots": (
+        {"function": "vector_sum", "dimension": 4, "l1_bound": "10"},
+        {"vector": ["1.5", "6", "0", "0"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("sharing", [{}, SHAMIR], ids=["additive", "shamir"])
+@pytest.mark.parametrize("function", EXPECTED)
+async def test_the_opened_sum_is_the_plain_one(
+    site: OpenSite, world: FakeWorld, function: str, sharing: dict[str, Any]
+) -> None:
+    changes, expected = EXPECTED[function]
+    asked = query(PLAIN, **changes, **sharing)
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house-1")
+        await s.enrol("gateway", ["g-1", "g-2", "g-3"])
+        await s.reading("house-1", "0.5")
+        await s.reading("g-1", "1", 5)
+        await s.reading("g-3", "9.25", 20)  # clamped to 5
+        await s.reading("g-3", "1", 25)
+        await s.reading("g-3", "3", 60)  # not in the window
+        descriptor = s.open(asked)
+        await s.take_part()
+        assert world.members(descriptor) == {0, 64, 65, 66}
+        assert world.result(descriptor) == expected
+        history = await s.history("g-3")
+        assert history[0]["state"] == "delivered"
+        assert history[0]["contributed"]
+        assert history[0]["readings"]["used"] == 2
+        assert history[0]["declared"]["status"] == "unverified"
+
+
+async def test_vectors_in_blocks(site: OpenSite, world: FakeWorld) -> None:
+    blocks = [
+        {"name": "near", "dimension": 1, "l1_bound": "2", "resolution": "1"},
+        {"name": "far", "dimension": 2, "l1_bound": "3", "resolution": "0.5"},
+    ]
+    asked = query(
+        PLAIN, function="vector_sum", coordinates="values", blocks=blocks, unit="1", register="row"
+    )
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gateway", ["g-1", "g-2"])
+        item = {"curator": "g-1", "register": "row", "time": "2025-12-31T12:00:00Z", "unit": "1"}
+        answers = await s.send(
+            [
+                {**item, "values": [1, "0.5", 2]},
+                {**item, "curator": "g-2", "values": [1, 2]},  # of another length: does not count
+            ]
+        )
+        assert [a["status"] for a in answers] == ["accepted", "accepted"]
+        descriptor = s.open(asked)
+        await s.take_part()
+        assert world.members(descriptor) == {0, 1}
+        assert world.result(descriptor) == {"near": ["1"], "far": ["0.5", "2"]}
+
+
+@pytest.mark.parametrize("kind", ["lone", "host"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}},
+        {"layer": "aggregator"},
+    ],
+    ids=["curator layer", "aggregator layer"],
+)
+async def test_a_curator_without_readings_sends_the_same_size(
+    site: OpenSite, world: FakeWorld, kind: str, mechanism: dict[str, Any]
+) -> None:
+    sizes = {}
+    async with site() as s:
+        for party in ("full", "empty"):
+            await s.enrol(party, None if kind == "lone" else [f"{party}-{i}" for i in range(3)])
+        for minute in range(0, 40, 10):
+            await s.reading("full" if kind == "lone" else "full-1", "1.5", minute)
+        descriptor = s.open(query(NOISY, **mechanism))
+        await s.take_part()
+        assert len(world.members(descriptor)) == (2 if kind == "lone" else 6)
+        for item in world.aggregators:
+            for _, body in item.bodies:
+                name = "full" if b"full" in body else "empty"
+                sizes.setdefault(name, set()).add(len(body) - len(name))
+    assert sizes["full"] == sizes["empty"]
+    assert len(sizes["full"]) == 1
+
+
+async def test_only_the_first_readings_count_and_late_ones_come_in(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        for minute in (50, 40, 30, 20, 10, 0):
+            await s.reading("house", f"0.{minute // 10 + 1}", minute)
+        descriptor = s.open(query(PLAIN))
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "1"}
+        counts = await s.get("/v1/curators/house/readings")
+        assert counts["accepted"] == 6
+        assert counts["contributed"] == 4
+
+
+async def test_an_absurd_reading_does_not_keep_a_curator_out(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        await s.reading("house", "2.3e6")
+        descriptor = s.open(query(PLAIN, function="mean", bounds=["0", "1/3"]))
+        await s.take_part()
+        assert world.members(descriptor) == {0}
+        assert (await s.history("house"))[0]["readings"] == {"used": 1, "clamped": 1}
+
+
+async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: FakeWorld) -> None:
+    async with site(send_window_share=0.5) as s:
+        await s.policy(**OPEN)
+        for index in range(30):
+            await s.enrol(f"house-{index}")
+        descriptor = s.open(query(PLAIN))
+        await part_of(s.app, Participation).discover("http://coordinator.test")
+        moments = set()
+        for index in range(30):
+            item = (await s.history(f"house-{index}"))[0]
+            assert item["state"] == "planned"
+            moments.add(item["send_at"])
+        assert len(moments) == 30
+        assert max(moments) <= "2026-01-01T00:30:00Z"
+        await part_of(s.app, Participation).contribute_due()
+        assert len(world.members(descriptor)) < 30
+
+
+async def test_a_hostile_coordinator_gets_nothing(
+    site: OpenSite, world: FakeWorld, clock: ManualClock
+) -> None:
+    stranger = FakeWorld()
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        unsigned = s.open(query(PLAIN), signer=stranger.identity)
+        foreign = s.open(query(PLAIN), aggregators=tuple(a.entry for a in stranger.aggregators))
+        early = s.open(query(PLAIN, name="early"), roster_size=0)
+        late = s.open(query(PLAIN, name="late"), opened=clock.now() - 2 * (clock.now() - _past()))
+        await s.take_part()
+        for descriptor in (unsigned, foreign, early):
+            assert world.members(descriptor) == set()
+        assert world.members(late) == {0}
+        grounds = {h["round"]: h["refused_because"] for h in await s.history("house")}
+        assert unsigned.round not in grounds
+        assert grounds[foreign.round][0]["name"] == "key_not_anchored"
+        assert grounds[early.round][0]["name"] == "not_in_round"
+        changed = s.open(query(PLAIN), round=late.round, query_id="other")
+        await s.take_part()
+        assert changed.digest() != late.digest()
+        assert len([h for h in await s.history("house") if h["round"] == late.round]) == 1
+
+
+def _past() -> Any:
+    return datetime(2025, 12, 31, 23, tzinfo=UTC)

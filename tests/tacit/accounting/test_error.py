@@ -1,0 +1,180 @@
+"""The error forecast against its table, closed forms and drawn noise.
+
+Spec: aggregation, section 9.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.accounting.error import (
+    Draws,
+    forecast,
+    laplace_mean_absolute,
+    mean_absolute,
+    relative_error,
+    smallest_useful_group,
+    standard_deviation,
+)
+from tacit.noise import DiscreteLaplace, PolyaShare
+from tacit.query.query import Query
+from tacit.randomness import SeededRandom
+from tests.tacit.examples import query
+
+CURATORS, AGGREGATORS = 10_000, 5
+UNITS = 5_000_000  # sensitivity 500 at a resolution of 1e-4
+TABLE = {
+    1: (615, 75_390, 1_231, 56_420, 500),
+    10: (61.5, 7_539, 123.1, 5_642, 50),
+    100: (6.15, 754, 12.3, 564, 5.0),
+}
+
+
+def layers(
+    epsilon: Fraction,
+    ratio: Fraction,
+    pr_u: Fraction = Fraction(1, 10_000),
+    pr_s: Fraction = Fraction(1, 100),
+) -> tuple[Draws, Draws]:
+    return (
+        Draws(UNITS / (epsilon * ratio), CURATORS, probability=pr_u),
+        Draws(UNITS / (epsilon * (1 - ratio)), AGGREGATORS, probability=pr_s),
+    )
+
+
+def error(*draws: Draws) -> float:
+    return mean_absolute(draws) / 10_000
+
+
+def this_work(ratio: str) -> float:
+    return error(*layers(Fraction(10), Fraction(ratio)))
+
+
+def orig(ratio: str) -> float:
+    return error(*layers(Fraction(10), Fraction(ratio), Fraction(1), Fraction(1)))
+
+
+@pytest.mark.parametrize("epsilon", TABLE)
+def test_table_of_section_9(epsilon: int) -> None:
+    ours, plain, privada, paste, one = TABLE[epsilon]
+    e = Fraction(epsilon)
+    assert error(*layers(e, Fraction(3, 4))) == pytest.approx(ours, rel=2e-3)
+    assert error(*layers(e, Fraction(3, 4), Fraction(1), Fraction(1))) == pytest.approx(
+        plain, rel=2e-3
+    )
+    assert error(Draws(UNITS / e, AGGREGATORS)) == pytest.approx(privada, rel=2e-3)
+    assert error(Draws(UNITS / e, CURATORS)) == pytest.approx(paste, rel=2e-3)
+    assert error(Draws(UNITS / e, 1)) == pytest.approx(one, rel=2e-3)
+
+
+def test_minima_over_the_ratio() -> None:
+    grid = [f"{k / 1000:.3f}" for k in range(780, 830)]
+    assert abs(float(min(grid, key=this_work)) - 0.802) < 0.0015
+    assert this_work("0.802") == pytest.approx(60.59, abs=0.01)
+    assert this_work("0.817") == pytest.approx(60.70, abs=0.02)
+    assert this_work("0.75") == pytest.approx(61.48, abs=0.01)
+    grid = [f"{k / 1000:.3f}" for k in range(900, 950)]
+    assert abs(float(min(grid, key=orig)) - 0.927) < 0.0015
+    assert orig("0.927") == pytest.approx(6_326, abs=1)
+
+
+def test_where_this_work_beats_privada() -> None:
+    privada = error(Draws(Fraction(UNITS, 10), AGGREGATORS))
+    assert this_work("0.330") > privada > this_work("0.332")
+    assert this_work("0.969") < privada < this_work("0.971")
+    for parameter, below, above in (("pr_u", "2.97e-4", "2.99e-4"), ("pr_s", "0.0924", "0.0926")):
+        low, high = (
+            error(*layers(Fraction(10), Fraction(3, 4), **{parameter: Fraction(value)}))
+            for value in (below, above)
+        )
+        assert low < privada < high
+
+
+def test_costs_of_a_true_guarantee() -> None:
+    for t_s, expected in enumerate((50.0, 57.2, 67.6, 84.9, 123.0)):
+        draws = Draws(Fraction(UNITS, 10), AGGREGATORS, Fraction(1, AGGREGATORS - t_s))
+        assert error(draws) == pytest.approx(expected, abs=0.06)
+    for t_u, expected in ((0, 50.0), (1_000, 53.3), (3_333, 63.7), (5_000, 75.0), (9_000, 176.0)):
+        draws = Draws(Fraction(UNITS, 10), CURATORS, Fraction(1, CURATORS - t_u))
+        assert error(draws) == pytest.approx(expected, abs=0.2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 2000), st.fractions(Fraction(1, 100), 3, max_denominator=100))
+def test_numeric_and_closed_forms_agree(parties: int, weight: Fraction) -> None:
+    draws = Draws(Fraction(10**6), parties, weight)
+    closed = laplace_mean_absolute(float(draws.total), 1e6)
+    assert mean_absolute((draws,)) == pytest.approx(closed, rel=1e-3 if draws.total < 1 else 1e-6)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(30)])
+def test_one_discrete_laplace_exactly(scale: Fraction) -> None:
+    a = math.exp(-1 / scale)
+    assert mean_absolute((Draws(scale, 1),)) == pytest.approx(2 * a / (1 - a * a), rel=1e-8)
+    assert standard_deviation((Draws(scale, 1),)) == pytest.approx(math.sqrt(2 * a) / (1 - a))
+
+
+def test_against_drawn_noise() -> None:
+    source = SeededRandom(7)
+    shares = (
+        PolyaShare(Fraction(50), Fraction(1, 4)).draw(source, 300_000).reshape(-1, 3).sum(axis=1)
+    )
+    coins = np.arange(100_000) % 10 == 0
+    noise = shares + coins * DiscreteLaplace(Fraction(80)).draw(source, 100_000)
+    draws = (
+        Draws(Fraction(50), 3, Fraction(1, 4)),
+        Draws(Fraction(80), 1, probability=Fraction(1, 10)),
+    )
+    assert np.abs(noise).mean() == pytest.approx(mean_absolute(draws), rel=0.02)
+    assert noise.std() == pytest.approx(standard_deviation(draws), rel=0.02)
+
+
+def distributed(**changes: Any) -> Query:
+    given = {
+        "mechanism": "distributed",
+        "epsilon": "1",
+        "unit": "kWh",
+        "bounds": ["0", "10"],
+        "resolution": "0.001",
+        "max_readings": 1,
+        "aggregators": 5,
+        "min_participants": 10,
+        "n_max": 10**6,
+    }
+    return query(**{**given, **changes})
+
+
+def test_forecast_counts_every_share_there_is() -> None:
+    few = forecast(distributed(layer="curator"), 10)[0]
+    many = forecast(distributed(layer="curator"), 1000)[0]
+    assert few.mean_absolute == pytest.approx(10, rel=1e-3)  # kWh: one Laplace of 10/1
+    assert many.mean_absolute == pytest.approx(laplace_mean_absolute(100, 10), rel=1e-3)
+    parts = forecast(distributed(function="mean"), 10)
+    assert [part.part for part in parts] == ["sum", "count"]
+    assert parts[0].mean_absolute == pytest.approx(10, rel=1e-3)  # (5 kWh) / (1/2)
+    assert parts[1].mean_absolute == pytest.approx(2, rel=0.05)
+
+
+def test_exact_has_no_error() -> None:
+    assert forecast(query(), 5)[0].mean_absolute == 0
+    assert smallest_useful_group(query(), Fraction(1, 100)) == 2
+
+
+def test_smallest_useful_group() -> None:
+    q = distributed()
+    group = smallest_useful_group(q, Fraction(1, 100))
+    assert group is not None
+    assert relative_error(q, group) <= 0.01 < relative_error(q, group - 1)
+    assert smallest_useful_group(q, Fraction(1, 100), typical=Fraction(1, 2)) == pytest.approx(
+        10 * group, abs=10
+    )
+    assert smallest_useful_group(q, Fraction(1)) == 10
+    local = query(mechanism="local", epsilon_i="0.01", sharing="none", aggregators=1)
+    assert smallest_useful_group(local, Fraction(1, 10**6)) is None
+    with pytest.raises(ValueError):
+        smallest_useful_group(q, Fraction(0))

@@ -1,0 +1,174 @@
+"""Accounting of Gaussian noise. Spec: graph-random-matrix, sections 4.2 and 8, check 3."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from tacit.accounting.gaussian import (
+    distinguishing_advantage,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+    projection_theorem_epsilon,
+    projection_theorem_sigma,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+    zcdp_sigma,
+)
+
+EDGE = math.sqrt(2)
+DELTA = 1e-6
+VERTICES = 3_097_165
+
+SIGMAS = {
+    0.1: (616.7, 36.305, 51.343, 55.810),
+    0.5: (125.2, 8.058, 11.395, 12.271),
+    1: (63.73, 4.2247, 5.9746, 6.4076),
+    2: (32.98, 2.2305, 3.1544, 3.3681),
+    4: (17.54, 1.1935, 1.6879, 1.7930),
+    8: (9.743, 0.6529, 0.9234, 0.9748),
+}
+EPSILONS = {
+    0.1: (166.36, 172.18),
+    0.5: (16.860, 17.861),
+    1: (7.286, 7.766),
+    2: (3.308, 3.542),
+    5: (1.212, 1.305),
+    10: (0.575, 0.622),
+}
+
+
+@pytest.mark.parametrize("epsilon", SIGMAS, ids=str)
+def test_the_table_of_sigmas(epsilon: float) -> None:
+    theorem, entry, exact, zcdp = SIGMAS[epsilon]
+    assert projection_theorem_sigma(epsilon, DELTA, VERTICES) == pytest.approx(theorem, rel=1e-3)
+    assert gaussian_sigma(epsilon, DELTA, 1) == pytest.approx(entry, rel=1e-3)
+    assert gaussian_sigma(epsilon, DELTA, EDGE) == pytest.approx(exact, rel=1e-3)
+    assert float(zcdp_sigma(epsilon, DELTA, EDGE)) == pytest.approx(zcdp, rel=1e-3)
+
+
+@pytest.mark.parametrize("sigma", EPSILONS, ids=str)
+def test_the_table_of_epsilons(sigma: float) -> None:
+    exact, zcdp = EPSILONS[sigma]
+    assert gaussian_epsilon(sigma, DELTA, EDGE) == pytest.approx(exact, rel=2e-3)
+    assert zcdp_epsilon(1 / sigma**2, DELTA) == pytest.approx(zcdp, rel=2e-3)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(1, 300.19), (0.5, 1163.4), (0.1, 28774.6)])
+def test_the_theorem(sigma: float, epsilon: float) -> None:
+    found = projection_theorem_epsilon(sigma, DELTA, VERTICES)
+    assert found == pytest.approx(epsilon, abs=0.05)
+    assert projection_theorem_sigma(found, DELTA, VERTICES) == pytest.approx(sigma, rel=1e-9)
+
+
+def test_the_theorem_asks_for_enough() -> None:
+    """Spec: graph-random-matrix, section 4.2.
+
+    At least 1.31 times what an edge needs with a Gaussian projection, at total delta.
+
+    The share of delta for the row norms is optimised here over a few values.
+    """
+    least = math.inf
+    for n in (2, 50, 4_000, 200_000, 3_100_000):
+        for m in (1, 2, 20, 200):
+            for delta in (1e-9, 1e-6, 1e-2, 0.3):
+                for epsilon in (0.01, 0.1, 1, 10, 100):
+                    given_sigma = projection_theorem_sigma(epsilon, delta, n)
+                    needed = math.inf
+                    for share in (0.02, 0.1, 0.3, 0.6):
+                        norm = stats.chi2.isf(delta * share / n, m) / m
+                        exact = gaussian_sigma(epsilon, delta * (1 - share), math.sqrt(2 * norm))
+                        needed = min(needed, exact)
+                    least = min(least, given_sigma / needed)
+    assert least >= 1.3
+
+
+epsilons = st.floats(1e-3, 60)
+deltas = st.floats(1e-12, 1e-2)
+
+
+@given(epsilons, deltas)
+def test_the_conversion_and_its_inverse(epsilon: float, delta: float) -> None:
+    rho = zcdp_rho(epsilon, delta)
+    assert zcdp_delta(rho, epsilon) <= delta
+    assert zcdp_delta(rho * 1.01, epsilon) > delta
+    assert zcdp_epsilon(rho, delta) == pytest.approx(epsilon, rel=1e-4, abs=1e-9)
+
+
+@given(epsilons, st.floats(0.05, 50))
+def test_the_conversion_is_above_the_exact_profile(epsilon: float, sigma: float) -> None:
+    """The Gaussian is (D^2 / 2 sigma^2)-zCDP, so what follows from that can only be more."""
+    assert zcdp_delta(1 / sigma**2, epsilon) >= gaussian_delta(epsilon, sigma, EDGE) * (1 - 1e-9)
+
+
+@given(epsilons, deltas)
+def test_the_exact_profile_and_its_inverses(epsilon: float, delta: float) -> None:
+    sigma = gaussian_sigma(epsilon, delta, EDGE)
+    assert gaussian_delta(epsilon, sigma, EDGE) <= delta * (1 + 1e-9)
+    assert gaussian_epsilon(sigma, delta, EDGE) == pytest.approx(epsilon, rel=1e-5, abs=1e-9)
+    assert sigma <= float(zcdp_sigma(epsilon, delta, EDGE))
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [(0.5, 2.0), (1, 1.0), (3, 0.7), (0, 1.5)])
+def test_the_exact_profile_is_the_integral(epsilon: float, sigma: float) -> None:
+    """delta = the integral of (p - e^eps q)+ over the two densities."""
+    one, other = stats.norm(0, sigma), stats.norm(EDGE, sigma)
+    found, _ = integrate.quad(
+        lambda x: max(0.0, other.pdf(x) - math.exp(epsilon) * one.pdf(x)), -30, 30, limit=500
+    )
+    assert gaussian_delta(epsilon, sigma, EDGE) == pytest.approx(found, rel=1e-6)
+
+
+def test_each_order_is_a_bound() -> None:
+    """No order of a grid gives less than what is said to be the infimum, by more than 1e-6."""
+    for rho, epsilon in ((0.02, 1.0), (1.0, 8.0), (100.0, 172.0), (1e-4, 0.05)):
+        found = zcdp_delta(rho, epsilon)
+        for exponent in range(-80, 160):
+            a = 1 + 10 ** (exponent / 20)
+            log = (a - 1) * (a * rho - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
+            assert found <= math.exp(min(log, 0)) * (1 + 1e-6)
+
+
+def test_far_tails() -> None:
+    """Where the functions of the library underflow."""
+    assert gaussian_delta(100, 0.02, EDGE) > 0.99
+    assert 0 < gaussian_delta(10, 5, EDGE) < 1e-200
+    assert gaussian_delta(100, 5, EDGE) == 0
+    assert gaussian_epsilon(0.01, DELTA, EDGE) == pytest.approx(
+        EDGE**2 / 2 / 0.01**2 + EDGE / 0.01 * stats.norm.isf(DELTA), rel=1e-3
+    )
+
+
+def test_the_advantage() -> None:
+    """Spec: graph-random-matrix, section 8, check 5."""
+    assert distinguishing_advantage(1, EDGE) == pytest.approx(0.5205, abs=5e-5)
+    assert distinguishing_advantage(6.4076, EDGE) == pytest.approx(0.0879, abs=5e-5)
+
+
+def test_edges_of_the_range() -> None:
+    assert zcdp_delta(0, 1) == 0
+    assert zcdp_epsilon(0, DELTA) == 0
+    assert zcdp_delta(1e6, 0) == 1
+    assert gaussian_epsilon(1e9, DELTA, EDGE) == 0
+    assert float(zcdp_sigma(1, DELTA, EDGE)) * (1 << 20) % 1 == 0
+    for call in (
+        lambda: zcdp_delta(-1, 1),
+        lambda: zcdp_epsilon(1, 0),
+        lambda: zcdp_epsilon(-1, 0.5),
+        lambda: zcdp_rho(0, 0.5),
+        lambda: gaussian_delta(-1, 1, 1),
+        lambda: gaussian_sigma(0, 0.5, 1),
+        lambda: gaussian_epsilon(1, 1, 1),
+        lambda: projection_theorem_sigma(1, 0.5, 10),
+        lambda: projection_theorem_sigma(0, 0.1, 10),
+        lambda: projection_theorem_epsilon(0, 0.1, 10),
+        lambda: projection_theorem_epsilon(1, 0.1, 1),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            call()

@@ -1,0 +1,395 @@
+"""Privacy profiles against tables, brute force and dp-accounting; never below exact.
+
+Spec: aggregation, section 7.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.accounting.loss.coins import (
+    binomial_masses,
+    exact_mixture_delta,
+    mixture_delta,
+    revealed_delta,
+)
+from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.fractional import log_concave_delta, polya_law
+from tacit.accounting.loss.laplace import continuous_laplace_delta, laplace_delta
+from tacit.accounting.loss.laws import AddedLaws, Law, half_line_delta, tail_bound
+from tacit.accounting.loss.profile import delta_at, pure_epsilon
+from tacit.accounting.loss.rounding import both_deltas
+from tacit.accounting.loss.share import Share, share_delta, share_pure_epsilon
+from tacit.accounting.loss.whole import whole_delta, whole_law, whole_masses
+
+ONE_SHARE = {
+    "0.9": (1.185, (0.0403, 0, 0)),
+    "0.5": (2.765, (0.3066, 0.0327, 0)),
+    "0.2": (5.563, (0.6618, 0.4417, 0.0738)),
+    "0.1": (7.055, (0.8199, 0.6931, 0.3529)),
+    "0.01": (10.12, (0.9810, 0.9669, 0.9140)),
+}
+
+TWO_LAYERS = [
+    ("1e-4", "1e-2", 1, (0.9953, 0.9900, 0.9885, 0.9715, 0.7640), 11.48),
+    ("1e-4", "1e-2", 4, (0.9812, 0.9605, 0.9549, 0.8871, 0.0604), 10.06),
+    ("1", "1", 1, (0.4764, 0, 0, 0, 0), 2.5),
+    ("1", "1", 0, (0.9613, 0.9180, 0.7137, 0, 0), 7.5),
+    ("0.5", "0.5", 1, (0.7372, 0.3990, 0.1833, 0, 0), 6.18),
+]
+TWO_LAYER_EPSILONS = ("1", "2.5", "5", "7.5", "10")
+
+
+def symmetric(weight: str, scale: int, reach: int) -> np.ndarray:
+    """P(-W..W) in floats, from the decimal recurrence."""
+    half = np.array([float(mass) for mass in polya_law(Fraction(weight), Fraction(scale), reach)])
+    return np.concatenate([half[:0:-1], half])
+
+
+def hockey_stick(law: np.ndarray, epsilon: float, shift: int) -> float:
+    """sum_z max(0, P(z) - e^epsilon P(z - s)) of a law on a window, by definition."""
+    first = np.pad(law, (0, shift))
+    second = np.pad(law, (shift, 0))
+    return float(np.maximum(0, first - math.exp(epsilon) * second).sum())
+
+
+def two_layers(pr_u: str, pr_s: str, honest: int) -> tuple[Draws, ...]:
+    return (
+        Draws(Fraction(100) / Fraction("7.5"), 1, probability=Fraction(pr_u)),
+        Draws(Fraction(100) / Fraction("2.5"), honest, probability=Fraction(pr_s)),
+    )
+
+
+@pytest.mark.parametrize("weight", ONE_SHARE)
+def test_table_of_a_single_share(weight: str) -> None:
+    pure, deltas = ONE_SHARE[weight]
+    assert float(share_pure_epsilon(100, Fraction(100), Fraction(weight))) == pytest.approx(
+        pure, rel=5e-4
+    )
+    law = symmetric(weight, 100, 4000)
+    for epsilon, expected in zip((1, 2, 5), deltas, strict=True):
+        found = float(share_delta(Fraction(epsilon), 100, Fraction(100), Fraction(weight)))
+        assert found == pytest.approx(expected, abs=6e-5)
+        assert found >= hockey_stick(law, epsilon, 100) - 1e-13
+
+
+def test_a_whole_draw_needs_no_delta() -> None:
+    draws = (Draws(Fraction(100), 1),)
+    assert delta_at(Fraction(1), 100, draws).value == 0
+    assert delta_at(Fraction(1), 100, draws, dimension=50).value == 0
+    assert pure_epsilon(100, draws, dimension=50) == 1
+    many = (Draws(Fraction(100), 7, Fraction(1, 7)),)
+    assert delta_at(Fraction(1), 100, many, dimension=50).value == 0
+
+
+@pytest.mark.parametrize(("pr_u", "pr_s", "honest", "deltas", "pure"), TWO_LAYERS)
+def test_table_of_the_two_layers(
+    pr_u: str, pr_s: str, honest: int, deltas: tuple[float, ...], pure: float
+) -> None:
+    draws = two_layers(pr_u, pr_s, honest)
+    for epsilon, expected in zip(TWO_LAYER_EPSILONS, deltas, strict=True):
+        found = delta_at(Fraction(epsilon), 100, draws)
+        assert found.certified
+        assert float(found.value) == pytest.approx(expected, abs=6e-5)
+        assert revealed_delta(((Fraction(epsilon), 100, draws, 1),)) >= found.value * Decimal(
+            "0.999999"
+        )
+    assert delta_at(Fraction(str(pure)) + Fraction("0.01"), 100, draws).value < Decimal("1e-12")
+    assert delta_at(Fraction(str(pure)) - Fraction("0.02"), 100, draws).value > Decimal("1e-7")
+
+
+@pytest.mark.parametrize(("pr_u", "pr_s", "honest"), [row[:3] for row in TWO_LAYERS])
+def test_two_layers_are_never_below_brute_force(pr_u: str, pr_s: str, honest: int) -> None:
+    draws = two_layers(pr_u, pr_s, honest)
+    law = np.ones(1)
+    for layer in draws:
+        z = np.abs(np.arange(-2500, 2501))
+        single = np.tanh(0.5 / float(layer.scale)) * np.exp(-z / float(layer.scale))
+        point = np.where(z == 0, 1.0, 0.0)
+        for _ in range(layer.parties):
+            one = float(layer.probability) * single + float(1 - layer.probability) * point
+            law = np.convolve(law, one)
+            middle = law.size // 2
+            law = law[max(0, middle - 4000) : middle + 4001]
+    for epsilon in (0.0, 0.7, 2.4, 4.0, 6.0):
+        found = float(delta_at(Fraction(epsilon), 100, draws).value)
+        exact = hockey_stick(law, epsilon, 100)
+        assert exact - 1e-12 <= found <= exact + 1e-9
+        assert max(hockey_stick(law, epsilon, s) for s in range(1, 101)) <= found + 1e-12
+
+
+@pytest.mark.parametrize(("pr_u", "pr_s", "honest"), [("1e-4", "1e-2", 1), ("0.5", "0.5", 1)])
+def test_the_silent_pattern_stays_when_it_is_revealed(pr_u: str, pr_s: str, honest: int) -> None:
+    silent = (1 - Fraction(pr_u)) * (1 - Fraction(pr_s)) ** honest
+    draws = two_layers(pr_u, pr_s, honest)
+    assert mixture_delta(((Fraction(50), 100, draws, 2),)) >= Decimal(float(silent)) - Decimal(
+        "1e-15"
+    )
+
+
+# --------------------------------------------------------------------------------------- traps
+
+
+def test_trap_a_truncated_law_handed_on_loses_its_tail() -> None:
+    scale, delta, epsilon = 100, 100, 0.9
+    z = np.arange(-2 * scale, 2 * scale + 1)
+    rate = 1 / scale
+    one = np.tanh(rate / 2) * np.exp(-rate * np.abs(z))
+    other = np.tanh(rate / 2) * np.exp(-rate * np.abs(z - delta))
+    handed_on = float(np.maximum(0, one - math.exp(epsilon) * other).sum())
+    exact = float(laplace_delta(Fraction("0.9"), delta, Fraction(scale)))
+    assert handed_on == pytest.approx(0.0424, abs=5e-5)
+    assert exact == pytest.approx(0.0488, abs=5e-5)
+
+
+def test_trap_the_window_without_its_tail_is_below_the_truth() -> None:
+    full = whole_law(1, Fraction(100))
+    reach = 30
+    mass = full.mass[full.reach - reach : full.reach + reach + 1]
+    tail = 1 - float(mass.sum())
+    cut = Law(mass, np.cumsum(mass), reach, tail, full.error)
+    bare = Law(mass, np.cumsum(mass), reach, 0.0, full.error)
+    exact = float(laplace_delta(Fraction(0), 100, Fraction(100)))
+    assert half_line_delta(AddedLaws(None, bare), Fraction(0), 100) < exact - 0.01
+    assert half_line_delta(AddedLaws(None, cut), Fraction(0), 100) >= exact
+
+
+def test_trap_an_fft_has_a_floor() -> None:
+    b, delta, epsilon = 100, 250, Fraction("2.49")
+    reach = 100 * b
+    z = np.abs(np.arange(-reach, reach + 1))
+    single = np.tanh(0.5 / b) * np.exp(-z / b)
+    size = 1 << (4 * reach).bit_length()
+    both = np.fft.irfft(np.fft.rfft(single, size) ** 2, size)[: 4 * reach + 1]
+    assert hockey_stick(both, float(epsilon), delta) > 1e-17
+    assert whole_delta(epsilon, delta, ((2, Fraction(b)),)) < Decimal("1e-20")
+
+
+def test_trap_a_coarse_grid_does_not_bound_fractional_noise() -> None:
+    weight, epsilon = "0.1", 0.5
+    fine = hockey_stick(symmetric(weight, 100, 4000), epsilon, 100)
+    coarse = hockey_stick(symmetric(weight, 5, 200), epsilon, 5)
+    assert coarse == pytest.approx(0.862, abs=5e-4)
+    assert fine == pytest.approx(0.863, abs=5e-4)
+    assert coarse < fine - 1e-3
+    assert float(share_delta(Fraction("0.5"), 100, Fraction(100), Fraction(weight))) >= fine - 1e-12
+    assert float(share_delta(Fraction("0.5"), 10**6, Fraction(10**6), Fraction(weight))) >= fine
+
+
+def test_trap_spreading_a_change_is_worse_below_one_draw() -> None:
+    law = symmetric("0.1", 40, 600)  # 0.932 at 40 units, 0.934 at 100
+    half = 20
+    one_coordinate = hockey_stick(law, 0, 2 * half)
+    first, second = np.pad(law, (0, half)), np.pad(law, (half, 0))
+    spread = float(np.maximum(0, np.outer(first, first) - np.outer(second, second)).sum())
+    assert one_coordinate == pytest.approx(0.894, abs=6e-4)
+    assert spread == pytest.approx(0.932, abs=6e-4)
+    draws = (Draws(Fraction(100), 1, Fraction("0.1")),)
+    assert delta_at(Fraction(0), 100, draws, dimension=1).value < Decimal("0.9")
+    assert delta_at(Fraction(0), 100, draws, dimension=2).value == 1
+    assert pure_epsilon(100, draws, dimension=2) is None
+
+
+# --------------------------------------------------------------------------- against other oracles
+
+
+def test_one_discrete_laplace_against_dp_accounting() -> None:
+    mechanisms = pytest.importorskip("dp_accounting.pld.privacy_loss_mechanism")
+    oracle = mechanisms.DiscreteLaplacePrivacyLoss(0.01, sensitivity=100)
+    for epsilon in ("0", "0.1", "0.5", "0.9", "0.999"):
+        found = float(laplace_delta(Fraction(epsilon), 100, Fraction(100)))
+        expected = oracle.get_delta_for_epsilon(float(epsilon))
+        assert expected - 1e-15 <= found <= expected + 1e-12
+
+
+def test_a_finer_resolution_falls_to_the_continuous_limit() -> None:
+    for share in ("0.1", "0.5", "0.9"):
+        limit = continuous_laplace_delta(float(share), 1.0)
+        found = [
+            float(laplace_delta(Fraction(share), scale, Fraction(scale)))
+            for scale in (1, 10, 10**6)
+        ]
+        assert found == sorted(found, reverse=True)
+        assert limit - 1e-15 <= found[-1] <= limit + 1e-6
+    assert continuous_laplace_delta(2.0, 1.0) == 0
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3, 8, 32])
+def test_whole_laws_equal_the_decimal_recurrence(draws: int) -> None:
+    half = whole_masses(draws, Fraction(7), 300)
+    exact = np.array([float(mass) for mass in polya_law(Fraction(draws), Fraction(7), 600)[:301]])
+    assert np.max(np.abs(half / exact - 1)) < 1e-12
+
+
+@pytest.mark.parametrize("weight", ["0.05", "0.5", "0.95"])
+def test_share_brackets_hold_the_decimal_recurrence(weight: str) -> None:
+    share = Share(Fraction(weight), Fraction(20))
+    exact = polya_law(Fraction(weight), Fraction(20), 1000)
+    tails = np.cumsum([float(mass) for mass in reversed(exact)])[::-1]
+    for w in (0, 1, 5, 20, 100, 300):
+        low, high = share.mass(w)
+        assert low <= math.log(exact[w]) <= high
+        assert high - low < 1e-4
+        if w:
+            low, high = share.tail(w)
+            assert low <= math.log(tails[w]) <= high
+            assert high - low < 1e-4
+
+
+@pytest.mark.parametrize("weight", ["1.25", "2.5"])
+def test_fractional_weights_above_one(weight: str) -> None:
+    law = symmetric(weight, 20, 1500)
+    for epsilon in ("0", "0.3", "0.7"):
+        found = float(log_concave_delta(Fraction(epsilon), 20, Fraction(20), Fraction(weight)))
+        exact = hockey_stick(law, float(epsilon), 20)
+        assert exact - 1e-13 <= found <= exact + 1e-10
+    assert log_concave_delta(Fraction(1), 20, Fraction(20), Fraction(weight)) == 0
+
+
+def test_chernoff_bounds_the_tail() -> None:
+    law = symmetric("3", 10, 900)
+    for reach in (20, 100, 300):
+        beyond = float(law[: 900 - reach].sum() * 2)
+        assert beyond <= tail_bound(3, 10.0, reach)
+
+
+# -------------------------------------------------------------------------------------- properties
+
+epsilons = st.fractions(0, 4, max_denominator=50)
+weights = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50)
+small = st.integers(1, 12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(epsilons, small, st.integers(1, 20), weights)
+def test_share_delta_is_tight_and_never_below_brute_force(
+    epsilon: Fraction, sensitivity: int, scale: int, weight: Fraction
+) -> None:
+    law = symmetric(str(weight), scale, 45 * scale)
+    exact = max(hockey_stick(law, float(epsilon), s) for s in range(1, sensitivity + 1))
+    found = float(share_delta(epsilon, sensitivity, Fraction(scale), weight))
+    assert exact - 1e-12 <= found <= exact + 1e-4
+
+
+@settings(deadline=None, max_examples=60)
+@given(epsilons, small, st.integers(1, 3), st.integers(1, 9), st.integers(0, 2), st.integers(1, 9))
+def test_whole_delta_is_tight_and_never_below_brute_force(
+    epsilon: Fraction, sensitivity: int, one: int, b: int, other: int, c: int
+) -> None:
+    law = np.convolve(
+        symmetric(str(one), b, 50 * b), symmetric(str(other), c, 50 * c) if other else np.ones(1)
+    )
+    exact = max(hockey_stick(law, float(epsilon), s) for s in range(1, sensitivity + 1))
+    found = float(whole_delta(epsilon, sensitivity, ((one, Fraction(b)), (other, Fraction(c)))))
+    assert exact - 1e-12 <= found <= exact + 1e-9
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.tuples(epsilons, epsilons), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 6))
+def test_delta_falls_with_epsilon_and_with_noise(
+    pair: tuple[Fraction, Fraction], sensitivity: int, scale: int, draws: int
+) -> None:
+    low, high = sorted(pair)
+    slack = Decimal("1e-8")
+    one = Draws(Fraction(scale), draws)
+    more = Draws(Fraction(scale), draws + 1)
+    share = Draws(Fraction(scale), draws, Fraction(1, 7))
+    for layer in (one, share):
+        first = delta_at(low, sensitivity, (layer,)).value
+        assert 0 <= delta_at(high, sensitivity, (layer,)).value <= first + slack <= 1 + slack
+    coarse = Decimal(1) / 64
+    assert (
+        delta_at(low, sensitivity, (more,)).value
+        <= delta_at(low, sensitivity, (one,)).value + coarse
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(300, 3000), st.fractions(0, 2, max_denominator=20), st.integers(2, 3))
+def test_the_coarse_grid_bounds_the_fine_one(
+    sensitivity: int, epsilon: Fraction, draws: int
+) -> None:
+    scale = Fraction(sensitivity, 2)
+    fine = AddedLaws(None, whole_law(draws, scale))
+    exact = half_line_delta(fine, epsilon, sensitivity)
+    found = float(whole_delta(epsilon, sensitivity, ((draws, scale),)))
+    assert exact - 1e-9 <= found <= exact + 0.01
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    epsilons,
+    st.integers(1, 30),
+    st.fractions(0, 1, max_denominator=10),
+    st.fractions(0, 1, max_denominator=10),
+    st.integers(0, 3),
+)
+def test_revealing_who_drew_never_understates(
+    epsilon: Fraction, sensitivity: int, pr_u: Fraction, pr_s: Fraction, honest: int
+) -> None:
+    draws = (Draws(Fraction(8), 1, probability=pr_u), Draws(Fraction(20), honest, probability=pr_s))
+    exact = exact_mixture_delta(epsilon, sensitivity, draws)
+    assert exact is not None
+    revealed = revealed_delta(((epsilon, sensitivity, draws, 1),))
+    assert revealed >= exact - Decimal("1e-9")
+    assert revealed <= 1
+
+
+def test_many_curators_with_coins() -> None:
+    many = (Draws(Fraction(40), 10_000, probability=Fraction(1, 10_000)),)
+    silent = (1 - Fraction(1, 10_000)) ** 10_000
+    assert (
+        float(delta_at(Fraction(40), 100, many).value) < 1e-12
+    )  # one coordinate: the loss is finite
+    revealed = float(mixture_delta(((Fraction(40), 100, many, 3),)))
+    assert revealed == pytest.approx(float(silent), rel=1e-9)
+    assert revealed >= float(silent)
+    busy = (Draws(Fraction(40), 10_000, probability=Fraction(1, 2)),)
+    assert delta_at(Fraction("2.5"), 100, busy).value < Decimal("1e-15")
+
+
+def test_binomial_masses_add_up() -> None:
+    masses = binomial_masses(100, Fraction("0.3"), 40)
+    assert len(masses) == 41
+    assert float(sum(masses)) == pytest.approx(1, abs=1e-14)
+    assert sum(masses) >= 1
+    assert binomial_masses(5, Fraction(1), 3) == (0, 0, 0, 1)
+    assert binomial_masses(0, Fraction("0.3"), 3) == (1,)
+
+
+def test_two_deltas() -> None:
+    assert both_deltas(Decimal("0.5"), Decimal("0.5")) == Decimal("0.75")
+    assert both_deltas(Decimal(1), Decimal("0.5")) == 1
+    assert both_deltas(Decimal(0), Decimal(0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity", "scale", "weight"),
+    [
+        ("5", 1, "0.001", "0.5"),
+        ("0.5", 10**7, "20000000", "1e-6"),
+        ("0.5", 1000, "1000", "0.999999"),
+        ("1.0000001", 10, "10", "0.3"),
+        ("9000", 10**4, "1", "0.5"),
+    ],
+)
+def test_extreme_shares(epsilon: str, sensitivity: int, scale: str, weight: str) -> None:
+    found = share_delta(Fraction(epsilon), sensitivity, Fraction(scale), Fraction(weight))
+    assert 0 < found <= 1
+    pure = share_pure_epsilon(sensitivity, Fraction(scale), Fraction(weight))
+    assert pure >= sensitivity / Fraction(scale)
+    assert share_delta(Fraction(pure), sensitivity, Fraction(scale), Fraction(weight)) == 0
+
+
+def test_extreme_whole_draws() -> None:
+    assert whole_delta(Fraction(700), 1000, ((2, Fraction(1)),)) == 1
+    assert whole_delta(Fraction(700), 600, ((2, Fraction(1)),)) == 0
+    assert whole_delta(Fraction("1e-6"), 1, ((2, Fraction(10**6)),)) == 0
+    assert 0 < whole_delta(Fraction("1e-7"), 1, ((2, Fraction(10**6)),)) < Decimal("1e-5")
+    assert whole_delta(Fraction("0.5"), 1, ((2, Fraction("0.001")),)) == 1
+    assert whole_delta(Fraction("0.5"), 1, ()) == 1

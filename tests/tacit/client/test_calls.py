@@ -1,0 +1,101 @@
+"""The client has a call for every route that people use, and both clients have the same calls."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tacit.client.client import AsyncClient, Calls, Client
+from tacit.client.exchange import Request
+from tacit.client.operation import operation, stream
+
+PLACE = "place-holder"
+# Spoken between services, by devices without a client, or by machines that watch a service.
+OTHERS = {
+    ("GET", "/healthz"),
+    ("PUT", "/v1/rounds/{}/acknowledgement"),
+    ("PUT", "/v1/rounds/{}/refusal"),
+    ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
+}
+
+
+def calls() -> dict[str, Any]:
+    return {
+        name: found
+        for name in dir(Calls)
+        if isinstance(found := inspect.getattr_static(Calls, name), operation | stream)
+    }
+
+
+def asked(name: str, call: Any) -> set[tuple[str, str]]:
+    """The first request of a call, with and without its optional arguments."""
+    found = set()
+    parameters = inspect.signature(call.call).parameters.values()
+    needed = [PLACE for item in parameters if item.default is item.empty and item.kind in (0, 1)]
+    named = {
+        item.name: PLACE
+        for item in parameters
+        if item.default is item.empty and item.kind is item.KEYWORD_ONLY
+    }
+    optional: list[dict[str, Any]] = [{}]
+    if any(item.name == "curator" and item.default is None for item in parameters):
+        optional.append({"curator": PLACE})
+    for more in optional:
+        step = next(call.call(*needed, **named, **more))
+        assert isinstance(step, Request), name
+        found.add((step.method, re.sub(rf"{PLACE}|\{{\w+\}}", "{}", step.path)))
+    return found
+
+
+def routes(service: str) -> set[tuple[str, str]]:
+    settings = getattr(import_module(f"{service}.settings"), f"{service.capitalize()}Settings")
+    document = import_module(f"{service}.app").create_app(settings()).openapi()
+    return {
+        (method.upper(), re.sub(r"\{\w+\}", "{}", path))
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+
+
+GENERAL = {"request", "get", "post", "pages"}
+
+
+@pytest.mark.parametrize("service", ["coordinator", "curator"])
+def test_every_route_has_a_call(service: str) -> None:
+    covered = set().union(
+        *(asked(name, call) for name, call in calls().items() if name not in GENERAL),
+        # the second requests of calls that make two
+        {("GET", "/v1/rounds/{}/result")},
+    )
+    assert routes(service) - covered - OTHERS == set()
+
+
+def test_every_call_asks_a_route_that_there_is() -> None:
+    there = routes("coordinator") | routes("curator") | routes("aggregator")
+    for name, call in calls().items():
+        if name not in GENERAL:
+            assert asked(name, call) <= there, name
+
+
+def test_both_clients_have_every_call_explained() -> None:
+    with Client("http://it.test") as client:
+        other = AsyncClient("http://it.test")
+        for name, call in calls().items():
+            assert call.__doc__, name
+            assert getattr(client, name).__doc__ == getattr(other, name).__doc__ == call.__doc__
+            assert inspect.signature(getattr(client, name)) == inspect.signature(call.call)
+
+
+def test_a_client_imports_no_service() -> None:
+    code = (
+        "import sys, tacit; "
+        "print(sorted({'fastapi', 'sqlalchemy', 'alembic', 'coordinator'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,77 @@
+"""Long polls, step by step."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import pytest
+
+from tacit.client.exchange import Item, Pause, Request, Steps, Stream
+from tacit.client.watching import POLL_S, last, watch
+
+
+def state(name: str, tag: str = "") -> httpx.Response:
+    return httpx.Response(200, json={"state": name}, headers={"etag": tag} if tag else {})
+
+
+def test_each_change_is_an_item_and_the_tag_goes_with_the_next_request() -> None:
+    watching = watch("/v1/things/1", "thing 1", ("done",), 600)
+    first = next(watching)
+    assert isinstance(first, Request)
+    assert (first.method, first.path, first.headers) == (
+        "GET",
+        "/v1/things/1",
+        {"If-None-Match": ""},
+    )
+    assert first.params == {"wait_s": POLL_S}
+    assert (first.wait_s, first.repeatable, first.once) == (POLL_S, True, False)
+    assert watching.send(state("open", '"a"')) == Item({"state": "open"})
+    second = next(watching)
+    assert isinstance(second, Request)
+    assert second.headers == {"If-None-Match": '"a"'}
+    third = watching.send(httpx.Response(304))
+    assert isinstance(third, Request)
+    assert third.headers == {"If-None-Match": '"a"'}
+    assert watching.send(state("done")) == Item({"state": "done"})
+    assert next(watching, None) is None
+
+
+def test_no_request_waits_beyond_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    watching = watch("/v1/things/1", "thing 1", ("done",), 25)
+    first = next(watching)
+    now = 20.0
+    second = watching.send(httpx.Response(304))
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert (first.wait_s, second.wait_s) == (20, 5)
+    now = 25.0
+    with pytest.raises(TimeoutError, match=r"^thing 1 is not finished after 25 s$"):
+        watching.send(httpx.Response(304))
+
+
+def test_the_last_item_of_a_stream_asks_all_that_the_stream_asks() -> None:
+    def numbers() -> Stream[int]:
+        answer = yield Request("GET", "/a")
+        yield Item(answer)
+        yield Pause(1)
+        yield Item(2)
+
+    call: Steps[int] = last(numbers())
+    assert next(call) == Request("GET", "/a")
+    assert call.send(1) == Pause(1)
+    with pytest.raises(StopIteration) as done:
+        call.send(None)
+    assert done.value.value == 2
+
+
+def test_a_stream_without_items_has_no_last_one() -> None:
+    def nothing() -> Stream[int]:
+        yield Pause(1)
+
+    call = last(nothing())
+    next(call)
+    with pytest.raises(ValueError, match="no last one"):
+        call.send(None)

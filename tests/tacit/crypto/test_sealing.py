@@ -1,0 +1,387 @@
+"""Seals open in one place only, and nothing but SealBroken leaves the readers of foreign bytes."""
+
+import dataclasses
+import hashlib
+import hmac
+import struct
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit import sets
+from tacit.crypto.sealing import (
+    MAX_SEGMENT,
+    NONCE_BYTES,
+    SEGMENT_BYTES,
+    TAG_BYTES,
+    BatchHeader,
+    Direction,
+    Ends,
+    SealBroken,
+    Span,
+    agree_key,
+    length_prefixed,
+    open_batch,
+    open_words,
+    piece_context,
+    read_batch_header,
+    seal_batch,
+    seal_words,
+    segment_size,
+    spans,
+)
+
+KEY = bytes(range(32))
+PLACE = (b"d" * 32, "meter-1", "north", 0, 3)
+WORDS = np.array([0, 1, 2**64 - 1], np.uint64)
+
+
+def private(seed):
+    return X25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+
+
+def public(seed):
+    return private(seed).public_key().public_bytes_raw()
+
+
+ENDS = Ends("meter-1", "north", public(1), public(2), 7, Direction.CURATOR_TO_AGGREGATOR)
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_both_ends_agree_and_nobody_else():
+    assert agree_key(private(1), ENDS) == agree_key(private(2), ENDS)
+    with pytest.raises(SealBroken):
+        agree_key(private(3), ENDS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sender": "meter-2"},
+        {"receiver": "south"},
+        {"receiver_key": public(3)},
+        {"epoch": 8},
+        {"direction": Direction.AGGREGATOR_TO_AGGREGATOR},
+        {"sender": "meter-1n", "receiver": "orth"},
+    ],
+)
+def test_every_field_of_the_ends_is_in_the_key(change):
+    other = dataclasses.replace(ENDS, **change)
+    assert agree_key(private(1), other) != agree_key(private(1), ENDS)
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31), b"", b"short", bytes(33)])
+def test_keys_of_small_order_and_no_keys_are_refused(key):
+    with pytest.raises(SealBroken):
+        agree_key(private(1), dataclasses.replace(ENDS, receiver_key=key))
+
+
+def test_the_key_is_that_of_the_specification():
+    """HKDF-SHA256 by hand (RFC 5869), each field behind its length in four bytes."""
+    fields = [b"1", b"meter-1", b"north", public(1), public(2), b"7", b"curator>aggregator"]
+    info = b"".join(struct.pack(">I", len(field)) + field for field in fields)
+    shared = private(1).exchange(private(2).public_key())
+    extracted = hmac.digest(b"tacit sealed piece v1", shared, hashlib.sha256)
+    assert agree_key(private(1), ENDS) == hmac.digest(extracted, info + b"\x01", hashlib.sha256)
+
+
+def test_ends_spans_and_headers_cannot_be_changed():
+    for item, name in ((ENDS, "receiver"), (HEADER.span, "first"), (HEADER, "host")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(item, name, None)
+
+
+@given(st.lists(st.binary(max_size=4), max_size=4), st.lists(st.binary(max_size=4), max_size=4))
+def test_length_prefixes_keep_sequences_apart(one, two):
+    assert (length_prefixed(*one) == length_prefixed(*two)) == (one == two)
+
+
+# --- single pieces -------------------------------------------------------------------------------
+
+
+def test_words_come_back():
+    nonce, sealed = seal_words(KEY, WORDS, piece_context(*PLACE))
+    assert open_words(KEY, nonce, sealed, piece_context(*PLACE)).tolist() == WORDS.tolist()
+    assert len(nonce) == NONCE_BYTES and len(sealed) == 8 * 3 + TAG_BYTES
+
+
+def test_words_are_little_endian_and_of_fixed_width():
+    sealed = {len(seal_words(KEY, np.array([v], np.uint64), b"")[1]) for v in (0, 2**64 - 1)}
+    assert sealed == {8 + TAG_BYTES}
+    swapped = WORDS.astype(">u8")
+    nonce, body = seal_words(KEY, swapped, b"")
+    assert open_words(KEY, nonce, body, b"").tolist() == WORDS.tolist()
+    strided = np.arange(12, dtype=np.uint64).reshape(3, 4)[:, 1]
+    nonce, body = seal_words(KEY, strided, b"")
+    assert open_words(KEY, nonce, body, b"").tolist() == [1, 5, 9]
+
+
+def test_each_seal_has_a_fresh_nonce():
+    assert len({seal_words(KEY, WORDS, b"")[0] for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(0, b"e" * 32), (1, "meter-2"), (2, "south"), (3, 1), (4, 4)],
+    ids=["round", "curator", "aggregator", "share index", "dimension"],
+)
+def test_a_readdressed_piece_does_not_open(field, value):
+    nonce, sealed = seal_words(KEY, WORDS, piece_context(*PLACE))
+    place = [*PLACE]
+    place[field] = value
+    with pytest.raises(SealBroken):
+        open_words(KEY, nonce, sealed, piece_context(*place))
+
+
+def test_neighbouring_fields_of_a_place_cannot_flow_together():
+    assert piece_context(b"", "a", "bc", 1, 23) != piece_context(b"", "ab", "c", 12, 3)
+
+
+@given(st.data())
+def test_flipped_and_truncated_pieces_do_not_open(data):
+    context = piece_context(*PLACE)
+    nonce, sealed = seal_words(KEY, WORDS, context)
+    parts = [bytearray(KEY), bytearray(nonce), bytearray(sealed), bytearray(context)]
+    which = data.draw(st.integers(0, 3))
+    at = data.draw(st.integers(0, len(parts[which]) - 1))
+    if data.draw(st.booleans()):
+        parts[which][at] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del parts[which][at:]
+    key, nonce, sealed, context = map(bytes, parts)
+    with pytest.raises(SealBroken):
+        open_words(key, nonce, sealed, context)
+
+
+@given(st.binary(max_size=40), st.binary(max_size=20), st.binary(max_size=60))
+def test_any_bytes_as_a_piece_are_refused_in_one_way(key, nonce, sealed):
+    with pytest.raises(SealBroken):
+        open_words(key, nonce, sealed, b"")
+
+
+def test_content_that_is_no_whole_number_of_words():
+    nonce = bytes(NONCE_BYTES)
+    odd = AESGCM(KEY).encrypt(nonce, b"thirteen byte", b"")
+    with pytest.raises(SealBroken):
+        open_words(KEY, nonce, odd, b"")
+    body = BODY[:FIXED]
+    odd = AESGCM(KEY).encrypt(body[-NONCE_BYTES:], b"thirteen byte", body)
+    with pytest.raises(SealBroken):
+        open_batch(KEY, body + odd, FIXED)
+
+
+# --- segments and spans --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("d", "size"),
+    [
+        (1, 262_144),
+        (2, 131_072),
+        (96, 2048),
+        (2048, 128),
+        (2049, 64),
+        (4096, 64),
+        (65_536, 64),
+    ],
+)
+def test_segment_sizes(d, size):
+    assert segment_size(d) == size
+    if size > 64:
+        assert 8 * d * size <= SEGMENT_BYTES and (size == MAX_SEGMENT or 16 * d * size > 2**21)
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.sampled_from([64, 128, 1024]))
+def test_spans_cut_a_run_along_segments(first, length, size):
+    cut = spans(first, length, size)
+    numbers = [n for span in cut for n in range(span.first, span.first + span.length)]
+    assert numbers == list(range(first, first + length))
+    for span in cut:
+        assert span.length >= 1
+        assert span.first // size == span.segment == (span.first + span.length - 1) // size
+    assert len({span.segment for span in cut}) == len(cut)
+
+
+def test_a_run_of_one_number_and_one_that_ends_with_a_segments_first():
+    assert spans(5, 1, 64) == [Span(0, 5, 1)]
+    assert spans(0, 65, 64) == [Span(0, 0, 64), Span(1, 64, 1)]
+    assert spans(64, 64, 64) == [Span(1, 64, 64)]
+    assert spans(64, 0, 64) == []
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+D = 4096  # segments of 64 numbers, so that small spans have neighbours
+PRESENT = sets.pack(np.array([True, False, True] + [False] * 7))
+HEADER = BatchHeader("gateway-1", b"d" * 32, 2, 0, Span(3, 192, 10), D, 7, PRESENT)
+BATCH_WORDS = np.arange(2 * D, dtype=np.uint64).reshape(2, D)
+BODY = seal_batch(KEY, HEADER, BATCH_WORDS)
+FIXED = 76
+LAYOUT = struct.Struct("<4s32sBHIIIIIIB12s")
+NAMES = ("magic", "digest", "share", "part", "segment", "first", "length", "count", "d", "epoch")
+
+
+def receive(body, key=KEY):
+    """What an aggregator does with a body."""
+    header, offset = read_batch_header(body)
+    return header, open_batch(key, body, offset)
+
+
+def test_a_batch_comes_back():
+    header, words = receive(BODY)
+    assert header == HEADER
+    assert header.count == 2
+    assert (words == BATCH_WORDS.ravel()).all()
+    assert len(BODY) == FIXED + len("gateway-1") + 2 + 8 * 2 * D + TAG_BYTES
+
+
+def test_a_batch_holds_as_many_words_as_it_says():
+    with pytest.raises(ValueError):
+        seal_batch(KEY, HEADER, BATCH_WORDS[:1])
+
+
+def test_a_batch_is_fresh_each_time_and_bound_to_its_key():
+    assert seal_batch(KEY, HEADER, BATCH_WORDS) != BODY
+    with pytest.raises(SealBroken):
+        receive(BODY, bytes(32))
+
+
+@pytest.mark.parametrize("at", range(0, FIXED + len("gateway-1") + 2))
+def test_every_byte_of_header_host_and_presence_is_protected(at):
+    for bit in range(8):
+        body = bytearray(BODY)
+        body[at] ^= 1 << bit
+        with pytest.raises(SealBroken):
+            receive(bytes(body))
+
+
+@given(st.integers(FIXED, len(BODY) - 1), st.integers(0, 7))
+def test_every_byte_of_the_content_is_protected(at, bit):
+    body = bytearray(BODY)
+    body[at] ^= 1 << bit
+    with pytest.raises(SealBroken):
+        receive(bytes(body))
+
+
+@given(st.integers(0, len(BODY) - 1))
+def test_truncated_and_lengthened_batches_are_refused(length):
+    for body in (BODY[:length], BODY + BODY[: length + 1]):
+        with pytest.raises(SealBroken):
+            receive(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("digest", b"e" * 32),
+        ("share", 1),
+        ("part", 1),
+        ("segment", 4),
+        ("first", 200),
+        ("length", 11),
+        ("length", 16),
+        ("length", 0),
+        ("length", 2**32 - 1),
+        ("count", 1),
+        ("count", 0),
+        ("count", 2**32 - 1),
+        ("d", 0),
+        ("d", D // 2),
+        ("d", 2**32 - 1),
+        ("epoch", 8),
+    ],
+)
+def test_manipulated_headers_are_refused(name, value):
+    fields = list(LAYOUT.unpack_from(BODY))
+    fields[NAMES.index(name)] = value
+    with pytest.raises(SealBroken):
+        receive(LAYOUT.pack(*fields) + BODY[FIXED:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"span": Span(4, 192, 10)},  # numbers of another segment than the header's
+        {"span": Span(3, 248, 10)},  # runs over into the next segment
+        {"span": Span(3, 193, 10)},  # not whole bytes in
+        {"span": Span(3, 192, 10), "host": ""},
+        {"presence": b"\x01\x04", "span": Span(3, 192, 10)},  # a bit beyond the span
+        {"presence": bytes(2)},  # nobody
+        {"span": Span(3, 192, 65), "presence": b"\x01" + bytes(8)},  # one number too many
+        {"span": Span(0, 192, 10), "dimension": 0},
+    ],
+)
+def test_even_the_host_itself_cannot_send_a_misplaced_batch(change):
+    header = dataclasses.replace(HEADER, **change)
+    words = np.zeros(header.count * header.dimension, np.uint64)
+    with pytest.raises(SealBroken):
+        receive(seal_batch(KEY, header, words))
+
+
+def test_a_batch_may_fill_its_segment_and_hold_one_word_each():
+    full = dataclasses.replace(HEADER, span=Span(3, 192, 64), presence=b"\x81" + bytes(6) + b"\x80")
+    header, words = receive(seal_batch(KEY, full, np.arange(3 * D, dtype=np.uint64)))
+    assert (header, words.size) == (full, 3 * D)
+    thin = dataclasses.replace(HEADER, span=Span(0, 192, 10), dimension=1)
+    header, words = receive(seal_batch(KEY, thin, np.array([4, 5], np.uint64)))
+    assert (header, words.tolist()) == (thin, [4, 5])
+
+
+def test_a_body_with_another_mark_is_no_batch_though_its_seal_opens():
+    fields = list(LAYOUT.unpack_from(BODY))
+    fields[0] = b"TCB2"
+    context = LAYOUT.pack(*fields) + b"gateway-1" + PRESENT
+    body = context + AESGCM(KEY).encrypt(fields[-1], BATCH_WORDS.tobytes(), context)
+    with pytest.raises(SealBroken, match="not a batch"):
+        receive(body)
+
+
+def test_a_host_name_outside_ascii_is_refused():
+    header = dataclasses.replace(HEADER, host="gäteway")
+    with pytest.raises(SealBroken):
+        receive(seal_batch(KEY, header, BATCH_WORDS))
+
+
+BATCH_FIELDS = st.tuples(
+    st.sampled_from([b"TCB1", b"TCB2"]),
+    st.just(b"d" * 32),
+    st.integers(0, 255),
+    st.integers(0, 2**16 - 1),
+    *[st.one_of(st.integers(0, 70), st.integers(0, 2**32 - 1))] * 6,
+    st.integers(0, 255),
+    st.just(bytes(12)),
+)
+
+
+@given(BATCH_FIELDS, st.binary(max_size=300))
+def test_no_other_error_leaves_the_readers(fields, rest):
+    with pytest.raises(SealBroken):
+        receive(LAYOUT.pack(*fields) + rest)
+
+
+@given(st.integers(0, 20), st.integers(0, 3), st.integers(0, 3), st.data())
+def test_no_other_error_leaves_the_readers_for_bodies_of_the_right_length(length, n, d, data):
+    """Bodies that get past the check of lengths, with any content."""
+    size = 3 + (length + 7) // 8 + 8 * n * d + TAG_BYTES
+    fixed = LAYOUT.pack(b"TCB1", b"d" * 32, 0, 0, 0, 0, length, n, d, 0, 3, bytes(12))
+    body = fixed + data.draw(st.binary(min_size=size, max_size=size))
+    with pytest.raises(SealBroken):
+        receive(body)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_as_a_batch_are_refused_in_one_way(body):
+    with pytest.raises(SealBroken):
+        receive(body)
+
+
+@given(st.binary(max_size=200), st.integers(0, 300), st.binary(max_size=40))
+def test_open_batch_alone_refuses_in_one_way(body, offset, key):
+    with pytest.raises(SealBroken):
+        open_batch(key, body, offset)

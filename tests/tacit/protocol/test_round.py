@@ -1,0 +1,117 @@
+"""The models of a round travel unchanged and refuse what has the wrong size."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from tacit.crypto.signing import Identity, Signed, verify
+from tacit.protocol.round import (
+    AcceptedSet,
+    Commitment,
+    ItemAnswer,
+    Manifest,
+    Piece,
+    Reveal,
+    RoundDescriptor,
+)
+from tacit.wire import encode_binary
+from tests.tacit.protocol.test_agreement import descriptor, entry
+
+ROUND = "01234567-89ab-7def-8123-456789abcdef"
+HASH = bytes(range(32))
+TEXT = encode_binary(HASH)
+
+MODELS = [
+    Piece(sender="m", key_epoch=1, nonce=bytes(12), sealed=b"\x00\xff"),
+    AcceptedSet(
+        round=ROUND, descriptor_hash=HASH, aggregator="a", members=b"\x01", contributions=(0, 2)
+    ),
+    Manifest(
+        round=ROUND, descriptor_hash=HASH, quorum=(0, 1), members=b"\x01", count=1, contributions=()
+    ),
+    Commitment(round=ROUND, descriptor_hash=HASH, manifest_hash=HASH, aggregator="a", hash=HASH),
+    Reveal(aggregator="a", nonce=HASH, partial=b"12345678"),
+    ItemAnswer(index=0, status=409, problem="conflict"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_round_trip(model):
+    back = type(model).model_validate_json(model.canonical())
+    assert back == model
+    assert back.digest() == model.digest()
+
+
+def test_a_signed_descriptor_travels():
+    identity = Identity.generate()
+    made = descriptor()
+    signed = identity.sign("label", made)
+    back = Signed[RoundDescriptor].model_validate_json(signed.model_dump_json())
+    assert back == signed
+    assert back.statement.digest() == made.digest()
+    assert verify("label", back, identity.public_key) == made
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "value"),
+    [
+        (Commitment, "hash", encode_binary(HASH[:-1])),
+        (Commitment, "manifest_hash", encode_binary(HASH + b"\x00")),
+        (Commitment, "descriptor_hash", ""),
+        (Commitment, "round", "01234567"),
+        (Commitment, "round", ROUND.upper()),
+        (Commitment, "round", ROUND + "\n"),
+        (Commitment, "aggregator", "../etc"),
+        (Commitment, "extra", 1),
+        (Reveal, "nonce", encode_binary(bytes(31))),
+        (Piece, "nonce", encode_binary(bytes(13))),
+        (Piece, "key_epoch", 2**32),
+        (Piece, "key_epoch", -1),
+        (Manifest, "count", -1),
+        (Manifest, "quorum", [0.5]),
+        (Manifest, "members", 5),
+    ],
+)
+def test_wrong_sizes_are_refused(model, field, value):
+    good = next(item for item in MODELS if isinstance(item, model))
+    body = {**json.loads(good.canonical()), field: value}
+    with pytest.raises(ValidationError) as error:
+        model.model_validate_json(json.dumps(body))
+    assert error.value.errors()[0]["loc"][0] == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("segment_size", 32),
+        ("segment_size", 2**19),
+        ("roster_size", -1),
+        ("roster_size", 2**32 + 1),
+        ("roster_version", -1),
+        ("format", "tacit.round/2"),
+        ("query", {}),
+        ("window", {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}),
+    ],
+)
+def test_a_descriptor_refuses_bad_fields(field, value):
+    body = {**json.loads(descriptor().canonical()), field: value}
+    with pytest.raises(ValidationError) as error:
+        RoundDescriptor.model_validate_json(json.dumps(body))
+    assert error.value.errors()[0]["loc"][0] == field
+
+
+def test_a_bad_query_inside_a_descriptor_is_told_with_its_place():
+    body = json.loads(descriptor().canonical())
+    body["query"]["resolution"] = "100"
+    with pytest.raises(ValidationError) as error:
+        RoundDescriptor.model_validate_json(json.dumps(body))
+    assert [problem["loc"] for problem in error.value.errors()] == [("query", "resolution")]
+
+
+def test_share_indices_are_positions():
+    made = descriptor()
+    assert [made.index_of(item.id) for item in made.aggregators] == [0, 1, 2]
+    with pytest.raises(KeyError):
+        made.index_of("stranger")
+    assert entry(1).fingerprint == Identity.from_bytes(bytes([1]) * 32).fingerprint

@@ -1,0 +1,371 @@
+"""Every rule of a query refuses at the field that breaks it; the canonical form is stable."""
+
+import hashlib
+import json
+from fractions import Fraction
+
+import pytest
+from pydantic import ValidationError
+
+from tacit.query.fields import Window, part_count
+from tacit.query.query import Query
+from tacit.query.words import Coordinates, Function, Layer
+from tests.tacit.examples import PLAIN, VARIANTS, fields, query
+
+NOISY = {"mechanism": "distributed", "epsilon": "1"}
+TWO_LAYER = {
+    "mechanism": "two-layer", "epsilon_u": "1", "epsilon_s": "1", "pr_u": "1", "pr_s": "1"
+}  # fmt: skip
+LOCAL = {"mechanism": "local", "epsilon_i": "1", "sharing": "none", "aggregators": 1}
+SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
+HISTOGRAM = {"function": "histogram", "edges": ["0", "1"]}
+VECTOR = {"function": "vector_sum", "dimension": 2}
+BLOCK = {"name": "a", "dimension": 1, "l1_bound": "1", "resolution": "1"}
+BLOCKS = {"function": "vector_sum", "coordinates": "values", "blocks": [BLOCK]}
+DAY = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
+HOURLY = {"period_s": 3600, "first_start": "2026-01-01T00:00:00Z"}
+
+BAD = [
+    # names and shapes
+    ("name", {"name": ""}),
+    ("name", {"name": "a b"}),
+    ("name", {"name": "a\n"}),
+    ("name", {"name": "x" * 129}),
+    ("function", {"function": "median"}),
+    ("register", {"register": "no such name"}),
+    ("unit", {"unit": "furlong"}),
+    ("unit", {"unit": "kwh"}),
+    ("privacy_unit", {"privacy_unit": "household"}),
+    ("stance", {"stance": "hopeful"}),
+    ("mechanism", {"mechanism": "privada"}),
+    ("sharing", {"sharing": "weights"}),
+    ("family", {"family": "-"}),
+    ("colour", {"colour": "red"}),
+    # bounds, readings, resolution
+    ("bounds", {"bounds": ["3", "3"]}),
+    ("bounds", {"bounds": ["3", "-2"]}),
+    ("bounds", {"bounds": ["0"]}),
+    ("bounds", {"bounds": ["0", "1", "2"]}),
+    ("bounds", {"bounds": ["NaN", "1"]}),
+    ("bounds", {"bounds": [0, 1]}),
+    ("bounds", {"bounds": [0.5, 1.5]}),
+    ("bounds", {"bounds": ["0", "4611686018.427387905"]}),
+    ("bounds", {"bounds": ["-1e10", "0"]}),
+    ("max_readings", {"max_readings": 0}),
+    ("max_readings", {"max_readings": "2"}),
+    ("max_readings", {"max_readings": 2.0}),
+    ("max_readings", {"max_readings": 1_000_001}),
+    ("resolution", {"resolution": "0"}),
+    ("resolution", {"resolution": "-1"}),
+    ("resolution", {"resolution": "1e-10"}),
+    ("resolution", {"resolution": "1/3"}),
+    ("resolution", {"resolution": 1}),
+    ("resolution", {"resolution": "1000"}),
+    # functions
+    ("edges", {"edges": ["0", "1"]}),
+    ("edges", {"function": "histogram"}),
+    ("edges", {"function": "histogram", "edges": ["0"]}),
+    ("edges", {"function": "histogram", "edges": ["0", "0"]}),
+    ("edges", {"function": "histogram", "edges": ["0", "2", "1"]}),
+    ("edges", {"function": "histogram", "edges": ["0", "1e12"]}),
+    ("edges", {"function": "histogram", "edges": ["0", 1.5]}),
+    ("dimension", {"dimension": 2}),
+    ("dimension", {**VECTOR, "dimension": 0}),
+    ("dimension", {**VECTOR, "dimension": 65_537}),
+    ("dimension", {**VECTOR, "dimension": "2"}),
+    ("l1_bound", {"l1_bound": "1"}),
+    ("l1_bound", {**VECTOR, "l1_bound": "0"}),
+    ("l1_bound", {**VECTOR, "l1_bound": "-1"}),
+    ("l1_bound", {**VECTOR, "l1_bound": "0.9"}),
+    ("coordinates", {"coordinates": "slots"}),
+    ("coordinates", {**VECTOR, "coordinates": "fourier"}),
+    ("coordinates", {**BLOCKS, "coordinates": None}),
+    ("coordinates", {**BLOCKS, "coordinates": "slots"}),
+    ("blocks", {"function": "vector_sum"}),
+    ("blocks", {"blocks": [BLOCK]}),
+    ("blocks", {**BLOCKS, "blocks": []}),
+    ("blocks", {**BLOCKS, "dimension": 2}),
+    ("blocks", {**BLOCKS, "l1_bound": "2"}),
+    ("blocks", {**BLOCKS, "blocks": [BLOCK, BLOCK]}),
+    ("blocks", {**BLOCKS, "blocks": [{**BLOCK, "resolution": "1e-10"}]}),
+    ("blocks", {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "0.1"}]}),
+    (
+        "blocks",
+        {**BLOCKS, "blocks": [{**BLOCK, "name": n, "dimension": 40_000} for n in ("a", "b")]},
+    ),
+    ("blocks.0.dimension", {**BLOCKS, "blocks": [{**BLOCK, "dimension": 0}]}),
+    ("blocks.0.resolution", {**BLOCKS, "blocks": [{**BLOCK, "resolution": "0"}]}),
+    ("blocks.0.l1_bound", {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "-1"}]}),
+    ("blocks.0.name", {**BLOCKS, "blocks": [{**BLOCK, "name": "a b"}]}),
+    # mechanisms and their epsilons
+    ("epsilon", {"mechanism": "distributed"}),
+    ("epsilon", {**NOISY, "epsilon": "0"}),
+    ("epsilon", {**NOISY, "epsilon": "-1"}),
+    ("epsilon", {**NOISY, "epsilon": "NaN"}),
+    ("epsilon", {**NOISY, "epsilon": "inf"}),
+    ("epsilon", {**NOISY, "epsilon": 1}),
+    ("epsilon", {**NOISY, "epsilon": 0.5}),
+    ("epsilon", {**NOISY, "epsilon": "10001"}),
+    ("epsilon", {"epsilon": "1"}),
+    ("epsilon_u", {**TWO_LAYER, "epsilon_u": None}),
+    ("epsilon_u", {**TWO_LAYER, "epsilon_u": "0"}),
+    ("epsilon_s", {**TWO_LAYER, "epsilon_s": "-0.1"}),
+    ("epsilon_s", {**NOISY, "epsilon_s": "1"}),
+    ("pr_u", {**TWO_LAYER, "pr_u": "1.01"}),
+    ("pr_u", {**TWO_LAYER, "pr_u": None}),
+    ("pr_s", {**TWO_LAYER, "pr_s": "-0.01"}),
+    ("pr_s", {**TWO_LAYER, "pr_s": 0.5}),
+    ("pr_s", {**NOISY, "pr_s": "1"}),
+    ("epsilon_i", {**LOCAL, "epsilon_i": None}),
+    ("epsilon_i", {**NOISY, "epsilon_i": "1"}),
+    ("delta", {"delta": "1"}),
+    ("delta", {"delta": "-1e-9"}),
+    ("delta", {"delta": 0}),
+    ("split", {"function": "mean", "split": ["0.5", "0.4"]}),
+    ("split", {"function": "mean", "split": ["1"]}),
+    ("split", {"function": "mean", "split": ["1.5", "-0.5"]}),
+    ("split", {"function": "mean", "split": ["1", "0"]}),
+    ("split", {"split": ["0.5", "0.5"]}),
+    ("split", {"function": "variance", "split": ["0.5", "0.5"]}),
+    ("split", {**BLOCKS, "split": ["0.5", "0.5"]}),
+    ("split", {"function": "mean", "split": []}),
+    ("layer", {"layer": "curator"}),
+    ("layer", {**TWO_LAYER, "layer": "both"}),
+    ("layer", {**NOISY, "layer": "none"}),
+    # sharing and collusion
+    ("aggregators", {"aggregators": 1}),
+    ("aggregators", {"aggregators": 17}),
+    ("aggregators", {"aggregators": 0}),
+    ("aggregators", {**LOCAL, "aggregators": 2}),
+    ("aggregators", {**LOCAL, "sharing": "additive"}),
+    ("aggregators", {"sharing": "none"}),
+    ("threshold", {"threshold": 2}),
+    ("threshold", {**SHAMIR, "threshold": None}),
+    ("threshold", {**SHAMIR, "threshold": 6}),
+    ("threshold", {**SHAMIR, "threshold": 2}),
+    ("threshold", {**SHAMIR, "aggregators": 4, "threshold": 2}),
+    ("threshold", {**SHAMIR, "threshold": 0}),
+    ("collusion", {"collusion": {"aggregators": 3}}),
+    ("collusion", {**SHAMIR, "collusion": {"aggregators": 3}}),
+    ("collusion", {**LOCAL, "collusion": {"aggregators": 2}}),
+    ("collusion.aggregators", {"collusion": {"aggregators": -1}}),
+    ("collusion.curators", {"collusion": {"curators": "2"}}),
+    ("collusion.sybils", {"collusion": {"sybils": 1}}),
+    ("c_noise", {"c_noise": 2}),
+    ("c_noise", {**SHAMIR, **NOISY, "c_noise": 4}),
+    ("c_noise", {**SHAMIR, **NOISY, "c_noise": 0}),
+    ("c_noise", {**SHAMIR, **NOISY, "c_noise": 2, "collusion": {"aggregators": 2}}),
+    ("c_noise", {**SHAMIR, "c_noise": 2}),
+    ("min_participants", {"min_participants": 0}),
+    ("min_participants", {"collusion": {"curators": 2}}),
+    ("min_participants", {"collusion": {"curators": 9}, "min_participants": 9}),
+    ("n_max", {"n_max": 1}),
+    ("n_max", {"n_max": 10_000_001}),
+    ("n_max", {"n_max": 9, "min_participants": 10}),
+    # time
+    ("deadline_s", {"deadline_s": 0}),
+    ("deadline_s", {"deadline_s": "60"}),
+    ("window", {"window": "today"}),
+    ("window.end", {"window": {"start": DAY["start"], "end": DAY["start"]}}),
+    ("window.end", {"window": {"start": DAY["end"], "end": DAY["start"]}}),
+    ("window.start", {"window": {**DAY, "start": "2026-01-01T00:00:00"}}),
+    ("schedule.period_s", {"schedule": {**HOURLY, "period_s": 1}}),
+    ("schedule", {"schedule": HOURLY, "window": DAY}),
+]
+
+
+@pytest.mark.parametrize(("field", "changes"), BAD)
+def test_a_bad_field_is_refused_by_name(field, changes):
+    with pytest.raises(ValidationError) as error:
+        query(**changes)
+    places = [".".join(map(str, problem["loc"])) for problem in error.value.errors()]
+    assert any(place == field or place.startswith(field + ".") for place in places), places
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [NOISY, TWO_LAYER, LOCAL, SHAMIR, HISTOGRAM, VECTOR, BLOCKS, {"window": DAY},
+     {"schedule": HOURLY}],
+)  # fmt: skip
+def test_one_mistake_gives_one_error(changes):
+    assert query(**changes)
+    with pytest.raises(ValidationError) as error:
+        query(**{**changes, "max_readings": 0})
+    assert [problem["loc"] for problem in error.value.errors()] == [("max_readings",)]
+
+
+@pytest.mark.parametrize("changes", [HISTOGRAM, VECTOR, BLOCKS])
+def test_an_unknown_function_is_told_once(changes):
+    with pytest.raises(ValidationError) as error:
+        query(**{**changes, "function": "median"})
+    assert [problem["loc"] for problem in error.value.errors()] == [("function",)]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["name", "function", "unit", "bounds", "max_readings", "resolution", "mechanism", "sharing",
+     "aggregators", "n_max", "deadline_s"],
+)  # fmt: skip
+def test_required_fields(field):
+    with pytest.raises(ValidationError) as error:
+        query(**{field: None})
+    assert (field,) in [problem["loc"] for problem in error.value.errors()]
+
+
+def test_no_error_shows_an_exception_of_the_validator_itself():
+    """However many fields are wrong at once, every one is told."""
+    wrong = dict.fromkeys(Query.model_json_schema()["properties"], "?")
+    with pytest.raises(ValidationError) as error:
+        Query.model_validate_json(json.dumps(wrong))
+    assert {problem["loc"][0] for problem in error.value.errors()} >= set(PLAIN)
+
+
+def test_defaults():
+    asked = query()
+    assert (asked.privacy_unit, asked.stance) == ("curator", "sound")
+    assert (asked.delta, asked.min_participants, asked.register_name) == (0, 2, "energy_import")
+    assert query(**NOISY).layer is Layer.AGGREGATOR
+    assert query(**SHAMIR, **NOISY).c_noise == 3
+    assert query(**SHAMIR).c_noise is None
+
+
+def test_probabilities_at_both_ends():
+    for end in ("0", "1"):
+        assert query(**{**TWO_LAYER, "pr_u": end, "pr_s": end}).pr_u == Fraction(end)
+
+
+def test_the_number_of_parts():
+    counts = {kind: part_count(query(**v).function, query(**v).blocks) for kind, v in
+              VARIANTS.items()}  # fmt: skip
+    assert counts == dict.fromkeys(VARIANTS, 1) | {"mean": 2, "variance": 3, "blocks": 2}
+
+
+# --- the canonical form --------------------------------------------------------------------------
+
+
+def everything() -> list[Query]:
+    noisy = [NOISY, TWO_LAYER, LOCAL, {**NOISY, **SHAMIR}, {"window": DAY}, {"schedule": HOURLY}]
+    return [*(query(**v) for v in VARIANTS.values()), *(query(**v) for v in noisy)]
+
+
+@pytest.mark.parametrize("asked", everything())
+def test_round_trip(asked):
+    for text in (asked.canonical(), asked.model_dump_json().encode()):
+        back = Query.model_validate_json(text)
+        assert back == asked
+        assert back.digest() == asked.digest()
+    assert hashlib.sha256(asked.canonical()).digest() == asked.digest()
+
+
+@pytest.mark.parametrize("asked", everything())
+def test_the_canonical_form_has_no_float_and_no_blank(asked):
+    def refuse(text):
+        raise AssertionError(text)
+
+    json.loads(asked.canonical(), parse_float=refuse, parse_constant=refuse)
+    assert b" " not in asked.canonical()
+    assert b"null" not in asked.canonical()
+
+
+def test_the_canonical_form_is_pinned():
+    """A change of this text changes every hash: parties of two versions could not meet."""
+    asked = query(**NOISY, bounds=["-0.50", "3e0"], resolution="0.10")
+    assert asked.canonical() == (
+        b'{"aggregators":3,"bounds":["-0.5","3"],"collusion":{"aggregators":0,"curators":0},'
+        b'"deadline_s":60,"delta":"0","epsilon":"1","function":"sum","layer":"aggregator",'
+        b'"max_readings":2,"mechanism":"distributed","min_participants":2,"n_max":1000,'
+        b'"name":"feeder-7","privacy_unit":"curator","register":"energy_import",'
+        b'"resolution":"0.1","sharing":"additive","stance":"sound","unit":"1"}'
+    )
+
+
+def test_equal_amounts_in_other_words_and_order_give_the_same_hash():
+    one = query(**NOISY, split=["1"], delta="0.00")
+    backwards = dict(reversed(fields(**NOISY, split=["1.0"], delta="0").items()))
+    backwards["epsilon"] = "10/10"
+    assert Query.model_validate_json(json.dumps(backwards, indent=3)).digest() == one.digest()
+    assert query(**NOISY, layer="aggregator").digest() == query(**NOISY).digest()
+
+
+COUNTED = {**VECTOR, "coordinates": "values", "job": "f", "privacy_unit": "record"}
+CHANGES = [
+    {"name": "feeder-8"},
+    {"function": "mean"},
+    {"function": "count"},
+    {"register": "energy_export"},
+    {"unit": "kWh"},
+    {"bounds": ["-2", "4"]},
+    {"bounds": ["-1", "3"]},
+    {"max_readings": 3},
+    {"resolution": "0.5"},
+    {"privacy_unit": "record"},
+    {"stance": "paper"},
+    {"mechanism": "exact", "epsilon": None},
+    {"epsilon": "2"},
+    {"delta": "1e-9"},
+    {"split": ["1"]},
+    {"layer": "both"},
+    {"aggregators": 4},
+    {"collusion": {"curators": 1}},
+    {"collusion": {"aggregators": 1}},
+    {"min_participants": 3},
+    {"n_max": 1001},
+    {"deadline_s": 61},
+    {"window": DAY},
+    {"schedule": HOURLY},
+    {"family": "f"},
+    {"family": "f", "family_minimum": 2},
+    {"group": "f"},
+    {"job": "f"},
+    {"completeness": "curators"},
+    {"sharing": "shamir", "threshold": 2},
+    {"sharing": "shamir", "threshold": 3},
+    {"sharing": "shamir", "threshold": 3, "c_noise": 2},
+    {"mechanism": "two-layer", "epsilon": None, **TWO_LAYER},
+    {"mechanism": "two-layer", "epsilon": None, **TWO_LAYER, "pr_u": "0.5"},
+    {"mechanism": "two-layer", "epsilon": None, **TWO_LAYER, "pr_s": "0.5"},
+    {"mechanism": "two-layer", "epsilon": None, **TWO_LAYER, "epsilon_u": "0.5"},
+    {"mechanism": "two-layer", "epsilon": None, **TWO_LAYER, "epsilon_s": "0.5"},
+    {"epsilon": None, **LOCAL},
+    {"epsilon": None, **LOCAL, "epsilon_i": "0.5"},
+    HISTOGRAM,
+    {**HISTOGRAM, "edges": ["0", "2"]},
+    VECTOR,
+    {**VECTOR, "dimension": 3},
+    {**VECTOR, "l1_bound": "1"},
+    {**VECTOR, "coordinates": "values"},
+    {**VECTOR, "coordinates": "slots"},
+    {**COUNTED, "every_record": True},
+    COUNTED,
+    BLOCKS,
+    {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "2"}]},
+]
+
+
+def test_every_field_changes_the_hash():
+    made = [query(**NOISY), *(query(**{**NOISY, **changes}) for changes in CHANGES)]
+    assert len({asked.digest() for asked in made}) == len(made)
+    touched = {key for changes in CHANGES for key in changes}
+    names = {field.alias or name for name, field in Query.model_fields.items()}
+    assert touched == names
+
+
+def test_a_query_is_immutable():
+    with pytest.raises(ValidationError):
+        query().epsilon = Fraction(1)
+
+
+def test_windows_are_half_open_in_utc():
+    window = Window.model_validate_json(
+        '{"start": "2026-01-01T01:00:00+01:00", "end": "2026-01-01T00:00:00.001Z"}'
+    )
+    assert window.canonical() == (
+        b'{"end":"2026-01-01T00:00:00.001Z","start":"2026-01-01T00:00:00Z"}'
+    )
+
+
+def test_enumerations_are_those_of_the_specification():
+    assert {function.value for function in Function} == {
+        "sum", "count", "mean", "variance", "histogram", "vector_sum"
+    }  # fmt: skip
+    assert {way.value for way in Coordinates} == {"slots", "values"}
