@@ -68,15 +68,26 @@ async def test_a_killed_service_spoils_nothing(
             await running.call(running.kill, victim)
             killed.set()
 
+    async def opened(seen: str, asked: str, path: str) -> None:
+        if (seen, asked) == ("response", "POST") and path.endswith("/v1/rounds"):
+            proxy.watch = watch
+
     query = {**QUERY, "name": f"{victim}-{step.replace(' ', '-')}-{moment}"}
     proxy = running.proxies[before]
-    proxy.watch = watch
-    round_id = await running.open(query)
+    if step == "discover":
+        # A poll that ends before the round is there would kill a coordinator that is being asked.
+        running.proxies["aggregator-1"].watch = opened
+    else:
+        proxy.watch = watch
     try:
+        round_id = await running.open(query)
         await asyncio.wait_for(killed.wait(), 20)
     finally:
-        proxy.watch = None
-    await running.restart(victim)
+        for each in running.proxies.values():
+            each.watch = None
+        if seen_it:
+            await asyncio.wait_for(killed.wait(), 20)
+            await running.restart(victim)
     finished = await running.finish(round_id, 60)
     if finished["state"] == "released":
         found = await running.result(round_id)
