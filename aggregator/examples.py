@@ -16,6 +16,7 @@ COORDINATOR: dict[str, Any] = {
 }
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 AWAITED: dict[str, Any] = {"members": "_w"}
+FREEZE: dict[str, Any] = {"accepted": 100, "wait_s": 1}
 ABORT: dict[str, Any] = {"reason": "fewer participants than the minimum"}
 PIECE: dict[str, Any] = {
     "sender": "meter-17",

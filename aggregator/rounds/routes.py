@@ -35,7 +35,13 @@ from common.web.wire import (
 )
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
-from tacit.protocol.round import AbortRequest, ManifestRequest, RevealRequest, RoundDescriptor
+from tacit.protocol.round import (
+    AbortRequest,
+    FreezeRequest,
+    ManifestRequest,
+    RevealRequest,
+    RoundDescriptor,
+)
 from tacit.protocol.round import Awaited as AwaitedCurators
 from tacit.query.words import MAX_CURATORS
 
@@ -114,10 +120,27 @@ def add_rounds(app: FastAPI) -> None:
         found = await state_machine.missing(aggregator, round_id, body.members)
         return answer(request, {"missing": found})
 
-    @app.post("/v1/rounds/{round_id}/freeze", tags=["rounds"], summary="Sign whose pieces are in")
+    @app.post(
+        "/v1/rounds/{round_id}/freeze",
+        tags=["rounds"],
+        summary="Sign whose pieces are in; with a body, only once so many are",
+        description="Without a body at once. With one, 202 and the number held where pieces of "
+        "fewer curators are held when the time is over; the round stays open then.",
+        openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
+    )
     async def freeze(
-        round_id: str, aggregator: AggregatorPart, intake: IntakePart, _: Coordinator
+        request: Request,
+        round_id: str,
+        aggregator: AggregatorPart,
+        intake: IntakePart,
+        _: Coordinator,
     ) -> Response:
+        if await request.body():
+            asked = await read_body(request, FreezeRequest)
+            awaited = Awaited(asked.accepted, asked.wait_s)
+            accepted = await state_machine.held(aggregator, intake, round_id, awaited)
+            if accepted is not None:
+                return answer(request, {"accepted": accepted}, status=202)
         signed = await state_machine.freeze(aggregator, intake, round_id)
         return json_response(signed)
 

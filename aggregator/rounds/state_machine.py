@@ -191,19 +191,35 @@ async def describe(
     aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
 ) -> dict[str, object]:
     """The state of a round, in public figures. Raises UnknownRound."""
+    row, _ = await _after_waiting(aggregator, intake, round_id, awaited)
+    async with aggregator.database.reading() as transaction:
+        held = await round_store.held_places(transaction, row.key)
+    return _described(row, held)
 
-    async def look() -> tuple[RoundRow, bool]:
+
+async def held(
+    aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
+) -> int | None:
+    """Of how many curators pieces are held, where these are too few and the round is open; else
+    None. Raises UnknownRound."""
+    row, waits = await _after_waiting(aggregator, intake, round_id, awaited)
+    return row.received if waits else None
+
+
+async def _after_waiting(
+    aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
+) -> tuple[RoundRow, bool]:
+    """The round, and whether it is open and still lacks pieces."""
+
+    async def look() -> tuple[tuple[RoundRow, bool], bool]:
         async with aggregator.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
         waits = row.received < awaited.accepted and row.state is RoundState.OPEN
         if waits and awaited.wait_s:
             await asyncio.sleep(GATHER_S)  # one query for many arrivals
-        return row, waits
+        return (row, waits), waits
 
-    row = await intake.changed.poll(look, awaited.wait_s, LOOK_S)
-    async with aggregator.database.reading() as transaction:
-        held = await round_store.held_places(transaction, row.key)
-    return _described(row, held)
+    return await intake.changed.poll(look, awaited.wait_s, LOOK_S)
 
 
 async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:

@@ -15,14 +15,16 @@ _PREFIX = "#/components/schemas/"
 _schemas: dict[str, dict[str, Any]] = {}
 
 
-def takes(model: type[BaseModel], example: dict[str, Any] | None = None) -> dict[str, Any]:
+def takes(
+    model: type[BaseModel], example: dict[str, Any] | None = None, *, required: bool = True
+) -> dict[str, Any]:
     """The `openapi_extra` of a route whose body is `model`, in JSON or CBOR."""
     content: dict[str, Any] = {"schema": {"$ref": _PREFIX + _described(model)}}
     if example is not None:
         content["example"] = example
     return {
         "requestBody": {
-            "required": True,
+            "required": required,
             "content": {"application/json": content, "application/cbor": content},
         }
     }

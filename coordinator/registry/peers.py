@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from common.runtime.tracing import Tracer, Untraced
 from common.web.client import distrusted, service_client
@@ -17,8 +20,8 @@ from common.web.problems import ProblemReceived, raise_for_problem
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
-from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey, PublicKey
 from tacit.protocol.round import (
     AbortRequest,
     AbortStatement,
@@ -26,6 +29,7 @@ from tacit.protocol.round import (
     Awaited,
     Commitment,
     Contribution,
+    FreezeRequest,
     Piece,
     Reveal,
     RevealRequest,
@@ -37,6 +41,8 @@ from tacit.wire import WireModel
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
+KEY_KEPT: Final = timedelta(minutes=1)
+"""How long an epoch key that was shown serves for further rounds."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Answer = TypeVar("Answer")
@@ -58,10 +64,13 @@ class RelayedPiece(WireModel):
 
 
 class Progress(BaseModel):
-    """What an aggregator reports about a round, including how many curators it accepted."""
+    """What an aggregator reports about an open round: how many curators it accepted."""
 
-    state: str
-    accepted: Annotated[int, Field(ge=0)] = 0
+    accepted: Annotated[int, Field(ge=0)]
+
+
+class _FreezeAnswer(RootModel[Signed[AcceptedSet] | Progress]):
+    """The set, or that it is too early for one."""
 
 
 class Missing(BaseModel):
@@ -78,22 +87,52 @@ class WellKnown(BaseModel):
     identity_key: PublicKey
 
 
+@dataclass
+class _ShownKey:
+    """The epoch key that an aggregator showed last, verified, and when."""
+
+    key: Signed[EpochKey] | None = None
+    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Peer:
     """One aggregator, over HTTP. Answers are validated; an invalid one counts as unreachable."""
 
-    def __init__(self, row: AggregatorRow, client: httpx.AsyncClient, tracer: Tracer) -> None:
+    def __init__(
+        self, row: AggregatorRow, client: httpx.AsyncClient, shown: _ShownKey, tracer: Tracer
+    ) -> None:
         self.id = row.id
         self.row = row
         self._client = client
+        self._shown = shown
         self._tracer = tracer
 
-    async def epoch_key(self) -> Signed[EpochKey]:
-        """The current epoch key, signed; the caller verifies it."""
-        return await self._ask("GET", "/v1/keys/current", Signed[EpochKey])
+    async def epoch_key(self, now: datetime) -> Signed[EpochKey]:
+        """The current epoch key, verified, or the one shown within the last minute. Raises
+        AggregatorUnreachable."""
+        async with self._shown.lock:
+            if self._shown.key is None or not timedelta() <= now - self._shown.at < KEY_KEPT:
+                self._shown.key, self._shown.at = await self._current_key(), now
+            return self._shown.key
+
+    async def _current_key(self) -> Signed[EpochKey]:
+        try:
+            key: Signed[EpochKey] = await self._ask("GET", "/v1/keys/current", Signed[EpochKey])
+            verify(EPOCH_KEY_LABEL, key, self.row.identity_key)
+        except ProblemReceived as error:
+            raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
+        except SignatureBroken:
+            raise AggregatorUnreachable(f"{self.id} shows a key of another identity") from None
+        return key
 
     async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
         """Announce a round; the answer may hold the aggregator's noise contribution."""
-        return await self._ask("POST", "/v1/rounds", Opening, descriptor)
+        try:
+            return await self._ask("POST", "/v1/rounds", Opening, descriptor)
+        except ProblemReceived:
+            self._shown.key = None  # the reason may be a key that it has no longer
+            raise
 
     async def relay(self, round_id: str, pieces: list[RelayedPiece]) -> None:
         """Pass on other aggregators' noise contributions."""
@@ -124,6 +163,14 @@ class Peer:
     async def freeze(self, round_id: str) -> Signed[AcceptedSet]:
         """Close the round to pieces; the signed set of accepted curators."""
         return await self._ask("POST", f"/v1/rounds/{round_id}/freeze", Signed[AcceptedSet])
+
+    async def freeze_once_held(
+        self, round_id: str, accepted: int, wait_s: float
+    ) -> Signed[AcceptedSet] | Progress:
+        """The same once it holds pieces of this many, or its progress when the time is over."""
+        request = FreezeRequest(accepted=accepted, wait_s=wait_s)
+        path = f"/v1/rounds/{round_id}/freeze"
+        return (await self._ask("POST", path, _FreezeAnswer, request)).root
 
     async def commit(self, round_id: str, request: bytes) -> Signed[Commitment]:
         """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
@@ -177,6 +224,7 @@ class Peers:
         self._tracer = tracer or Untraced()
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+        self._shown: defaultdict[tuple[str, bytes], _ShownKey] = defaultdict(_ShownKey)
 
     def of(self, row: AggregatorRow) -> Peer:
         """The aggregator of a registry row."""
@@ -190,7 +238,7 @@ class Peers:
                 max_connections=CONNECTIONS,
                 transport=self._transports.get(row.url),
             )
-        return Peer(row, self._clients[key], self._tracer)
+        return Peer(row, self._clients[key], self._shown[row.id, row.identity_key], self._tracer)
 
     async def identity(self, url: str) -> WellKnown:
         """What an aggregator states about itself at its well-known address."""

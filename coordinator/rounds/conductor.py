@@ -9,7 +9,7 @@ transition names the state that it expects, and aggregators answer with the same
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,9 +24,10 @@ from coordinator.rounds.refusals import Refusing
 from coordinator.rounds.state_machine import Conduct, RoundAborted
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
+from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.agreement import CommitmentRefused, RevealRefused, TooFewParticipants
-from tacit.protocol.round import RoundState
+from tacit.protocol.round import AcceptedSet, RoundState
 from tacit.query.words import Sharing
 from tacit.sets import Bits
 
@@ -54,7 +55,8 @@ class Look:
     invited: Bits | None = None
     refusing: Refusing | None = None
     asked: float = 0.0
-    accepted: int = -1
+    accepted: int | None = None
+    shown: Sequence[Signed[AcceptedSet]] = ()
     quiet_since: float = 0.0
     all_heard: bool = False
     asked_late: float = 0.0
@@ -190,8 +192,9 @@ class Conductor:
             with self._step_of("announce"):
                 look.all_heard = await state_machine.announce(conduct, row)
         elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
+            shown, look.shown = look.shown, ()
             with self._step_of("freeze"):
-                await state_machine.freeze(conduct, row)
+                await state_machine.freeze(conduct, row, shown)
         else:
             await self._tell_late(row, look)
             return max(0.001, self._pause(row, look) - (self._monotonic() - look.asked))
@@ -204,22 +207,22 @@ class Conductor:
         peers = await state_machine.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
         asked = state_machine.delivered(
-            peers, row.id, awaited, wait_s, all_invited=not (invited & refusing).any()
+            peers, descriptor, awaited, wait_s, all_invited=not (invited & refusing).any()
         )
         answer = await look.pauses.attend(asked)
         if answer is None:
             return False
-        whole, accepted = answer
-        if accepted != look.accepted:
-            look.accepted, look.quiet_since = accepted, self._monotonic()
-        if whole and awaited.sum() < descriptor.query.min_participants:
+        if answer.count not in (None, look.accepted):
+            look.accepted, look.quiet_since = answer.count, self._monotonic()
+        if answer.whole and awaited.sum() < descriptor.query.min_participants:
             # Nothing is frozen: a curator that did contribute gets its credit.
             raise RoundAborted(
                 f"{TooFewParticipants.title}: all have answered; {int(awaited.sum())} curators "
                 f"where the query demands {descriptor.query.min_participants}, "
                 f"{int((invited & refusing).sum())} refuse"
             )
-        return whole
+        look.shown = answer.accepted
+        return answer.whole
 
     async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
         """The curators invited, and those refused so far; one boolean per roster number each."""

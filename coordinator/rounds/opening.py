@@ -1,7 +1,7 @@
 """Opening a round: its descriptor, with the aggregators' current keys, signed and stored.
 
-Nothing is stored before every aggregator of the round has shown its key; what is stored is
-announced by the conductor, and shown to curators only after that.
+Nothing is stored before every aggregator of the round has shown its key, now or within the last
+minute; what is stored is announced by the conductor, and shown to curators only after that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import Field
@@ -18,12 +18,10 @@ from pydantic import Field
 from common.runtime.clock import uuid7
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.problems import ProblemReceived
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK
 from coordinator.budget.spending import Price
 from coordinator.errors import (
-    AggregatorUnreachable,
     NotEnoughAggregators,
     RosterTooLarge,
     UnknownAggregator,
@@ -40,9 +38,8 @@ from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.sealing import segment_size
-from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import check_descriptor
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
 from tacit.query.fields import Window
 from tacit.query.functions import dimension
@@ -87,7 +84,7 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
         seq, head = await conduct.ledger.head(transaction)
     if enrolled > query.n_max:
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
-    entries = await asyncio.gather(*(_entry(conduct.peers.of(row)) for row in rows))
+    entries = await asyncio.gather(*(_entry(conduct.peers.of(row), now) for row in rows))
     now = conduct.clock.now()
     opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
     descriptor = RoundDescriptor(
@@ -175,18 +172,11 @@ def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> 
     return chosen
 
 
-async def _entry(peer: Peer) -> AggregatorEntry:
-    try:
-        key: Signed[EpochKey] = await peer.epoch_key()
-        verify(EPOCH_KEY_LABEL, key, peer.row.identity_key)
-    except ProblemReceived as error:
-        raise AggregatorUnreachable(f"{peer.id}: {error.name}") from None
-    except SignatureBroken:
-        raise AggregatorUnreachable(f"{peer.id} shows a key of another identity") from None
+async def _entry(peer: Peer, now: datetime) -> AggregatorEntry:
     return AggregatorEntry(
         id=peer.id,
         operator=peer.row.operator,
         url=peer.row.url,
         identity_key=peer.row.identity_key,
-        epoch_key=key,
+        epoch_key=await peer.epoch_key(now),
     )

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from coordinator.models.budget_events import Draft
 from coordinator.registry.peers import (
     Peer,
     Peers,
+    Progress,
     RelayedPiece,
     answered,
     gather,
@@ -166,46 +168,73 @@ async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
     return invited
 
 
-async def delivered(
-    peers: Sequence[Peer], round_id: str, awaited: Bits, wait_s: float, *, all_invited: bool
-) -> tuple[bool, int]:
+@dataclass(frozen=True)
+class Delivered:
     """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
-    first one holds.
+    first one holds, as far as it is known. `accepted`: the sets that all of them have shown with
+    that, in their order and not checked yet."""
 
-    The first is polled alone, until it holds this many or `wait_s` is over, and the others only
-    then. Where `all_invited` are awaited a count suffices; otherwise it does not, as curators that
-    refuse may deliver all the same, and each aggregator is asked which are missing. It only reads,
-    so it may be cancelled at any moment.
+    whole: bool
+    count: int | None = None
+    accepted: Sequence[Signed[AcceptedSet]] = ()
+
+
+async def delivered(
+    peers: Sequence[Peer],
+    descriptor: RoundDescriptor,
+    awaited: Bits,
+    wait_s: float,
+    *,
+    all_invited: bool,
+) -> Delivered:
+    """Whether all awaited curators have delivered.
+
+    The first aggregator is asked alone, until it holds this many or `wait_s` is over, and the
+    others only then. Where `all_invited` are awaited a count suffices, and who holds that many
+    freezes at once: nobody could come later. Otherwise it does not, as curators that refuse may
+    deliver all the same, and each aggregator is asked which are missing. A round that will be
+    aborted freezes nowhere, so that its curators get their credit. It may be cancelled at any
+    moment.
     """
     expected = int(awaited.sum())
-    if not all_invited and expected == 0:
-        return True, 0
+    if expected == 0:
+        return Delivered(not all_invited)
+    if not all_invited or expected < descriptor.query.min_participants:
+        return await _delivered_by_number(peers, descriptor.round, awaited, expected, wait_s)
     first, *others = peers
-    held = await gather([first.progress(round_id, max(expected, 1), wait_s)])
-    counts = [item.accepted for item in answered(held)]
-    if not counts or expected == 0 or counts[0] < expected:
-        return False, counts[0] if counts else 0
-    if not all_invited:
-        missing = await gather(peer.missing(round_id, awaited) for peer in peers)
-        found = answered(missing)
-        return len(found) == len(peers) and not any(found), counts[0]
-    rest = await gather(peer.progress(round_id, expected, wait_s) for peer in others)
-    whole = all(item.accepted >= expected for item in answered(rest))
-    return whole and len(answered(rest)) == len(others), counts[0]
+    round_id = descriptor.round
+    [answer] = await gather([first.freeze_once_held(round_id, expected, wait_s)])
+    if not isinstance(answer, Signed):
+        return Delivered(False, answer.accepted if isinstance(answer, Progress) else None)
+    rest = await gather(peer.freeze_once_held(round_id, expected, wait_s) for peer in others)
+    shown = [answer, *(item for item in rest if isinstance(item, Signed))]
+    whole = len(shown) == len(peers)
+    return Delivered(whole, expected, shown if whole else ())
+
+
+async def _delivered_by_number(
+    peers: Sequence[Peer], round_id: str, awaited: Bits, expected: int, wait_s: float
+) -> Delivered:
+    [progress] = await gather([peers[0].progress(round_id, expected, wait_s)])
+    if isinstance(progress, Exception):
+        return Delivered(False)
+    if progress.accepted < expected:
+        return Delivered(False, progress.accepted)
+    missing = await gather(peer.missing(round_id, awaited) for peer in peers)
+    found = answered(missing)
+    return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
 
 
 # --- transitions ---------------------------------------------------------------------------------
 
 
-async def freeze(conduct: Conduct, row: RoundRow) -> None:
-    """open -> frozen: signed accepted sets, and the manifest that they give."""
+async def freeze(
+    conduct: Conduct, row: RoundRow, shown: Sequence[Signed[AcceptedSet]] = ()
+) -> None:
+    """open -> frozen: signed accepted sets, and the manifest that they give. `shown`: what all
+    aggregators have answered to this step already."""
     descriptor = signed_descriptor(row).statement
-    peers = await peers_of(conduct, descriptor)
-    answers = await gather(_accepted_set(peer, descriptor) for peer in peers)
-    accepted = answered(answers)
-    if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
-        await _note_due(conduct, row)
-        raise _failure("the freeze", peers, answers)
+    accepted = await _accepted_sets(conduct, row, descriptor, shown)
     try:
         manifest, chosen = await asyncio.to_thread(
             quorum.agree, descriptor, accepted, _salt(conduct, descriptor)
@@ -242,9 +271,29 @@ async def _note_due(conduct: Conduct, row: RoundRow) -> None:
             await store.change(transaction, row.id, RoundState.OPEN, due=conduct.clock.now())
 
 
-async def _accepted_set(peer: Peer, descriptor: RoundDescriptor) -> Signed[AcceptedSet]:
+async def _accepted_sets(
+    conduct: Conduct,
+    row: RoundRow,
+    descriptor: RoundDescriptor,
+    shown: Sequence[Signed[AcceptedSet]],
+) -> list[Signed[AcceptedSet]]:
+    """Those of all aggregators, or of a quorum that may go on without the others."""
+    peers = await peers_of(conduct, descriptor)
+    answers = await gather(
+        _accepted_set(peer, descriptor, known) for peer, known in zip_longest(peers, shown)
+    )
+    accepted = answered(answers)
+    if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
+        await _note_due(conduct, row)
+        raise _failure("the freeze", peers, answers)
+    return accepted
+
+
+async def _accepted_set(
+    peer: Peer, descriptor: RoundDescriptor, shown: Signed[AcceptedSet] | None
+) -> Signed[AcceptedSet]:
     """An aggregator's set, if it is its own and of this round: a bad one must not spoil others'."""
-    signed = await peer.freeze(descriptor.round)
+    signed = shown or await peer.freeze(descriptor.round)
     item, place = signed.statement, descriptor.index_of(peer.id)
     try:
         verify(ACCEPTED_LABEL, signed, descriptor.aggregators[place].identity_key)

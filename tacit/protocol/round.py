@@ -193,6 +193,13 @@ class Reveal(WireModel):
     partial: Binary
 
 
+class FreezeRequest(WireModel):
+    """Freeze once pieces of `accepted` curators are held, within `wait_s`; without it, now."""
+
+    accepted: Annotated[int, Field(ge=1, le=MAX_CURATORS)]
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0
+
+
 class AbortRequest(WireModel):
     reason: Annotated[str, Field(min_length=1, max_length=256)]
 

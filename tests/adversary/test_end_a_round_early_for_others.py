@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.rounds import state_machine
+from coordinator.rounds.state_machine import Delivered
 from tacit.sets import pack
 from tacit.wire import encode_binary
 from tests.aggregator.double import Round, Sender
@@ -81,7 +82,7 @@ async def test_control_counted_without_numbers_the_honest_are_shut_out(
 ) -> None:
     by_number = state_machine.delivered
 
-    async def by_count(*arguments: Any, all_invited: bool) -> tuple[bool, int]:
+    async def by_count(*arguments: Any, all_invited: bool) -> Delivered:
         return await by_number(*arguments, all_invited=True)
 
     monkeypatch.setattr(state_machine, "delivered", by_count)

@@ -260,7 +260,8 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 async def books(client: httpx.AsyncClient) -> Rows:
-    """Every row of every table of an aggregator, and its metrics but for times and memory."""
+    """Every row of every table of an aggregator, and its metrics but for times, memory, and how
+    often the store was asked, as loops in the background ask it too."""
     database = part_of(client.app, Aggregator).database  # type: ignore[attr-defined]
     found: Rows = {}
     async with database.reading() as transaction:
@@ -269,7 +270,8 @@ async def books(client: httpx.AsyncClient) -> Rows:
             found[table.name] = [dict(row._mapping) for row in await transaction.execute(asked)]
     shown = (await client.get("/metrics")).text.splitlines()
     kept = [x for x in shown if "seconds" not in x and "process_" not in x and "created" not in x]
-    found["metrics"] = [{"line": line} for line in kept if "python_" not in line]
+    kept = [x for x in kept if "python_" not in x and "_store_" not in x]
+    found["metrics"] = [{"line": line} for line in kept]
     return found
 
 

@@ -318,7 +318,7 @@ async def test_no_more_is_held_than_fits(
         go.set()
         assert (await stored(s, "house", 300))["duplicates"] == 0
         assert sum(lots) == 300
-        assert max(lots) <= 22
+        assert max(lots) <= 1 + 2 * 11  # the one waited for, and twice what may wait
 
 
 async def test_dead_letters_are_sent_through_a_flood(listening: Listening, broker: Broker) -> None:
