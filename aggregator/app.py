@@ -21,6 +21,7 @@ from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import restoring, state_machine
 from aggregator.rounds.routes import add_rounds
+from aggregator.rounds.steps import RoundSteps
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from common.runtime.background import Repeating
@@ -134,7 +135,8 @@ async def _start(
     warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tokens, clock)
     pieces = PieceParts(aggregator, intake, directory, meters)
-    provide(app, aggregator, intake, directory, warmer, authenticator, pieces)
+    steps = RoundSteps(aggregator, intake, warmer)
+    provide(app, aggregator, intake, directory, steps, authenticator, pieces)
     install_authenticator(app, authenticator)
     await intake.start()
     await restoring.recover(aggregator, intake)

@@ -16,6 +16,15 @@ COORDINATOR: dict[str, Any] = {
 }
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 AWAITED: dict[str, Any] = {"members": "_w"}
+STEPS: dict[str, Any] = {
+    "steps": [
+        {
+            "name": "freeze",
+            "round": "019a0c2e-8f00-7000-8000-000000000001",
+            "body": '{"accepted": 100}',
+        }
+    ]
+}
 FREEZE: dict[str, Any] = {"accepted": 100, "wait_s": 1}
 ABORT: dict[str, Any] = {"reason": "fewer participants than the minimum"}
 PIECE: dict[str, Any] = {

@@ -105,8 +105,9 @@ class _Round:
     """A round inside one transaction: its state, and pieces that are not written yet."""
 
     context: RoundContext
-    held: Held
     state: RoundState | None
+    held: Held | None = None
+    """Loaded with the first lone piece."""
     lone: dict[int, LonePiece] = field(default_factory=dict)
     hosts: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The senders of batches in this transaction, by segment."""
@@ -128,8 +129,9 @@ class Intake:
         self._on_batch = on_batch
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._staged: list[tuple[Held, int, NDArray[np.uint32]]] = []
+        self._touched: set[str] = set()
         self.changed = Notice()
-        """Rounds have got pieces, or were closed."""
+        """Rounds, by id, have got pieces, or were closed."""
         self._writer: BatchingWriter[Item, Any] = BatchingWriter(
             aggregator.database,
             self.apply,
@@ -156,7 +158,7 @@ class Intake:
     ) -> Sequence[Any | Exception]:
         """Write a queue's items in order, inside the writer's transaction."""
         await exclusive(transaction, ROUNDS_LOCK)
-        self._staged = []
+        self._staged, self._touched = [], {item.context.id for item in items}
         contexts = {item.context.key: item.context for item in items}
         states = await round_store.states(transaction, list(contexts))
         open_rounds: dict[int, _Round] = {}
@@ -164,8 +166,9 @@ class Intake:
         for item in items:
             key = item.context.key
             if key not in open_rounds:
-                held = await self._refreshed(transaction, item)
-                open_rounds[key] = _Round(item.context, held, states.get(key))
+                open_rounds[key] = _Round(item.context, states.get(key))
+            if isinstance(item, PiecesItem) and open_rounds[key].held is None:
+                open_rounds[key].held = await self._refreshed(transaction, item)
             if isinstance(item, BatchItem):
                 open_rounds[key].hosts[item.header.span.segment].add(item.sender.key)
         for item in items:
@@ -196,11 +199,11 @@ class Intake:
         for held, row, numbers in self._staged:
             held.add(row, numbers)
         self._staged = []
-        self.changed.notify()
+        self.changed.notify(*self._touched)
         self._on_batch(items, seconds)
 
-    async def _refreshed(self, transaction: Transaction, item: Item) -> Held:
-        """What a round holds, with the rows that others (or a start) brought."""
+    async def _refreshed(self, transaction: Transaction, item: PiecesItem) -> Held:
+        """The lone pieces that a round holds, with the rows that others (or a start) brought."""
         key, name = item.context.key, item.context.descriptor.round
         held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held is None:
@@ -208,14 +211,14 @@ class Intake:
             while len(self._held) > _KEPT:
                 self._held.popitem(last=False)
         self._held.move_to_end(name)
-        if isinstance(item, PiecesItem):
-            for row, numbers in await piece_store.piece_numbers(transaction, key, held.last):
-                held.add(row, np.frombuffer(numbers, "<u4"))
+        for row, numbers in await piece_store.piece_numbers(transaction, key, held.last):
+            held.add(row, np.frombuffer(numbers, "<u4"))
         return held
 
     async def _flush(self, transaction: Transaction, state: _Round) -> None:
         """Write the lone pieces of a round as one row."""
         if state.lone:
+            assert state.held is not None
             numbers = np.fromiter(state.lone, np.uint32, len(state.lone))
             row = await piece_store.add_pieces(
                 transaction,
@@ -254,6 +257,7 @@ class Intake:
     async def _stored(
         self, transaction: Transaction, state: _Round, number: int, piece: LonePiece
     ) -> LonePiece | None:
+        assert state.held is not None
         row_id = state.held.row_of(number)
         if row_id is None:
             # written earlier in this very transaction, before a transition flushed it?

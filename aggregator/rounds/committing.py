@@ -19,12 +19,12 @@ from aggregator.audit import audit
 from aggregator.audit.noise_audit import Listener, Noisy, audited
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
-from aggregator.pieces.intake import ROUNDS_LOCK
+from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.rounds import differencing
 from aggregator.rounds.summing import sum_of
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
-from common.store.database import exclusive
+from common.store.transactions import Transaction
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import (
@@ -54,7 +54,9 @@ NONCE_BYTES = 32
 # --- commit --------------------------------------------------------------------------------------
 
 
-async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest) -> str:
+async def commit(
+    aggregator: Aggregator, intake: Intake, round_id: str, request: ManifestRequest
+) -> str:
     """frozen -> committed: sum what the manifest lists, add the noise, sign a commitment."""
     context = await aggregator.round(round_id)
     async with aggregator.lock(round_id):
@@ -70,7 +72,13 @@ async def commit(aggregator: Aggregator, round_id: str, request: ManifestRequest
             return _committed_before(row, manifest)
         listener = Listener(audited(context.descriptor.query))
         partial = await _partial_sum(aggregator, context, manifest, listener)
-        return await _commit(aggregator, context, manifest, partial, listener.heard())
+        noisy = listener.heard()
+
+        async def run(transaction: Transaction) -> str:
+            return await _commit(aggregator, transaction, context, manifest, partial, noisy)
+
+        answer: str = await intake.submit(TransitionItem(context, run))
+        return answer
 
 
 def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
@@ -113,6 +121,7 @@ async def _partial_sum(
 
 async def _commit(
     aggregator: Aggregator,
+    transaction: Transaction,
     context: RoundContext,
     manifest: Manifest,
     partial: NDArray[np.uint64],
@@ -120,8 +129,14 @@ async def _commit(
 ) -> str:
     """Nonce, partial sum, manifest, commitment and audit in one transaction, once per round.
 
-    Raises DifferenceRefused, and nothing of it is stored.
+    Raises DifferenceRefused before anything of it is written.
     """
+    row = await store.round_by_key(transaction, context.key)
+    if row.state is not RoundState.FROZEN:
+        if row.commitment is None or row.state is RoundState.ABORTED:
+            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        return _committed_before(row, manifest)
+    await differencing.admit(transaction, aggregator, context, manifest)
     nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
     digest = manifest_hash(manifest)
     statement = Commitment(
@@ -132,33 +147,27 @@ async def _commit(
         hash=commitment_hash(context.digest, digest, aggregator.id, nonce, content),
     )
     signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
-    async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, ROUNDS_LOCK)
-        done = await store.advance(
-            transaction,
-            context.key,
-            RoundState.FROZEN,
-            RoundState.COMMITTED,
-            manifest=wire_json(manifest),
-            manifest_hash=digest,
-            nonce=nonce,
-            partial=content,
-            commitment=signed,
-        )
-        if done:
-            await differencing.admit(transaction, aggregator, context, manifest)
-            await audit.add_round(transaction, audited(context.descriptor.query), noisy)
-            return signed
-        row = await store.round_by_key(transaction, context.key)
-    if row.commitment is None or row.state is RoundState.ABORTED:
-        raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-    return _committed_before(row, manifest)
+    await store.advance(
+        transaction,
+        context.key,
+        RoundState.FROZEN,
+        RoundState.COMMITTED,
+        manifest=wire_json(manifest),
+        manifest_hash=digest,
+        nonce=nonce,
+        partial=content,
+        commitment=signed,
+    )
+    await audit.add_round(transaction, audited(context.descriptor.query), noisy)
+    return signed
 
 
 # --- reveal --------------------------------------------------------------------------------------
 
 
-async def reveal(aggregator: Aggregator, round_id: str, request: RevealRequest) -> str:
+async def reveal(
+    aggregator: Aggregator, intake: Intake, round_id: str, request: RevealRequest
+) -> str:
     """committed -> released: return the partial sum, and destroy the pieces immediately."""
     context = await aggregator.round(round_id)
     async with aggregator.lock(round_id):
@@ -170,7 +179,12 @@ async def reveal(aggregator: Aggregator, round_id: str, request: RevealRequest) 
         if manifest is None:
             raise RoundNotCommitted
         digest = _checked_commitments(context, row, manifest, request)
-        return await _reveal(aggregator, context, digest)
+
+        async def run(transaction: Transaction) -> str:
+            return await _reveal(aggregator, transaction, context, digest)
+
+        answer: str = await intake.submit(TransitionItem(context, run))
+        return answer
 
 
 def _checked_commitments(
@@ -187,29 +201,29 @@ def _checked_commitments(
     return hashlib.sha256(together).digest()
 
 
-async def _reveal(aggregator: Aggregator, context: RoundContext, digest: bytes) -> str:
-    async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, ROUNDS_LOCK)
-        row = await store.round_by_key(transaction, context.key)
-        revealed = await store.document(transaction, context.key, "reveal")
-        if revealed is not None:
-            if row.reveal_request != digest:
-                raise CommitmentRefused("the partial sum was revealed to other commitments")
-            return revealed
-        if row.state is not RoundState.COMMITTED:
-            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-        partial = await store.partial_sum(transaction, context.key)
-        assert row.nonce is not None
-        assert partial is not None
-        answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=partial))
-        await store.advance(
-            transaction,
-            context.key,
-            RoundState.COMMITTED,
-            RoundState.RELEASED,
-            reveal_request=digest,
-            reveal=answer,
-            finished=aggregator.clock.now(),
-        )
-        await store.destroy_pieces(transaction, context.key)
-        return answer
+async def _reveal(
+    aggregator: Aggregator, transaction: Transaction, context: RoundContext, digest: bytes
+) -> str:
+    row = await store.round_by_key(transaction, context.key)
+    revealed = await store.document(transaction, context.key, "reveal")
+    if revealed is not None:
+        if row.reveal_request != digest:
+            raise CommitmentRefused("the partial sum was revealed to other commitments")
+        return revealed
+    if row.state is not RoundState.COMMITTED:
+        raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+    partial = await store.partial_sum(transaction, context.key)
+    assert row.nonce is not None
+    assert partial is not None
+    answer = wire_json(Reveal(aggregator=aggregator.id, nonce=row.nonce, partial=partial))
+    await store.advance(
+        transaction,
+        context.key,
+        RoundState.COMMITTED,
+        RoundState.RELEASED,
+        reveal_request=digest,
+        reveal=answer,
+        finished=aggregator.clock.now(),
+    )
+    await store.destroy_pieces(transaction, context.key)
+    return answer

@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
+from pydantic import RootModel
+
 from aggregator.context import Aggregator, RoundContext, wire_json
 from aggregator.errors import (
     ContributionRefused,
@@ -65,6 +67,10 @@ class RelayedPiece(WireModel):
 
     aggregator: Identifier
     piece: Piece
+
+
+class RelayedPieces(RootModel[tuple[RelayedPiece, ...]]):
+    """Those of several aggregators."""
 
 
 async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) -> tuple[str, bool]:

@@ -8,33 +8,24 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Query, Request, Response
-from pydantic import TypeAdapter, ValidationError
 
 from aggregator import examples
 from aggregator.context import Aggregator
-from aggregator.errors import SamplersFailed
 from aggregator.pieces.intake import Intake
-from aggregator.roster.senders import KeyWarmer
-from aggregator.rounds import committing, opening, state_machine
-from aggregator.rounds.opening import RelayedPiece
+from aggregator.rounds import state_machine
+from aggregator.rounds.opening import RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
+from aggregator.rounds.steps import RoundSteps, take_all
 from aggregator.web import Coordinator, Watcher
 from common.web.bodies import takes
 from common.web.parts import part
-from common.web.problems import invalid_from
 from common.web.wire import (
-    CBOR,
-    JSON,
-    answer,
-    content_type,
-    decode_cbor,
     encode,
     etag_response,
     json_response,
     read_body,
 )
 from tacit.crypto.signing import Signed
-from tacit.errors import UnsupportedForm
 from tacit.protocol.round import (
     AbortRequest,
     FreezeRequest,
@@ -43,17 +34,17 @@ from tacit.protocol.round import (
     RoundDescriptor,
 )
 from tacit.protocol.round import Awaited as AwaitedCurators
+from tacit.protocol.steps import StepAnswers, Steps
 from tacit.query.words import MAX_CURATORS
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 IntakePart = Annotated[Intake, Depends(part(Intake))]
+StepsPart = Annotated[RoundSteps, Depends(part(RoundSteps))]
 Accepted = Annotated[
     int,
     Query(ge=0, le=MAX_CURATORS, description="Wait for pieces of this many curators."),
 ]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
-
-_RELAYED = TypeAdapter(tuple[RelayedPiece, ...])
 
 
 def add_rounds(app: FastAPI) -> None:
@@ -66,46 +57,31 @@ def add_rounds(app: FastAPI) -> None:
         summary="Take part in a round",
         openapi_extra=takes(Signed[RoundDescriptor]),
     )
-    async def open_round(
-        request: Request,
-        aggregator: AggregatorPart,
-        warmer: Annotated[KeyWarmer, Depends(part(KeyWarmer))],
-        _: Coordinator,
-    ) -> Response:
-        if not aggregator.samplers_passed:
-            raise SamplersFailed
-        body = await read_body(request, Signed[RoundDescriptor])
-        answered, new = await opening.open_round(aggregator, body)
-        if new:
-            warmer.warm(await aggregator.round(body.statement.round))
-        return json_response(answered, 201 if new else 200)
+    async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Response:
+        return json_response(*await steps.open(await read_body(request, Signed[RoundDescriptor])))
+
+    @app.post(
+        "/v1/rounds/steps",
+        tags=["rounds"],
+        summary="Steps of many rounds, each answered as by its own route",
+        openapi_extra=takes(Steps, examples.STEPS),
+    )
+    async def several(request: Request, steps: StepsPart, _: Coordinator) -> Response:
+        asked = await read_body(request, Steps)
+        answers = StepAnswers(answers=tuple(await take_all(steps, asked.steps)))
+        return json_response(answers.model_dump_json())
 
     @app.post(
         "/v1/rounds/{round_id}/contributions",
         tags=["rounds"],
         summary="Other aggregators' shares of noise for this one",
-        openapi_extra=takes(RelayedPiece),
+        openapi_extra=takes(RelayedPieces),
     )
     async def contribute(
-        request: Request,
-        round_id: str,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        _: Coordinator,
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
-        form = content_type(request)
-        if form not in (JSON, CBOR):
-            raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
-        body = await request.body()
-        try:
-            if form == CBOR:
-                relayed = _RELAYED.validate_json(encode(decode_cbor(body)))
-            else:
-                relayed = _RELAYED.validate_json(body)
-        except ValidationError as error:
-            raise invalid_from(error) from None
-        held = await opening.add_contributions(aggregator, intake, round_id, relayed)
-        return answer(request, {"contributions": held})
+        body = await read_body(request, RelayedPieces)
+        return json_response(*await steps.contribute(round_id, body))
 
     @app.post(
         "/v1/rounds/{round_id}/missing",
@@ -114,11 +90,10 @@ def add_rounds(app: FastAPI) -> None:
         openapi_extra=takes(AwaitedCurators, examples.AWAITED),
     )
     async def missing(
-        request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
         body = await read_body(request, AwaitedCurators)
-        found = await state_machine.missing(aggregator, round_id, body.members)
-        return answer(request, {"missing": found})
+        return json_response(*await steps.missing(round_id, body))
 
     @app.post(
         "/v1/rounds/{round_id}/freeze",
@@ -128,21 +103,9 @@ def add_rounds(app: FastAPI) -> None:
         "fewer curators are held when the time is over; the round stays open then.",
         openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
     )
-    async def freeze(
-        request: Request,
-        round_id: str,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        _: Coordinator,
-    ) -> Response:
-        if await request.body():
-            asked = await read_body(request, FreezeRequest)
-            awaited = Awaited(asked.accepted, asked.wait_s)
-            accepted = await state_machine.held(aggregator, intake, round_id, awaited)
-            if accepted is not None:
-                return answer(request, {"accepted": accepted}, status=202)
-        signed = await state_machine.freeze(aggregator, intake, round_id)
-        return json_response(signed)
+    async def freeze(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+        asked = await read_body(request, FreezeRequest) if await request.body() else None
+        return json_response(*await steps.freeze(round_id, asked))
 
     @app.post(
         "/v1/rounds/{round_id}/commitment",
@@ -150,12 +113,10 @@ def add_rounds(app: FastAPI) -> None:
         summary="Sum the manifest, and commit to the partial sum",
         openapi_extra=takes(ManifestRequest),
     )
-    async def commit(
-        request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, ManifestRequest)
-        signed = await committing.commit(aggregator, round_id, body)
-        return json_response(signed)
+    async def commit(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+        return json_response(
+            *await steps.commit(round_id, await read_body(request, ManifestRequest))
+        )
 
     @app.post(
         "/v1/rounds/{round_id}/reveal",
@@ -163,12 +124,9 @@ def add_rounds(app: FastAPI) -> None:
         summary="The partial sum, after everybody's commitments",
         openapi_extra=takes(RevealRequest),
     )
-    async def reveal(
-        request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
+    async def reveal(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
         body = await read_body(request, RevealRequest)
-        revealed = await committing.reveal(aggregator, round_id, body)
-        return json_response(revealed)
+        return json_response(*await steps.reveal(round_id, body))
 
     @app.post(
         "/v1/rounds/{round_id}/abort",

@@ -56,39 +56,40 @@ LOOK_S: Final = 0.5
 
 
 async def freeze(aggregator: Aggregator, intake: Intake, round_id: str) -> str:
-    """open -> frozen: close the round to pieces, then sign the set of accepted curators."""
+    """open -> frozen: close the round to pieces, and sign the set of accepted curators."""
     context = await aggregator.round(round_id)
 
-    async def close(transaction: Transaction) -> None:
-        await round_store.advance(transaction, context.key, RoundState.OPEN, RoundState.FROZEN)
+    async def run(transaction: Transaction) -> str:
+        return await _sign_accepted(aggregator, transaction, context)
 
     async with aggregator.lock(round_id):
-        await intake.submit(TransitionItem(context, close))
-        return await _sign_accepted(aggregator, context)
+        answer: str = await intake.submit(TransitionItem(context, run))
+        return answer
 
 
-async def _sign_accepted(aggregator: Aggregator, context: RoundContext) -> str:
-    """Export and sign the set of a frozen round. Nothing can change it any more."""
-    async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, ROUNDS_LOCK)
-        row = await round_store.round_by_key(transaction, context.key)
-        accepted = await round_store.document(transaction, context.key, "accepted")
-        if accepted is not None:
-            return accepted
-        if row.state is not RoundState.FROZEN:
-            raise RoundClosed(extra={"included": False, "state": row.state.value})
-        statement = AcceptedSet(
-            round=context.id,
-            descriptor_hash=context.digest,
-            aggregator=aggregator.id,
-            members=await _members(transaction, context),
-            contributions=await round_store.held_places(transaction, context.key),
-        )
-        signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
-        await round_store.advance(
-            transaction, context.key, RoundState.FROZEN, RoundState.FROZEN, accepted=signed
-        )
-        return signed
+async def _sign_accepted(
+    aggregator: Aggregator, transaction: Transaction, context: RoundContext
+) -> str:
+    """The signed set of a round that is closed with it: nothing can change it any more."""
+    row = await round_store.round_by_key(transaction, context.key)
+    accepted = await round_store.document(transaction, context.key, "accepted")
+    if accepted is not None:
+        return accepted
+    # An earlier version closed the round first, and may have ended before it signed.
+    if row.state not in (RoundState.OPEN, RoundState.FROZEN):
+        raise RoundClosed(extra={"included": False, "state": row.state.value})
+    statement = AcceptedSet(
+        round=context.id,
+        descriptor_hash=context.digest,
+        aggregator=aggregator.id,
+        members=await _members(transaction, context),
+        contributions=await round_store.held_places(transaction, context.key),
+    )
+    signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
+    await round_store.advance(
+        transaction, context.key, row.state, RoundState.FROZEN, accepted=signed
+    )
+    return signed
 
 
 async def _members(transaction: Transaction, context: RoundContext) -> bytes:
@@ -219,7 +220,7 @@ async def _after_waiting(
             await asyncio.sleep(GATHER_S)  # one query for many arrivals
         return (row, waits), waits
 
-    return await intake.changed.poll(look, awaited.wait_s, LOOK_S)
+    return await intake.changed.poll(look, awaited.wait_s, LOOK_S, key=round_id)
 
 
 async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:

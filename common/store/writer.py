@@ -6,8 +6,9 @@ meanwhile is the next batch. There is no timer: alone, an item is written at onc
 the batches grow by themselves. The queue is bounded by count and by bytes.
 
 An item that was submitted is applied even if its sender has disconnected. If a transaction fails,
-none of its items was acknowledged, and each sender receives `Unavailable` (a retry must therefore
-be harmless: items are idempotent).
+none of its items was acknowledged; unless the store itself does not answer, each is then tried
+alone, so that no item spoils another's. A sender whose item fails receives `Unavailable` (a retry
+must therefore be harmless: items are idempotent).
 """
 
 import asyncio
@@ -17,7 +18,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from sqlalchemy.exc import OperationalError
+
 from common.runtime.logs import describe, get_logger
+from common.store.database import store_unavailable
 from common.store.transactions import LARGE_BYTES, Database, Transaction
 from tacit.errors import TooMany, Unavailable
 
@@ -146,6 +150,10 @@ class BatchingWriter(Generic[Item, Answer]):
                     raise RuntimeError("a batch needs one answer for each item")
         except Exception as error:
             _logger.error("write_failed", items=len(batch), **describe(error))
+            if len(batch) > 1 and not _of_the_store(error):
+                for waiting in batch:
+                    await self._write([waiting])
+                return
             for waiting in batch:
                 _settle(waiting.answer, WriteFailed())
             return
@@ -159,6 +167,11 @@ class BatchingWriter(Generic[Item, Answer]):
             self._items -= 1
             self._bytes -= waiting.size
             _settle(waiting.answer, WriterStopped())
+
+
+def _of_the_store(error: Exception) -> bool:
+    """Whether the store failed, rather than what it was asked: every item would fail with it."""
+    return isinstance(error, OperationalError | OSError) or store_unavailable(error)
 
 
 def _settle(future: "asyncio.Future[Answer]", answer: Answer | Exception) -> None:

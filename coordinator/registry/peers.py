@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from common.runtime.tracing import Tracer, Untraced
 from common.web.client import distrusted, service_client
 from common.web.problems import ProblemReceived, raise_for_problem
 from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
+from coordinator.registry.step_queue import StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
@@ -35,6 +37,7 @@ from tacit.protocol.round import (
     RevealRequest,
     RoundDescriptor,
 )
+from tacit.protocol.steps import Step, StepName
 from tacit.query.words import Identifier
 from tacit.sets import Bits
 from tacit.wire import WireModel
@@ -100,11 +103,17 @@ class Peer:
     """One aggregator, over HTTP. Answers are validated; an invalid one counts as unreachable."""
 
     def __init__(
-        self, row: AggregatorRow, client: httpx.AsyncClient, shown: _ShownKey, tracer: Tracer
+        self,
+        row: AggregatorRow,
+        client: httpx.AsyncClient,
+        steps: StepQueue,
+        shown: _ShownKey,
+        tracer: Tracer,
     ) -> None:
         self.id = row.id
         self.row = row
         self._client = client
+        self._steps = steps
         self._shown = shown
         self._tracer = tracer
 
@@ -129,15 +138,15 @@ class Peer:
     async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
         """Announce a round; the answer may hold the aggregator's noise contribution."""
         try:
-            return await self._ask("POST", "/v1/rounds", Opening, descriptor)
+            return await self._step(StepName.OPEN, descriptor.statement.round, Opening, descriptor)
         except ProblemReceived:
             self._shown.key = None  # the reason may be a key that it has no longer
             raise
 
     async def relay(self, round_id: str, pieces: list[RelayedPiece]) -> None:
         """Pass on other aggregators' noise contributions."""
-        body = b"[" + b",".join(piece.model_dump_json().encode() for piece in pieces) + b"]"
-        await self._send("POST", f"/v1/rounds/{round_id}/contributions", body)
+        body = "[" + ",".join(piece.model_dump_json() for piece in pieces) + "]"
+        await self._done(StepName.CONTRIBUTE, round_id, body)
 
     async def progress(self, round_id: str, accepted: int = 0, wait_s: float = 0.0) -> Progress:
         """The aggregator's progress, once it holds pieces of this many or the time is over."""
@@ -147,8 +156,7 @@ class Peer:
     async def missing(self, round_id: str, members: Bits) -> int:
         """Of how many of these curators, one boolean per roster number, it holds no piece."""
         body = Awaited(members=sets.pack(members))
-        found = await self._ask("POST", f"/v1/rounds/{round_id}/missing", Missing, body)
-        return found.missing
+        return (await self._step(StepName.MISSING, round_id, Missing, body)).missing
 
     async def check_token(self) -> None:
         """Raise unless the aggregator takes this coordinator's token."""
@@ -162,52 +170,75 @@ class Peer:
 
     async def freeze(self, round_id: str) -> Signed[AcceptedSet]:
         """Close the round to pieces; the signed set of accepted curators."""
-        return await self._ask("POST", f"/v1/rounds/{round_id}/freeze", Signed[AcceptedSet])
+        return await self._step(StepName.FREEZE, round_id, Signed[AcceptedSet])
 
     async def freeze_once_held(
         self, round_id: str, accepted: int, wait_s: float
     ) -> Signed[AcceptedSet] | Progress:
         """The same once it holds pieces of this many, or its progress when the time is over."""
         request = FreezeRequest(accepted=accepted, wait_s=wait_s)
-        path = f"/v1/rounds/{round_id}/freeze"
-        return (await self._ask("POST", path, _FreezeAnswer, request)).root
+        if wait_s:  # nothing may wait behind it
+            path = f"/v1/rounds/{round_id}/freeze"
+            return (await self._ask("POST", path, _FreezeAnswer, request)).root
+        return (await self._step(StepName.FREEZE, round_id, _FreezeAnswer, request)).root
 
-    async def commit(self, round_id: str, request: bytes) -> Signed[Commitment]:
+    async def commit(self, round_id: str, request: str) -> Signed[Commitment]:
         """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
         once for all: five bitmaps of ten million curators are ten megabytes."""
-        path = f"/v1/rounds/{round_id}/commitment"
-        return await self._ask("POST", path, Signed[Commitment], request)
+        return await self._step(StepName.COMMIT, round_id, Signed[Commitment], request)
 
     async def reveal(self, round_id: str, request: RevealRequest) -> Reveal:
         """The partial sum, after the commitments of all."""
-        return await self._ask("POST", f"/v1/rounds/{round_id}/reveal", Reveal, request)
+        return await self._step(StepName.REVEAL, round_id, Reveal, request)
 
     async def abort(self, round_id: str, reason: str) -> Signed[AbortStatement]:
         """The aggregator's signed statement that the round is over without a sum."""
         path, request = f"/v1/rounds/{round_id}/abort", AbortRequest(reason=reason)
         return await self._ask("POST", path, Signed[AbortStatement], request)
 
-    async def _ask(
-        self, method: str, path: str, model: type[Model], body: BaseModel | bytes | None = None
+    async def _step(
+        self,
+        name: StepName,
+        round_id: str,
+        model: type[Model],
+        body: BaseModel | str = "",
     ) -> Model:
-        content = body.model_dump_json().encode() if isinstance(body, BaseModel) else body
-        answer = await self._send(method, path, content)
+        text = body.model_dump_json() if isinstance(body, BaseModel) else body
+        return self._read(model, await self._done(name, round_id, text))
+
+    async def _done(self, name: StepName, round_id: str, body: str) -> httpx.Response:
+        step = Step(name=name, round=round_id, body=body)
+        answer = await self._steps.ask(step, partial(self._request, "POST"))
+        raise_for_problem(answer)
+        return answer
+
+    async def _ask(
+        self, method: str, path: str, model: type[Model], body: BaseModel | None = None
+    ) -> Model:
+        content = "" if body is None else body.model_dump_json()
+        return self._read(model, await self._send(method, path, content))
+
+    def _read(self, model: type[Model], answer: httpx.Response) -> Model:
         try:
             return model.model_validate_json(answer.content)
         except ValidationError:
             raise AggregatorUnreachable(f"{self.id} gives answers of another form") from None
 
-    async def _send(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if content is not None else {}
+    async def _send(self, method: str, path: str, content: str = "") -> httpx.Response:
+        answer = await self._request(method, path, content)
+        raise_for_problem(answer)
+        return answer
+
+    async def _request(self, method: str, path: str, content: str) -> httpx.Response:
+        headers = {"Content-Type": "application/json"} if content else {}
         self._tracer.carry(headers)
+        body = content.encode() if content else None
         try:
-            answer = await self._client.request(method, path, content=content, headers=headers)
+            return await self._client.request(method, path, content=body, headers=headers)
         except httpx.HTTPError as error:
             why = distrusted(error)
             said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
             raise AggregatorUnreachable(said) from None
-        raise_for_problem(answer)
-        return answer
 
 
 class Peers:
@@ -224,6 +255,7 @@ class Peers:
         self._tracer = tracer or Untraced()
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+        self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(StepQueue)
         self._shown: defaultdict[tuple[str, bytes], _ShownKey] = defaultdict(_ShownKey)
 
     def of(self, row: AggregatorRow) -> Peer:
@@ -238,7 +270,8 @@ class Peers:
                 max_connections=CONNECTIONS,
                 transport=self._transports.get(row.url),
             )
-        return Peer(row, self._clients[key], self._shown[row.id, row.identity_key], self._tracer)
+        shown = self._shown[row.id, row.identity_key]
+        return Peer(row, self._clients[key], self._steps[key], shown, self._tracer)
 
     async def identity(self, url: str) -> WellKnown:
         """What an aggregator states about itself at its well-known address."""
@@ -265,6 +298,7 @@ class Peers:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        await asyncio.gather(*(queue.aclose() for queue in self._steps.values()))
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
 

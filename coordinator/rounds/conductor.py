@@ -73,7 +73,7 @@ class Conductor:
         *,
         lease_s: float,
         poll_s: float,
-        changed: Callable[[], None],
+        changed: Callable[..., None],
         tracer: Tracer | None = None,
     ) -> None:
         self._conduct = conduct
@@ -157,7 +157,7 @@ class Conductor:
             if pause:
                 await look.pauses.pause(pause)
             else:
-                self._changed()
+                self._changed(row.id, row.state)
 
     async def _step(self, row: RoundRow, look: Look) -> float:
         """Make the transition that is due; seconds to wait before the next poll."""

@@ -47,6 +47,8 @@ ChangesPart = Annotated[Changes, Depends(part(Changes))]
 ConductorPart = Annotated[Conductor, Depends(part(Conductor))]
 
 ABORT_WAIT_S = 5.0
+GATHER_S = 0.02
+"""Rounds that are opened together are shown together."""
 COMPLETENESS = (
     "answered: curators whose contribution is in the sum; one without a reading answers too, with "
     "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
@@ -131,7 +133,9 @@ def _add_following(app: FastAPI) -> None:
             answer = etag_response(request, body, headers=headers)
             return answer, answer.status_code == 304 or (first_look and not ids)
 
-        return await changes.poll(look, wait_s)
+        # Who comes to be open, or is no longer, was open before its last step.
+        of = state if state is RoundState.OPEN else None
+        return await changes.poll(look, wait_s, key=of, gather_s=GATHER_S)
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
     async def one(
@@ -147,7 +151,7 @@ def _add_following(app: FastAPI) -> None:
             answer = etag_response(request, encode(_shown(row)))
             return answer, answer.status_code == 304
 
-        return await changes.poll(look, wait_s)
+        return await changes.poll(look, wait_s, key=round_id)
 
     @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
     async def descriptor(
@@ -302,7 +306,7 @@ def _add_ending(app: FastAPI) -> None:
             done = row.state is RoundState.ABORTED
             return JSONResponse(_shown(row), 200 if done else 202), not done
 
-        return await changes.poll(look, ABORT_WAIT_S)
+        return await changes.poll(look, ABORT_WAIT_S, key=round_id)
 
 
 # --- looking -------------------------------------------------------------------------------------

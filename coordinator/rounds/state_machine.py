@@ -324,7 +324,7 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     descriptor = signed_descriptor(row).statement
     manifest = _manifest(row)
     # as it is stored: neither read nor written again
-    request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}}}'.encode()
+    request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}}}'
     peers = await _quorum(conduct, descriptor, manifest)
     answers = await gather(peer.commit(row.id, request) for peer in peers)
     commitments = answered(answers)

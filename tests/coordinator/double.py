@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
 from coordinator.app import create_app
+from coordinator.registry.step_queue import path_of
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import ENROLMENT_LABEL, Enrolment
 from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.steps import Steps
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.migrated import migrated
@@ -46,6 +48,16 @@ def query(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
+STEPS = "/v1/rounds/steps"
+
+
+def _paths(request: httpx.Request) -> list[str]:
+    """The path of a request; of one with steps of several rounds, those that they have alone."""
+    if request.url.path != STEPS:
+        return [request.url.path]
+    return [path_of(step) for step in Steps.model_validate_json(request.content).steps]
+
+
 class Wire(httpx.ASGITransport):
     """Reaches one aggregator, unless it is down; `fault(method, path)` may cut a request off
     ("request": it never arrives; "answer": it does, and the answer is lost), `lie(path, answer)`
@@ -67,18 +79,23 @@ class Wire(httpx.ASGITransport):
             self.spans.append((request.url.path, began, time.perf_counter()))
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
-        method, path = request.method, request.url.path
-        self.seen.append((method, path))
-        fault = self.fault(method, path)
-        if self.down or fault == "request":
+        method, paths = request.method, _paths(request)
+        self.seen += [(method, path) for path in paths]
+        faults = {self.fault(method, path) for path in paths}
+        if self.down or "request" in faults:
             raise httpx.ConnectError("down")
         answer = await super().handle_async_request(request)
-        if fault == "answer":
+        if "answer" in faults:
             raise httpx.ReadError("lost")
-        if self.lie is not None and answer.status_code < 300:
-            told = self.lie(path, json.loads(await answer.aread()))
-            return httpx.Response(answer.status_code, json=told)
-        return answer
+        if self.lie is None or answer.status_code >= 300:
+            return answer
+        found = json.loads(await answer.aread())
+        if request.url.path != STEPS:
+            return httpx.Response(answer.status_code, json=self.lie(paths[0], found))
+        for path, item in zip(paths, found["answers"], strict=True):
+            if item["status"] < 300:
+                item["body"] = json.dumps(self.lie(path, json.loads(item["body"])))
+        return httpx.Response(answer.status_code, json=found)
 
     def count(self, ending: str) -> int:
         """How many POSTs to paths with this ending were seen."""

@@ -89,6 +89,24 @@ async def test_a_failing_item_rejects_only_itself() -> None:
     await writer.stop()
 
 
+async def test_an_item_that_breaks_the_transaction_fails_alone() -> None:
+    double = Double()
+
+    async def brittle(transaction: Transaction, items: Sequence[int]) -> Sequence[int | Exception]:
+        if 13 in items:
+            raise ValueError
+        return await double.apply(transaction, items)
+
+    writer = BatchingWriter[int, int](cast(Database, double), brittle)
+    await writer.start()
+    asked = (writer.submit(n) for n in (1, 13, 3))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert answers[::2] == [10, 30]
+    assert isinstance(answers[1], WriteFailed)
+    assert (double.batches, double.committed) == ([[1], [3]], 2)
+    await writer.stop()
+
+
 async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
     double = Double()
     double.fail_commit = True

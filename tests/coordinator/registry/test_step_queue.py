@@ -1,0 +1,132 @@
+"""Steps share requests as long as others are under way, and each gets its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from coordinator.errors import AggregatorUnreachable
+from coordinator.registry.step_queue import AT_ONCE, MOST_BYTES, StepQueue
+from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
+
+
+def step(number: int, body: str = "") -> Step:
+    return Step(name=StepName.FREEZE, round=f"019a0c2e-8f00-7000-8000-{number:012x}", body=body)
+
+
+class Aggregator:
+    """Answers each step with its round, once the gate is open."""
+
+    def __init__(self, *, old: bool = False) -> None:
+        self.gate = asyncio.Event()
+        self.old = old
+        self.lots: list[int] = []
+        self.fails: Exception | None = None
+        self.tells: httpx.Response | None = None
+
+    async def post(self, path: str, content: str) -> httpx.Response:
+        together = path == "/v1/rounds/steps"
+        asked = json.loads(content)["steps"] if together else [{"round": path.split("/")[3]}]
+        self.lots.append(len(asked))
+        await self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        if together and self.old:
+            return httpx.Response(405)
+        if together and self.tells is not None:
+            return self.tells
+        if not together:
+            return httpx.Response(200, text=asked[0]["round"])
+        answers = tuple(StepAnswer(status=200, body=item["round"]) for item in asked)
+        return httpx.Response(200, text=StepAnswers(answers=answers).model_dump_json())
+
+
+async def under_way(it: Aggregator) -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert it.lots
+
+
+async def ask(queue: StepQueue, it: Aggregator, *steps: Step) -> list[Any]:
+    """The answers to steps that are all asked for before the first is answered."""
+    asking = [asyncio.create_task(queue.ask(each, it.post)) for each in steps]
+    await under_way(it)
+    it.gate.set()
+    return await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_what_waits_goes_together_and_answers_are_not_mixed_up() -> None:
+    queue, it = StepQueue(), Aggregator()
+    steps = [step(number) for number in range(MOST_STEPS + 20)]
+    answers = await ask(queue, it, *steps)
+    assert [item.text for item in answers] == [item.round for item in steps]
+    assert sum(it.lots) == len(steps)
+    assert len(it.lots) <= AT_ONCE + 2
+    await queue.aclose()
+
+
+async def test_one_alone_goes_its_own_way() -> None:
+    queue, it = StepQueue(), Aggregator()
+    (answer,) = await ask(queue, it, step(7))
+    assert (answer.text, it.lots) == (step(7).round, [1])
+
+
+async def test_large_ones_are_not_joined() -> None:
+    queue, it = StepQueue(), Aggregator()
+    steps = [step(number, "x" * (MOST_BYTES // 2 + 1)) for number in range(6)]
+    answers = await ask(queue, it, *steps)
+    assert [item.text for item in answers] == [item.round for item in steps]
+    assert it.lots == [1] * 6
+
+
+async def test_an_earlier_version_is_asked_one_by_one() -> None:
+    queue, it = StepQueue(), Aggregator(old=True)
+    steps = [step(number) for number in range(9)]
+    answers = await ask(queue, it, *steps)
+    assert [item.text for item in answers] == [item.round for item in steps]
+
+
+async def test_who_waits_no_longer_is_left_out() -> None:
+    queue, it = StepQueue(), Aggregator()
+    asking = [asyncio.create_task(queue.ask(step(number), it.post)) for number in range(6)]
+    await under_way(it)
+    later = asyncio.create_task(queue.ask(step(7), it.post))
+    gone = asyncio.create_task(queue.ask(step(8), it.post))
+    await asyncio.sleep(0)
+    gone.cancel()
+    it.gate.set()
+    answers = await asyncio.gather(*asking, later)
+    assert [item.text for item in answers] == [step(n).round for n in (0, 1, 2, 3, 4, 5, 7)]
+    assert sum(it.lots) == 7
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        httpx.Response(200, text="{}"),
+        httpx.Response(200, text='{"answers": []}'),
+        httpx.Response(200, text='{"answers": [{"status": 7, "body": ""}]}'),
+        httpx.Response(200, text="nonsense"),
+    ],
+)
+async def test_answers_of_another_form_are_none(told: httpx.Response) -> None:
+    queue, it = StepQueue(), Aggregator()
+    it.tells = told
+    answers = await ask(queue, it, *(step(number) for number in range(6)))
+    assert sum(isinstance(item, AggregatorUnreachable) for item in answers) == sum(
+        count for count in it.lots if count > 1
+    )
+
+
+async def test_a_silent_aggregator_is_so_for_each_and_asked_again() -> None:
+    queue, it = StepQueue(), Aggregator()
+    it.fails = AggregatorUnreachable("down")
+    answers = await ask(queue, it, *(step(number) for number in range(6)))
+    assert all(isinstance(item, AggregatorUnreachable) for item in answers)
+    it.fails = None
+    (answer,) = await ask(queue, it, step(3))
+    assert answer.status_code == 200
