@@ -99,25 +99,27 @@ class Aggregator:
         async with self.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")
-        return await self._remember(row, signed or "")
-
-    async def _remember(self, row: store.RoundRow, signed: str) -> RoundContext:
-        """Make and keep the context of a stored round."""
-        descriptor = _SignedDescriptor.model_validate_json(signed).statement
+        descriptor = _SignedDescriptor.model_validate_json(signed or "").statement
         try:
             own_key = await self.keyring.of(row.own_epoch)
         except EpochKeyGone:
             own_key = None
+        return self.remember(row.key, descriptor, row.descriptor_hash, own_key)
+
+    def remember(
+        self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
+    ) -> RoundContext:
+        """Make and keep the context of a stored round."""
         context = RoundContext(
-            row.key,
+            key,
             descriptor,
-            row.descriptor_hash,
+            digest,
             descriptor.index_of(self.id),
             dimension(descriptor.query),
             own_key,
             descriptor.invited(),
         )
-        self._rounds[row.id] = context
+        self._rounds[descriptor.round] = context
         while len(self._rounds) > _KEPT_ROUNDS:
             self._rounds.popitem(last=False)
         return context

@@ -32,6 +32,19 @@ _PARTS = select(*_PLACE).where(
     batches.c.segment == bindparam("segment"),
     batches.c.host.in_(bindparam("hosts", expanding=True)),
 )
+_ADD = insert(pieces).returning(pieces.c.id)
+_OF_ROUND = select(*_PLACE).where(batches.c.round == bindparam("round_key")).order_by(batches.c.id)
+_NUMBERS = (
+    select(pieces.c.id, pieces.c.numbers)
+    .where(pieces.c.round == bindparam("round_key"), pieces.c.id > bindparam("after"))
+    .order_by(pieces.c.id)
+)
+_ROWS = (
+    select(pieces)
+    .where(pieces.c.round == bindparam("round_key"), pieces.c.id > bindparam("after"))
+    .order_by(pieces.c.id)
+    .limit(bindparam("most"))
+)
 _BODIES = select(batches.c.id, batches.c.body).where(
     batches.c.id.in_(bindparam("rows", expanding=True))
 )
@@ -65,21 +78,13 @@ async def add_pieces(
     transaction: Transaction, key: int, numbers: bytes, tags: bytes, bodies: bytes
 ) -> int:
     """Keep the lone pieces of one commit as one row."""
-    done = await transaction.execute(
-        insert(pieces)
-        .values(round=key, numbers=numbers, tags=tags, bodies=bodies)
-        .returning(pieces.c.id)
-    )
-    return int(done.scalar_one())
+    values = {"round": key, "numbers": numbers, "tags": tags, "bodies": bodies}
+    return int((await transaction.execute(_ADD, values)).scalar_one())
 
 
 async def piece_numbers(transaction: Transaction, key: int, after: int) -> list[tuple[int, bytes]]:
     """(row, numbers) of a round's rows above a row id."""
-    found = await transaction.execute(
-        select(pieces.c.id, pieces.c.numbers)
-        .where(pieces.c.round == key, pieces.c.id > after)
-        .order_by(pieces.c.id)
-    )
+    found = await transaction.execute(_NUMBERS, {"round_key": key, "after": after})
     return [(int(row.id), row.numbers) for row in found]
 
 
@@ -91,12 +96,7 @@ async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
 
 async def piece_rows(transaction: Transaction, key: int, after: int, limit: int) -> list[PieceRow]:
     """The next rows of a round's lone pieces."""
-    found = await transaction.execute(
-        select(pieces)
-        .where(pieces.c.round == key, pieces.c.id > after)
-        .order_by(pieces.c.id)
-        .limit(limit)
-    )
+    found = await transaction.execute(_ROWS, {"round_key": key, "after": after, "most": limit})
     return [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in found]
 
 
@@ -136,9 +136,7 @@ async def batch_parts(
 
 async def round_batches(transaction: Transaction, key: int) -> list[BatchRow]:
     """All batches of a round in order, without their bodies."""
-    found = await transaction.execute(
-        select(*_PLACE).where(batches.c.round == key).order_by(batches.c.id)
-    )
+    found = await transaction.execute(_OF_ROUND, {"round_key": key})
     return [BatchRow(*row) for row in found]
 
 

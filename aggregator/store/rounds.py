@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from functools import cache
+from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Row, Update, bindparam, delete, func, insert, select, update
 
 from aggregator.store.tables import batches, contributions, pieces, rounds
 from common.store.erasure import to_erase
@@ -64,6 +65,37 @@ _PLACES = (
 )
 
 
+_DOCUMENTS = {
+    name: select(rounds.c[name]).where(rounds.c.key == bindparam("round_key"))
+    for name in get_args(Document)
+}
+_PARTIAL = select(rounds.c.partial).where(rounds.c.key == bindparam("round_key"))
+_STATES = select(rounds.c.key, rounds.c.state).where(
+    rounds.c.key.in_(bindparam("keys", expanding=True))
+)
+_ADD = insert(rounds).returning(rounds.c.key)
+_RECEIVED = (
+    update(rounds)
+    .where(rounds.c.key == bindparam("round_key"))
+    .values(received=rounds.c.received + bindparam("more"))
+)
+_DESTROY = (
+    update(batches).where(batches.c.round == bindparam("round_key")).values(body=b""),
+    update(pieces).where(pieces.c.round == bindparam("round_key")).values(bodies=b""),
+    update(contributions).where(contributions.c.round == bindparam("round_key")).values(sealed=b""),
+)
+
+
+@cache
+def _advance(names: tuple[str, ...]) -> Update:
+    """The transition that sets these columns."""
+    return (
+        update(rounds)
+        .where(rounds.c.key == bindparam("round_key"), rounds.c.state == bindparam("before"))
+        .values({name: bindparam(f"new_{name}") for name in names})
+    )
+
+
 # --- rounds --------------------------------------------------------------------------------------
 
 
@@ -77,21 +109,17 @@ async def add_round(
     noise_shares: str | None,
 ) -> int:
     """Keep a new round, open; its key in the store."""
-    done = await transaction.execute(
-        insert(rounds)
-        .values(
-            id=round_id,
-            state=RoundState.OPEN.value,
-            descriptor_hash=descriptor_hash,
-            descriptor=descriptor,
-            own_epoch=own_epoch,
-            deadline=deadline,
-            received=0,
-            noise_shares=noise_shares,
-        )
-        .returning(rounds.c.key)
-    )
-    return int(done.scalar_one())
+    values = {
+        "id": round_id,
+        "state": RoundState.OPEN.value,
+        "descriptor_hash": descriptor_hash,
+        "descriptor": descriptor,
+        "own_epoch": own_epoch,
+        "deadline": deadline,
+        "received": 0,
+        "noise_shares": noise_shares,
+    }
+    return int((await transaction.execute(_ADD, values)).scalar_one())
 
 
 async def round_row(transaction: Transaction, round_id: str) -> RoundRow | None:
@@ -107,23 +135,21 @@ async def round_by_key(transaction: Transaction, key: int) -> RoundRow:
 
 async def document(transaction: Transaction, key: int, name: Document) -> str | None:
     """One of a round's documents."""
-    found = await transaction.execute(select(rounds.c[name]).where(rounds.c.key == key))
+    found = await transaction.execute(_DOCUMENTS[name], {"round_key": key})
     text: str | None = found.scalar_one()
     return text
 
 
 async def partial_sum(transaction: Transaction, key: int) -> bytes | None:
     """The sum of a committed round, its noise inside; nothing after an abort."""
-    found = await transaction.execute(select(rounds.c.partial).where(rounds.c.key == key))
+    found = await transaction.execute(_PARTIAL, {"round_key": key})
     content: bytes | None = found.scalar_one()
     return content
 
 
 async def states(transaction: Transaction, keys: Sequence[int]) -> dict[int, RoundState]:
     """The states of rounds by key; a purged round is missing."""
-    found = await transaction.execute(
-        select(rounds.c.key, rounds.c.state).where(rounds.c.key.in_(keys))
-    )
+    found = await transaction.execute(_STATES, {"keys": keys})
     return {int(row.key): RoundState(row.state) for row in found}
 
 
@@ -131,19 +157,21 @@ async def advance(
     transaction: Transaction, key: int, before: RoundState, after: RoundState, **values: object
 ) -> bool:
     """One transition; whether the round was in the state `before`."""
+    new = {"state": after.value, **values}
     done = await transaction.execute(
-        update(rounds)
-        .where(rounds.c.key == key, rounds.c.state == before.value)
-        .values(state=after.value, **values)
+        _advance(tuple(new)),
+        {
+            "round_key": key,
+            "before": before.value,
+            **{f"new_{name}": value for name, value in new.items()},
+        },
     )
     return done.rowcount == 1
 
 
 async def count_received(transaction: Transaction, key: int, curators: int) -> None:
     """Add to the number of curators whose pieces are held."""
-    await transaction.execute(
-        update(rounds).where(rounds.c.key == key).values(received=rounds.c.received + curators)
-    )
+    await transaction.execute(_RECEIVED, {"round_key": key, "more": curators})
 
 
 async def count_states(transaction: Transaction) -> dict[str, int]:
@@ -178,11 +206,8 @@ async def purge(transaction: Transaction, before: datetime) -> int:
 async def destroy_pieces(transaction: Transaction, key: int) -> None:
     """Destroy all sealed words of a round; numbers, presence and tags stay."""
     await to_erase(transaction)
-    await transaction.execute(update(batches).where(batches.c.round == key).values(body=b""))
-    await transaction.execute(update(pieces).where(pieces.c.round == key).values(bodies=b""))
-    await transaction.execute(
-        update(contributions).where(contributions.c.round == key).values(sealed=b"")
-    )
+    for statement in _DESTROY:
+        await transaction.execute(statement, {"round_key": key})
 
 
 def _round(row: Row[Any]) -> RoundRow:

@@ -76,6 +76,9 @@ class Filter:
 
 
 _ROW = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
+_RUNNING = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
+_FEDERATED = _RUNNING.where(jobs.c.federation.is_not(None))
+_ON_WORKERS = _RUNNING.where(jobs.c.federation.is_(None))
 _ATTEMPT = tuple(job_attempts.c[name] for name in AttemptRow.__dataclass_fields__)
 
 
@@ -150,9 +153,8 @@ async def federated(transaction: Transaction) -> list[JobRow]:
 
 
 async def _running(transaction: Transaction, *, federated: bool) -> list[JobRow]:
-    which = jobs.c.federation.is_not(None) if federated else jobs.c.federation.is_(None)
-    query = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value, which)
-    return [_job(row) for row in await transaction.execute(query.order_by(jobs.c.id))]
+    query = _FEDERATED if federated else _ON_WORKERS
+    return [_job(row) for row in await transaction.execute(query)]
 
 
 # --- attempts ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import aggregators, curators, parties, roster, secrets
@@ -15,6 +15,15 @@ from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
 
 BLOCK: Final = 10_000
 """Curators written or read together: a host's million need not be in memory twice."""
+
+# Asked in every round: made once, and so compiled once.
+_ALL: Final = select(aggregators).order_by(aggregators.c.id)
+_PRESENT: Final = _ALL.where(aggregators.c.removed.is_(None))
+_ROSTER: Final = select(roster)
+_ACTIVE: Final = select(func.coalesce(func.sum(parties.c.curators), 0)).where(
+    parties.c.first < bindparam("size"),
+    parties.c.left.is_(None) | (parties.c.left > bindparam("since")),
+)
 
 
 @dataclass(frozen=True)
@@ -89,9 +98,7 @@ async def aggregators_like(transaction: Transaction, row: AggregatorRow) -> list
 async def list_aggregators(
     transaction: Transaction, *, also_removed: bool = False
 ) -> tuple[AggregatorRow, ...]:
-    query = select(aggregators).order_by(aggregators.c.id)
-    if not also_removed:
-        query = query.where(aggregators.c.removed.is_(None))
+    query = _ALL if also_removed else _PRESENT
     return tuple(
         AggregatorRow(row.id, row.url, row.operator, row.identity_key, row.token)
         for row in await transaction.execute(query)
@@ -191,18 +198,13 @@ async def add_party(
 
 async def roster_state(transaction: Transaction) -> tuple[int, int]:
     """(version, next number): every number below the latter may be in use."""
-    row = (await transaction.execute(select(roster))).one()
+    row = (await transaction.execute(_ROSTER)).one()
     return row.version, row.next_number
 
 
 async def active_curators(transaction: Transaction, roster_size: int, since: datetime) -> int:
     """How many curators with a number below `roster_size` had not left at `since`."""
-    total = await transaction.execute(
-        select(func.coalesce(func.sum(parties.c.curators), 0)).where(
-            parties.c.first < roster_size,
-            parties.c.left.is_(None) | (parties.c.left > since),
-        )
-    )
+    total = await transaction.execute(_ACTIVE, {"size": roster_size, "since": since})
     return int(total.scalar_one())
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Select, Update, and_, bindparam, func, insert, or_, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import rounds
@@ -53,6 +54,45 @@ _ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
 # Asked many times in every round: made once, and so compiled once.
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
 _ROW_OF = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
+_DOCUMENTS = {
+    name: select(rounds.c[name]).where(rounds.c.id == bindparam("round_id"))
+    for name in ("descriptor", "result", "report", "transcript")
+}
+_ALIVE = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
+_LAST = select(func.max(rounds.c.id))
+_HELD = select(rounds.c.id).where(
+    rounds.c.state.in_(ACTIVE),
+    rounds.c.lease_holder == bindparam("holder"),
+    rounds.c.lease_until >= bindparam("now"),
+)
+_CLAIMABLE = (
+    select(rounds.c.id)
+    .where(
+        rounds.c.state.in_(ACTIVE),
+        or_(
+            rounds.c.lease_until.is_(None),
+            rounds.c.lease_until < bindparam("now"),
+            and_(
+                rounds.c.lease_holder == bindparam("holder"),
+                rounds.c.lease_until < bindparam("soon"),
+            ),
+        ),
+    )
+    .order_by(rounds.c.id)
+)
+_CLAIMABLE_LOCKED = _CLAIMABLE.with_for_update(skip_locked=True)
+
+
+@cache
+def _change(names: tuple[str, ...]) -> Update:
+    """The change of these columns."""
+    return (
+        update(rounds)
+        .where(rounds.c.id == bindparam("round_id"), rounds.c.state == bindparam("expected"))
+        .values(
+            {name: bindparam(f"new_{name}") for name in names} | {"version": rounds.c.version + 1}
+        )
+    )
 
 
 def _values(row: Any) -> dict[str, Any]:
@@ -100,7 +140,7 @@ async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
 
 async def document(transaction: Transaction, round_id: str, name: str) -> str | None:
     """One stored JSON text: `descriptor`, `result`, `report` or `transcript`."""
-    found = await transaction.execute(select(rounds.c[name]).where(rounds.c.id == round_id))
+    found = await transaction.execute(_DOCUMENTS[name], {"round_id": round_id})
     text: str | None = found.scalar_one_or_none()
     return text
 
@@ -169,11 +209,9 @@ async def count_active(transaction: Transaction, query_id: str) -> int:
 
 async def pulse(transaction: Transaction) -> tuple[Any, ...]:
     """Differs after any round was opened, changed or finished, in whatever process."""
-    alive = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
-    last = select(func.max(rounds.c.id))
     return (
-        *(await transaction.execute(alive)).one(),
-        (await transaction.execute(last)).scalar_one(),
+        *(await transaction.execute(_ALIVE)).one(),
+        (await transaction.execute(_LAST)).scalar_one(),
     )
 
 
@@ -184,9 +222,12 @@ async def change(
     if isinstance(values.get("state"), RoundState):
         values["state"] = values["state"].value
     done = await transaction.execute(
-        update(rounds)
-        .where(rounds.c.id == round_id, rounds.c.state == expected.value)
-        .values(version=rounds.c.version + 1, **values)
+        _change(tuple(values)),
+        {
+            "round_id": round_id,
+            "expected": expected.value,
+            **{f"new_{name}": value for name, value in values.items()},
+        },
     )
     return done.rowcount == 1
 
@@ -206,13 +247,7 @@ async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool
 
 async def held(transaction: Transaction, holder: str, now: datetime) -> set[str]:
     """The unfinished rounds whose lease this holder has."""
-    found = await transaction.execute(
-        select(rounds.c.id).where(
-            rounds.c.state.in_(ACTIVE),
-            rounds.c.lease_holder == holder,
-            rounds.c.lease_until >= now,
-        )
-    )
+    found = await transaction.execute(_HELD, {"holder": holder, "now": now})
     return {row.id for row in found}
 
 
@@ -220,17 +255,11 @@ async def claimable(
     transaction: Transaction, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
 ) -> list[str]:
     """Unfinished rounds without a lease, and own ones whose lease is half over."""
-    chosen = select(rounds.c.id).where(
-        rounds.c.state.in_(ACTIVE),
-        or_(
-            rounds.c.lease_until.is_(None),
-            rounds.c.lease_until < now,
-            and_(rounds.c.lease_holder == holder, rounds.c.lease_until < now + lease / 2),
-        ),
+    found = await transaction.execute(
+        _CLAIMABLE_LOCKED if lock else _CLAIMABLE,
+        {"holder": holder, "now": now, "soon": now + lease / 2},
     )
-    if lock:
-        chosen = chosen.with_for_update(skip_locked=True)
-    return [row.id for row in await transaction.execute(chosen.order_by(rounds.c.id))]
+    return [row.id for row in found]
 
 
 async def claim(

@@ -8,7 +8,8 @@ shown to people as hex.
 from __future__ import annotations
 
 import hashlib
-from typing import Generic, TypeVar, cast
+from functools import lru_cache
+from typing import Final, Generic, TypeVar, cast
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -16,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.wire import Binary, WireModel
 
 Statement = TypeVar("Statement", bound=WireModel)
+SHORT_BYTES: Final = 8192
+"""Of longer messages nothing is kept."""
 
 
 class SignatureBroken(ValueError):
@@ -69,12 +72,22 @@ def fingerprint(public_key: bytes) -> bytes:
 
 def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
     """The statement, if the key signed it for this purpose; raises SignatureBroken."""
+    message = _message(label, signed.statement)
+    check = _check_once if len(message) <= SHORT_BYTES else _check
     try:
-        key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signed.signature, _message(label, signed.statement))
+        check(public_key, signed.signature, message)
     except (InvalidSignature, ValueError):
         raise SignatureBroken(f"not a valid signature of a {label} statement") from None
     return signed.statement
+
+
+def _check(public_key: bytes, signature: bytes, message: bytes) -> None:
+    Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+
+
+_check_once = lru_cache(maxsize=512)(_check)
+"""What held once for these bytes holds again: an epoch key is in every round of its epoch. What
+fails is not kept."""
 
 
 def _message(label: str, statement: WireModel) -> bytes:

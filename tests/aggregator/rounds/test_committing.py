@@ -167,7 +167,14 @@ async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -
 
         async def again(wanted: Manifest = manifest) -> str:
             heard = listener.heard()
-            return await committing._commit(aggregator, context, wanted, partial, heard)
+            async with aggregator.database.begin() as transaction:
+                return await committing._commit(
+                    aggregator, transaction, context, wanted, partial, heard
+                )
+
+        async def reveal() -> str:
+            async with aggregator.database.begin() as transaction:
+                return await committing._reveal(aggregator, transaction, context, bytes(32))
 
         first = await again()
         assert await again() == first
@@ -178,7 +185,7 @@ async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -
         with pytest.raises(RoundClosed):
             await again()
         with pytest.raises(RoundClosed):
-            await committing._reveal(aggregator, context, bytes(32))
+            await reveal()
         refused(await commit(current, accepted), 410, "round_closed")
         answer = await pair.peers[0].coordinate(
             "POST", current.path("reveal"), RevealRequest(commitments=())
@@ -192,10 +199,15 @@ async def test_a_partial_sum_is_revealed_to_one_set_of_commitments(alliance: All
         await current.release()
         aggregator = aggregator_of(pair)
         context = await aggregator.round(current.id)
+
+        async def reveal(request: bytes) -> str:
+            async with aggregator.database.begin() as transaction:
+                return await committing._reveal(aggregator, transaction, context, request)
+
         with pytest.raises(CommitmentRefused):
-            await committing._reveal(aggregator, context, bytes(32))
+            await reveal(bytes(32))
         async with aggregator.database.reading() as transaction:
             row = await store.round_by_key(transaction, context.key)
         assert row.state is RoundState.RELEASED
         assert row.reveal_request is not None
-        assert "partial" in await committing._reveal(aggregator, context, row.reveal_request)
+        assert "partial" in await reveal(row.reveal_request)
