@@ -106,6 +106,8 @@ class _Round:
 
     context: RoundContext
     state: RoundState | None
+    moved: bool = False
+    """Whether a transition may have changed the state since."""
     held: Held | None = None
     """Loaded with the first lone piece."""
     lone: dict[int, LonePiece] = field(default_factory=dict)
@@ -181,6 +183,12 @@ class Intake:
         return answers
 
     async def _do(self, transaction: Transaction, state: _Round, item: Item) -> Any:
+        if state.moved:
+            key = item.context.key
+            state.state, state.moved = (
+                (await round_store.states(transaction, [key])).get(key),
+                False,
+            )
         if state.state is None:
             raise UnknownRound
         if isinstance(item, PiecesItem):
@@ -188,11 +196,8 @@ class Intake:
         if isinstance(item, BatchItem):
             return await self._batch(transaction, state, item)
         await self._flush(transaction, state)
-        try:
-            return await item.run(transaction)
-        finally:
-            key = item.context.key
-            state.state = (await round_store.states(transaction, [key])).get(key)
+        state.moved = True
+        return await item.run(transaction)
 
     def _committed(self, items: int, seconds: float) -> None:
         # Called after the commit and before any sender runs on.

@@ -18,9 +18,12 @@ class CoordinatorRow:
     identity_key: bytes
 
 
+_COORDINATOR = select(coordinators)
+
+
 async def coordinator(transaction: Transaction) -> CoordinatorRow | None:
     """The coordinator that this aggregator is paired with."""
-    row = (await transaction.execute(select(coordinators))).first()
+    row = (await transaction.execute(_COORDINATOR)).first()
     return None if row is None else CoordinatorRow(row.deployment, row.identity_key)
 
 

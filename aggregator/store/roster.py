@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from aggregator.store.tables import hosted, parties, party_keys, tokens
 from common.store.transactions import Transaction
@@ -19,6 +19,9 @@ from tacit.protocol.enrolment import PartyKind
 _CHUNK = 500
 _PAGE = 10_000
 _KEY = (party_keys.c.epoch, party_keys.c.public_key)
+_LEFT = select(parties.c.first, parties.c.curators).where(
+    parties.c.left.is_not(None), parties.c.first < bindparam("below")
+)
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,7 @@ async def lone_by_number(transaction: Transaction, numbers: Sequence[int]) -> di
 
 async def left_runs(transaction: Transaction, below: int) -> list[tuple[int, int]]:
     """(first number, count) of parties that left, with numbers below a roster's size."""
-    found = await transaction.execute(
-        select(parties.c.first, parties.c.curators).where(
-            parties.c.left.is_not(None), parties.c.first < below
-        )
-    )
+    found = await transaction.execute(_LEFT, {"below": below})
     return [(int(row.first), int(row.curators)) for row in found]
 
 

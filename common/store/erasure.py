@@ -31,7 +31,7 @@ async def to_erase(transaction: Transaction) -> None:
     """Request that the log be emptied; call it in the transaction that destroys something."""
     if transaction.dialect.name == "sqlite":
         mark = 1 + secrets.randbelow(2**31 - 1)
-        await transaction.execute(text(f"PRAGMA user_version={mark}"))
+        await transaction.on_driver(lambda driver: driver.execute(f"PRAGMA user_version={mark}"))
 
 
 @dataclass

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Table, func, insert, select
+from sqlalchemy import Column, ColumnElement, Select, Table, bindparam, func, insert, select
 
 from common.store.transactions import Transaction
 from tacit import sets
@@ -26,6 +28,28 @@ class ReleasedSets:
     table: Table
     round: Column[str]
     counted: tuple[ColumnElement[bool], ...] = ()
+
+    @cached_property
+    def _meets(self) -> tuple[ColumnElement[bool], ...]:
+        kept = self.table.c
+        return (
+            kept.family == bindparam("scope"),
+            kept.window_end > bindparam("start"),
+            kept.window_start < bindparam("end"),
+        )
+
+    @cached_property
+    def _largest(self) -> Select[Any]:
+        return select(func.max(self.table.c.minimum)).where(*self._meets)
+
+    @cached_property
+    def _earlier(self) -> Select[Any]:
+        kept = self.table.c
+        return (
+            select(self.round.label("round"), kept.members, kept.size, kept.minimum, kept.job)
+            .where(*self._meets, *self.counted)
+            .order_by(self.round)
+        )
 
     async def add(
         self,
@@ -70,22 +94,12 @@ class ReleasedSets:
 
         None is read where neither they nor the new set (`minimum`) ask for protection.
         """
-        kept = self.table.c
-        meets = (
-            kept.family == scope,
-            kept.window_end > window.start,
-            kept.window_start < window.end,
-        )
+        wanted = {"scope": scope, "start": window.start, "end": window.end}
         if minimum <= 1:
-            found = await transaction.execute(select(func.max(kept.minimum)).where(*meets))
-            largest = found.scalar_one()
+            largest = (await transaction.execute(self._largest, wanted)).scalar_one()
             if largest is None or largest <= 1:
                 return []
-        found = await transaction.execute(
-            select(self.round.label("round"), kept.members, kept.size, kept.minimum, kept.job)
-            .where(*meets, *self.counted)
-            .order_by(self.round)
-        )
+        found = await transaction.execute(self._earlier, wanted)
         return [
             Release(row.round, sets.decompressed(row.members, row.size), row.minimum, row.job)
             for row in found

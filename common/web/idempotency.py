@@ -15,15 +15,18 @@ belongs to the principal, the method and the path it was sent with; no other req
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from sqlalchemy import (
     Column,
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
+    bindparam,
     delete,
     insert,
     select,
@@ -151,7 +154,7 @@ async def recall(
         )
         if not held.scalar_one():
             raise IdempotencyInProgress(retry_after_s=1)
-    row = (await transaction.execute(select(table).where(table.c.id == key.id))).first()
+    row = (await transaction.execute(_by_id(table), {"key": key.id})).first()
     if row is None:
         return None
     if row.fingerprint != key.fingerprint:
@@ -206,6 +209,11 @@ async def forget_before(transaction: Transaction, table: Table, instant: datetim
     """Drop keys older than `instant`; how many there were."""
     done = await transaction.execute(delete(table).where(table.c.created < instant))
     return done.rowcount
+
+
+@cache
+def _by_id(table: Table) -> Select[Any]:
+    return select(table).where(table.c.id == bindparam("key"))
 
 
 def _digest(*parts: str | bytes) -> str:

@@ -11,9 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Column, MetaData, Row, String, Table, insert, select, update
+from sqlalchemy import (
+    Column,
+    MetaData,
+    Row,
+    Select,
+    String,
+    Table,
+    bindparam,
+    insert,
+    select,
+    update,
+)
 
 from common.runtime.clock import Clock, uuid7
 from common.store.columns import Instant
@@ -133,9 +145,13 @@ async def insert_token(transaction: Transaction, table: Table, record: TokenReco
 
 async def find_token(transaction: Transaction, table: Table, token_hash: str) -> TokenRecord | None:
     """The record of a token, by its hash; also when it expired or was revoked."""
-    found = await transaction.execute(select(table).where(table.c.hash == token_hash))
-    row = found.first()
+    row = (await transaction.execute(_by_hash(table), {"token_hash": token_hash})).first()
     return None if row is None else _record(row)
+
+
+@cache
+def _by_hash(table: Table) -> Select[Any]:
+    return select(table).where(table.c.hash == bindparam("token_hash"))
 
 
 async def list_tokens(

@@ -27,6 +27,16 @@ class StepRow:
 
 
 _ROW = tuple(job_steps.c[name] for name in StepRow.__dataclass_fields__)
+_COLLECTING = (
+    select(job_steps.c.job_id)
+    .join(jobs, jobs.c.id == job_steps.c.job_id)
+    .where(
+        jobs.c.state == JobState.RUNNING.value,
+        jobs.c.federation.is_not(None),
+        job_steps.c.number == 0,
+    )
+    .order_by(job_steps.c.job_id)
+)
 
 
 async def add(transaction: Transaction, row: StepRow) -> None:
@@ -51,17 +61,7 @@ async def find(transaction: Transaction, job_id: str, number: int) -> StepRow | 
 async def pulse(transaction: Transaction) -> Sequence[str]:
     """The running jobs that collect reports: differs after one began or ended, in whatever
     process."""
-    query = (
-        select(job_steps.c.job_id)
-        .join(jobs, jobs.c.id == job_steps.c.job_id)
-        .where(
-            jobs.c.state == JobState.RUNNING.value,
-            jobs.c.federation.is_not(None),
-            job_steps.c.number == 0,
-        )
-        .order_by(job_steps.c.job_id)
-    )
-    return (await transaction.execute(query)).scalars().all()
+    return (await transaction.execute(_COLLECTING)).scalars().all()
 
 
 def _row(row: Any) -> StepRow:

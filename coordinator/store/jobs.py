@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.models.job import JobState
@@ -79,7 +79,16 @@ _ROW = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
 _RUNNING = select(*_ROW).where(jobs.c.state == JobState.RUNNING.value).order_by(jobs.c.id)
 _FEDERATED = _RUNNING.where(jobs.c.federation.is_not(None))
 _ON_WORKERS = _RUNNING.where(jobs.c.federation.is_(None))
+_QUEUED = (
+    select(jobs.c.id)
+    .where(jobs.c.state == JobState.QUEUED.value)
+    .order_by(jobs.c.id)
+    .limit(bindparam("most"))
+)
 _ATTEMPT = tuple(job_attempts.c[name] for name in AttemptRow.__dataclass_fields__)
+_LIVE_ATTEMPTS = (
+    select(*_ATTEMPT).where(job_attempts.c.state.in_(_LIVE)).order_by(job_attempts.c.id)
+)
 
 
 def _job(row: Any) -> JobRow:
@@ -138,8 +147,7 @@ async def change(
 
 async def queued(transaction: Transaction, limit: int) -> list[str]:
     """The jobs that wait, the oldest first."""
-    query = select(jobs.c.id).where(jobs.c.state == JobState.QUEUED.value)
-    return list((await transaction.execute(query.order_by(jobs.c.id).limit(limit))).scalars())
+    return list((await transaction.execute(_QUEUED, {"most": limit})).scalars())
 
 
 async def running(transaction: Transaction) -> list[JobRow]:
@@ -197,8 +205,8 @@ async def attempt(transaction: Transaction, attempt_id: str) -> AttemptRow | Non
 
 async def live_attempts(transaction: Transaction) -> list[AttemptRow]:
     """All attempts that are not over."""
-    query = select(*_ATTEMPT).where(job_attempts.c.state.in_(_LIVE)).order_by(job_attempts.c.id)
-    return [AttemptRow(**row._mapping) for row in await transaction.execute(query)]
+    found = await transaction.execute(_LIVE_ATTEMPTS)
+    return [AttemptRow(**row._mapping) for row in found]
 
 
 async def change_attempt(transaction: Transaction, attempt_id: str, **values: Any) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, bindparam, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import queries
@@ -54,8 +54,11 @@ def _row(row: Any) -> QueryRow:
     return QueryRow(row.id, row.hash, row.body, row.preview, row.created, row.stopped)
 
 
+_BY_ID = select(queries).where(queries.c.id == bindparam("query_id"))
+
+
 async def find(transaction: Transaction, query_id: str) -> QueryRow | None:
-    row = (await transaction.execute(select(queries).where(queries.c.id == query_id))).first()
+    row = (await transaction.execute(_BY_ID, {"query_id": query_id})).first()
     return None if row is None else _row(row)
 
 

@@ -34,4 +34,4 @@ async def collecting(
         answer = etag_response(request, encode({"jobs": items}))
         return answer, answer.status_code == 304 or (first_look and not items)
 
-    return await changes.poll(look, wait_s)
+    return await changes.poll(look, wait_s, key="collecting")
