@@ -184,11 +184,8 @@ class Intake:
 
     async def _do(self, transaction: Transaction, state: _Round, item: Item) -> Any:
         if state.moved:
-            key = item.context.key
-            state.state, state.moved = (
-                (await round_store.states(transaction, [key])).get(key),
-                False,
-            )
+            key, state.moved = item.context.key, False
+            state.state = (await round_store.states(transaction, [key])).get(key)
         if state.state is None:
             raise UnknownRound
         if isinstance(item, PiecesItem):

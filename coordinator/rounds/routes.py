@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
 from common.store.transactions import Database
@@ -145,11 +146,15 @@ def _add_following(app: FastAPI) -> None:
         changes: ChangesPart,
         _: Reader,
         wait_s: Wait = 0,
+        finished: Annotated[
+            bool, Parameter(description="Wait for the round's end, and not for other changes.")
+        ] = False,
     ) -> Response:
         async def look() -> tuple[Response, bool]:
             row = await _find(database, round_id)
             answer = etag_response(request, encode(_shown(row)))
-            return answer, answer.status_code == 304
+            unfinished = row.state not in (RoundState.RELEASED, RoundState.ABORTED)
+            return answer, unfinished if finished else answer.status_code == 304
 
         return await changes.poll(look, wait_s, key=round_id)
 

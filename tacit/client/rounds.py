@@ -59,12 +59,17 @@ def _round(round_id: str) -> Steps[Json]:
 
 def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Json]:
     """The round each time it changes, until it is finished; raises TimeoutError."""
-    return watch(f"/v1/rounds/{round_id}", f"round {round_id}", FINISHED, timeout_s)
+    return _watched(round_id, timeout_s)
+
+
+def _watched(round_id: str, timeout_s: float, *, only_finished: bool = False) -> Stream[Json]:
+    path, subject = f"/v1/rounds/{round_id}", f"round {round_id}"
+    return watch(path, subject, FINISHED, timeout_s, only_finished=only_finished)
 
 
 def _wait_for(round_id: str, timeout_s: float = 600.0) -> Steps[Json]:
     """The result of a round once it is released; raises RoundNotReleased if it aborts."""
-    state = yield from last(_watch(round_id, timeout_s))
+    state = yield from last(_watched(round_id, timeout_s, only_finished=True))
     if state["state"] == "aborted":
         raise RoundNotReleased(state["reason"])
     return (yield from _result(round_id))

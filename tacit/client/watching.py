@@ -16,10 +16,18 @@ POLL_S: Final = 20.0
 T = TypeVar("T")
 
 
-def watch(path: str, subject: str, finished: Container[str], timeout_s: float) -> Stream[Json]:
+def watch(
+    path: str,
+    subject: str,
+    finished: Container[str],
+    timeout_s: float,
+    *,
+    only_finished: bool = False,
+) -> Stream[Json]:
     """What is at a path each time it changes, up to one whose `state` is finished.
 
-    Raises TimeoutError, which names the subject, if that takes longer than the timeout.
+    `only_finished`: a service that can is asked to tell of no change but that. Raises TimeoutError,
+    which names the subject, if that takes longer than the timeout.
     """
     end = time.monotonic() + timeout_s
     tag = ""
@@ -31,7 +39,7 @@ def watch(path: str, subject: str, finished: Container[str], timeout_s: float) -
         answer: httpx.Response = yield Request(
             "GET",
             path,
-            params={"wait_s": wait_s},
+            params={"wait_s": wait_s} | ({"finished": "true"} if only_finished else {}),
             headers={"If-None-Match": tag},
             repeatable=True,
             wait_s=wait_s,

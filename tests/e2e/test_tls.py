@@ -155,6 +155,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
         server.close()
 
 
+@pytest.mark.slow
 async def test_a_round_where_everybody_shows_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

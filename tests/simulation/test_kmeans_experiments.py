@@ -23,7 +23,9 @@ def small_sets(folder: Path | None, names: tuple[str, ...] = NAMES) -> Any:
     return tuple(each for each in datasets(folder, names) if each.name in ("House", "S1"))
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    "name", [IDS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in IDS[1:])]
+)
 def test_an_experiment_comes_out(name: str) -> None:
     told: list[float] = []
     outcome = experiment(name).run(Run(QUICK, None, progress=told.append))

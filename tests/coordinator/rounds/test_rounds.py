@@ -236,3 +236,16 @@ async def test_values_of_the_ring_may_be_negative(house: Houses) -> None:
         await opened.contribute(host, np.array([[-7], [2], [1]]))
         await it.finish(opened)
         assert (await it.result(opened))["result"]["sum"] == "-0.004"
+
+
+async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 4)
+        opened = await it.open(query())
+        path = f"/v1/rounds/{opened.id}?finished=true&wait_s="
+        early = await it.ask("GET", path + "0.2")
+        assert (early.status_code, early.json()["state"]) == (200, "open")
+        waiting = asyncio.create_task(it.ask("GET", path + "20"))
+        await opened.contribute(host, integers(4))
+        told = (await waiting).json()
+        assert (told["state"], told["participants"]) == ("released", 4)
