@@ -27,6 +27,9 @@ from tacit.protocol.round import Awaited as AwaitedCurators
 from tacit.protocol.round import FreezeRequest, ManifestRequest, RevealRequest, RoundDescriptor
 from tacit.protocol.steps import Step, StepAnswer, StepName
 
+AT_ONCE: Final = 32
+"""Steps of one request that are under way: each may hold a batch of pieces in memory."""
+
 
 class Done(NamedTuple):
     """What a step gives: JSON, and its HTTP status."""
@@ -113,4 +116,10 @@ def _shown(value: dict[str, Any], status: int = 200) -> Done:
 
 async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
-    return await asyncio.gather(*(steps.take(step) for step in asked))
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def take(step: Step) -> StepAnswer:
+        async with places:
+            return await steps.take(step)
+
+    return await asyncio.gather(*(take(step) for step in asked))
