@@ -39,6 +39,8 @@ SLOWEST_RETRY_S = 2.0
 ASK_LATE_S = 2.0
 SLOWEST_POLL_S = 5.0
 HOLD_S = 1.0
+TOGETHER = 4
+"""Open rounds that cost as much to ask about as one that has a request of its own."""
 FEW = CONNECTIONS // 2
 QUIET_SHARE = 1 / 200
 """A round without changes is polled again after this share of the time since its last change."""
@@ -251,7 +253,8 @@ class Conductor:
     def _pause(self, row: RoundRow, look: Look) -> float:
         """Seconds until the next poll. Open rounds share a rate; a quiet round is polled less."""
         quiet = (self._monotonic() - look.quiet_since) * QUIET_SHARE
-        pause = min(max(self._poll_s * len(self._tasks), quiet), SLOWEST_POLL_S)
+        shared = self._poll_s * max(1.0, len(self._tasks) / TOGETHER)
+        pause = min(max(shared, quiet), SLOWEST_POLL_S)
         return min(pause, self._left(row))
 
     def _held(self, row: RoundRow, look: Look) -> float:
