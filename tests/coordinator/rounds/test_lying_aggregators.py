@@ -16,7 +16,7 @@ from tacit.crypto.signing import Identity
 from tacit.protocol.round import ABORT_LABEL, AbortStatement
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, integers, query
+from tests.coordinator.double import STEPS, House, integers, query
 
 SHAMIR: dict[str, Any] = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
 Lie = Callable[[str, Any], Any]
@@ -124,3 +124,26 @@ async def test_a_key_of_another_identity_opens_no_round(house: Houses) -> None:
         answer = await it.ask("POST", "/v1/rounds", body)
         assert answer.status_code == 503
         assert (await it.ask("GET", "/v1/rounds")).json() == {"rounds": []}
+
+
+async def test_an_answer_of_another_round_opens_nothing(house: Houses) -> None:
+    """Rounds share requests; an aggregator that mixes up their answers spoils its own alone."""
+    shown: list[Any] = []
+
+    def mixed_up(path: str, answer: Any) -> Any:
+        if path.endswith("/freeze") and "statement" in answer:
+            shown.append(answer)
+            return shown[0]
+        return answer
+
+    async with house(3, patience_s=1.0) as it:
+        host = await it.host("gateway", 4)
+        it.wires[1].lie = mixed_up
+        rounds = [await it.open(query(name=f"q-{index}", deadline_s=3)) for index in range(7)]
+        for opened in rounds:
+            await opened.contribute(host, integers(4))
+        finished = [await it.finish(opened) for opened in rounds]
+        told = {item["id"]: item["state"] for item in finished}
+        assert sorted(told.values()) == ["aborted"] * 6 + ["released"]
+        assert told[shown[0]["statement"]["round"]] == "released"
+        assert STEPS in {path for path, _, _ in it.wires[1].spans}
