@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import httpx
 import numpy as np
 import pytest
 
+from common.runtime.clock import ManualClock
 from tacit.protocol.agreement import check_transcript
 from tacit.protocol.round import Transcript
 from tacit.wire import parse_binary
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import WINDOW, integers, pointers, problem, query
+from tests.coordinator.double import WINDOW, House, integers, pointers, problem, query
 
 UNKNOWN = "01928374-5566-7788-99aa-bbccddeeff00"
 SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
@@ -249,3 +251,29 @@ async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> Non
         await opened.contribute(host, integers(4))
         told = (await waiting).json()
         assert (told["state"], told["participants"]) == ("released", 4)
+
+
+def keys_shown(it: House) -> list[int]:
+    """How often each aggregator was asked for its epoch key."""
+    return [wire.seen.count(("GET", "/v1/keys/current")) for wire in it.wires]
+
+
+async def test_a_key_that_was_shown_serves_for_a_minute(house: Houses) -> None:
+    clock = ManualClock(datetime.now(UTC))
+    async with house(clock=clock) as it:
+        before = keys_shown(it)
+        for index, pause_s in enumerate((0, 30, 29, 2)):
+            clock.advance(timedelta(seconds=pause_s))
+            await it.open(query(name=f"q-{index}"))
+        assert [now - then for now, then in zip(keys_shown(it), before, strict=True)] == [2, 2, 2]
+
+
+async def test_a_refused_descriptor_has_the_key_asked_for_again(house: Houses) -> None:
+    async with house() as it:
+        before = keys_shown(it)
+        await it.open(query(name="good"))
+        refused = await it.round_of((await it.ask_for(query(min_participants=1)))["id"])
+        assert (await it.finish(refused))["state"] == "aborted"
+        await it.open(query(name="good-again"))
+        asked = [now - then for now, then in zip(keys_shown(it), before, strict=True)]
+        assert asked[0] == 2
