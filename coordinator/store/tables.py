@@ -99,6 +99,10 @@ ledger_checkpoints = Table(
     Column("seq", BigInteger, nullable=False),
     Column("head", LargeBinary, nullable=False),
     Column("digest", LargeBinary, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    Column("doubted", Boolean, nullable=False),
 )
 disclosures = Table(
     "disclosure",
