@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from common.arrays import grown
 from common.interned import Interned
 from coordinator.budget.instants import Instants
-from coordinator.budget.totals import ByCurator, Spent, Totals
+from coordinator.budget.totals import BLOCK, ByCurator, Spent, Totals
 from coordinator.models.budget_events import MemberSet
 from tacit import sets
 from tacit.accounting.amounts import Amount
@@ -57,6 +57,7 @@ _COLUMNS: Final[Mapping[str, type[Any]]] = {
     "state": np.uint8,
     "credited": np.uint8,
 }
+_NOBODY: Final = np.zeros(0, np.int64)
 _POOLS: Final = ("names", "queries", "operators", "prices", "sets")
 
 Places = NDArray[np.intp]
@@ -257,7 +258,7 @@ class Rounds(Mapping[str, RoundCharge]):
             "start": charge.start,
             "end": charge.end,
             "query": pools["queries"].add(charge.query_id.encode()),
-            "operators": pools["operators"].add(canonical_json(charge.operators)),
+            "operators": pools["operators"].add(json.dumps(charge.operators).encode()),
             "price": self._price(charge.price),
             "members": self.set_of(charge.members),
             "invited": self.set_of(charge.members),
@@ -344,11 +345,12 @@ class Spending:
         """A round is over: whom it charges permanently (None: all that it charged so far)."""
         with self.lock:
             place, columns = self.rounds.place(round_id), self.rounds.columns
-            self._add(place, -1)
-            if members is not None:
-                columns["members"][place] = self.rounds.set_of(members)
-            columns["state"][place], columns["credited"][place] = STATES.index(state), credited
-            self._add(place, 1)
+            left = columns["members"][place] if members is None else self.rounds.set_of(members)
+            columns["state"][place] = STATES.index(state)
+            if (left, credited) != (columns["members"][place], columns["credited"][place]):
+                self._add(place, -1)
+                columns["members"][place], columns["credited"][place] = left, credited
+                self._add(place, 1)
 
     def grow(self, size: int) -> None:
         """Grow to this many roster numbers."""
@@ -436,14 +438,11 @@ class Spending:
     def sums(self, places: Places, unit: PrivacyUnit, scenario: Scenario) -> ByCurator:
         """What these rounds cost each curator together."""
         with self.lock:
-            totals = self._sums(*self.rounds.kinds(places), UNITS.index(unit))
-            return totals.column(SCENARIOS.index(scenario))
-
-    def _sums(self, kinds: Ints, counts: Ints, unit: int) -> Totals:
-        totals = Totals(len(SCENARIOS), self.size)
-        for number, amounts in zip(*self._by_set(kinds, counts, unit), strict=True):
-            totals.add(self._members(int(number)), Spent(*amounts))
-        return totals
+            totals = Totals(1, self.size)
+            numbers, amounts = self._by_set(*self.rounds.kinds(places), UNITS.index(unit))
+            for number, amount in zip(numbers.tolist(), amounts, strict=True):
+                totals.add(self._members(number), Spent(*amount[:, [SCENARIOS.index(scenario)]]))
+            return totals.column(0)
 
     def _by_set(self, kinds: Ints, counts: Ints, unit: int) -> tuple[Ints, Ints]:
         """The different sets (n,) and what they are charged, (n, 3, scenarios)."""
@@ -468,19 +467,27 @@ class Spending:
             key = PrivacyUnit.RECORD, scenario
             if key not in self._worst:
                 self._instants.refresh(self._look)
-                found = self._instants.worst(SCENARIOS.index(scenario))
-                self._worst[key] = self._named(*found, scenario)
+                bearers: dict[int, Ints] = {}
+                for place, each in enumerate(SCENARIOS):
+                    epsilon, delta, instant = self._instants.worst(place)
+                    number = None
+                    if instant is not None:
+                        if instant not in bearers:
+                            bearers[instant] = self._bearers(instant)
+                        number = int(bearers[instant][place])
+                    self._worst[PrivacyUnit.RECORD, each] = Figure(epsilon, delta, number, instant)
             return self._worst[key]
 
-    def _named(
-        self, epsilon: int | None, delta: int, instant: int | None, scenario: Scenario
-    ) -> Figure:
-        """With the curator that bears the figure."""
-        if instant is None:
-            return Figure(epsilon, delta)
-        inside = covering(self.rounds.column("start"), self.rounds.column("end"), instant)
-        bearer = worst_of(self.sums(inside, PrivacyUnit.RECORD, scenario)).number
-        return Figure(epsilon, delta, bearer, instant)
+    def _bearers(self, instant: int) -> Ints:
+        """(scenarios,) the first curator with the most at an instant."""
+        windows = self.rounds.column("start"), self.rounds.column("end")
+        kinds = self.rounds.kinds(covering(*windows, instant))
+        sums, first = self._by_curator(*self._by_set(*kinds, _RECORD), named=True)
+        epsilon, _, unverified = sums
+        most = np.where(unverified.any(axis=1, keepdims=True), unverified, epsilon)
+        bears = most == most.max(axis=1, keepdims=True)
+        found: Ints = np.where(bears, first, self.size).min(axis=1)
+        return found
 
     def _look(self, instants: Ints) -> Ints:
         """(n, 5, scenarios) what each of these instants costs (see `Instants`)."""
@@ -502,27 +509,45 @@ class Spending:
         if not counts.size:
             return np.zeros((5, len(SCENARIOS)), np.int64)
         numbers, amounts = self._by_set(kinds, counts, _RECORD)
-        filled = self._apart(numbers)
-        if filled is None:
-            sums = self._sums(kinds, counts, _RECORD)
-            tables = [sums.column(place).table for place in range(len(SCENARIOS))]
-            most = np.array([[part.max() for part in table.parts] for table in tables]).T
-        else:
-            most = amounts[filled].max(axis=0, initial=0)
+        sums, _ = self._by_curator(numbers, amounts, named=False)
+        most = sums.max(axis=2, initial=0)
         epsilon, _, unverified = amounts.sum(axis=0)
         return np.stack([unverified, epsilon, most[2], most[0], most[1]])
 
-    def _apart(self, numbers: Ints) -> Bits | None:
-        """Which of these sets have members, if no curator is in two of them; else None."""
-        seen, filled = np.zeros(self.size, np.bool_), np.zeros(numbers.size, np.bool_)
-        for place, number in enumerate(numbers.tolist()):
-            size, where = self._where(number)
+    def _by_curator(self, numbers: Ints, amounts: Ints, *, named: bool) -> tuple[Ints, Ints]:
+        """The sums of curators that these sets are charged, (3, scenarios, k), and (k,) the first
+        curator with each, if `named`."""
+        index = [self._where(number) for number in numbers.tolist()]
+        apart = self._apart(index)
+        if apart is not None:
+            filled = np.flatnonzero(apart < self.size)
+            return np.moveaxis(amounts[filled], 0, 2), apart[filled]
+        if self.size <= BLOCK:
+            sums = np.zeros((*amounts.shape[1:], self.size), np.int64)
+            for (size, where), amount in zip(index, amounts, strict=True):
+                sums[:, :, :size][:, :, where] += amount[:, :, None]
+            return sums, np.arange(self.size)
+        totals = Totals(len(SCENARIOS), self.size)
+        for number, amount in zip(numbers.tolist(), amounts, strict=True):
+            totals.add(self._members(number), Spent(*amount))
+        parts = totals.parts()
+        used, first = np.unique(parts["places"], return_index=named) if named else (..., _NOBODY)
+        return parts["table"][:, :, used], first
+
+    def _apart(self, index: Sequence[tuple[int, NDArray[Any]]]) -> Ints | None:
+        """The first curator of each of these sets (of an empty one: how many curators there are),
+        if no curator is in two of them; else None."""
+        seen, first = np.zeros(self.size, np.bool_), np.full(len(index), self.size)
+        for place, (size, where) in enumerate(index):
             here = seen[:size]
             if here[where].any():
                 return None
             here[where] = True
-            filled[place] = where.any() if where.dtype == np.bool_ else where.size > 0
-        return filled
+            if where.dtype == np.bool_:
+                first[place] = where.argmax() if where.any() else self.size
+            elif where.size:
+                first[place] = where[0]
+        return first
 
     # --- keeping ---------------------------------------------------------------------------------
 

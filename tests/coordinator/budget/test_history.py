@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,7 +173,11 @@ def test_every_limit_refuses_what_the_plain_way_refuses(
     assert [item.members.tolist() for item in found] == [item.members.tolist() for item in wanted]
 
 
-def test_bounds_on_what_is_kept_unpacked_or_touched_change_no_figure(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("block", [8, 1 << 16], ids=["many curators", "few curators"])
+def test_bounds_on_what_is_kept_unpacked_or_touched_change_no_figure(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(spending_module, "BLOCK", block)
     monkeypatch.setattr(spending_module, "READY_BYTES", 8)
     monkeypatch.setattr(spending_module, "MOST_PENDING", 2)
     monkeypatch.setattr(instants_module, "MOST_TOUCHED", 2)

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limit, Limits, Planned, shortages
-from coordinator.budget.spending import Figure, Price, RoundCharge, Spending, worst_of_one
+from coordinator.budget.spending import Figure, Price, Spending, worst_of_one
 from coordinator.models.budget_events import MemberSet
 from tacit.accounting.amounts import FEMTO, MICRO, Amount
 from tacit.accounting.scenarios import Scenario
@@ -232,15 +232,15 @@ def test_many_rounds_of_one_schedule_are_looked_at_once() -> None:
     book, looks = spending(), []
     for turn in range(500):
         book.debit(f"{turn}", "q", 0, (turn, turn + 1), price(7, 7), who(0, 1))
-    sums = book.sums
+    cost = book._cost
 
-    def counted(charges: list[RoundCharge], *rest: object) -> object:
-        looks.append(len(charges))
-        return sums(charges, *rest)
+    def counted(kinds: Ints, counts: Ints) -> Ints:
+        looks.append(counts.tolist())
+        return cost(kinds, counts)
 
-    book.sums = counted
-    assert book.worst_record(ASSUMED).epsilon == 7
-    assert looks == [1]
+    book._cost = counted
+    assert book.worst_record(ASSUMED) == Figure(7, 0, 0, 0)
+    assert looks == [[1]]
 
 
 def test_a_book_without_rounds_cost_nobody_anything() -> None:
