@@ -30,6 +30,7 @@ from coordinator.models.budget_events import Break, Draft, Event, Kind, chain
 from coordinator.models.budget_figures import Disclosure, Figures, reopened
 from coordinator.models.ledger_checkpoint import Checkpoint, unpacked
 from coordinator.store import ledger as store
+from coordinator.store.rounds import newest_descriptors
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round import RoundDescriptor
 
@@ -253,7 +254,7 @@ class Ledger:
         return check.state, check.end() or await self._heads(transaction, check.state.seq)
 
     async def _heads(self, transaction: Transaction, last: int) -> Break | None:
-        for text in await store.newest_descriptors(transaction, HEADS_LOOKED_AT):
+        for text in await newest_descriptors(transaction, HEADS_LOOKED_AT):
             descriptor = Signed[RoundDescriptor].model_validate_json(text).statement
             if descriptor.ledger is None:
                 continue

@@ -21,8 +21,8 @@ from coordinator.store.tables import (
     ledger_checkpoints,
     ledger_events,
     parties,
-    rounds,
 )
+from tacit import sets
 
 CHUNK: Final = 10_000
 
@@ -113,14 +113,6 @@ async def hash_of(transaction: Transaction, seq: int) -> bytes | None:
     )
     value: bytes | None = found.scalar_one_or_none()
     return value
-
-
-async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
-    """The newest rounds' signed descriptors, which carry heads of the ledger."""
-    found = await transaction.execute(
-        select(rounds.c.descriptor).order_by(rounds.c.id.desc()).limit(limit)
-    )
-    return [row.descriptor for row in found]
 
 
 # --- checkpoint ----------------------------------------------------------------------------------
@@ -233,7 +225,9 @@ async def put_acknowledgement(
     same = (acknowledgements.c.round_id == round_id) & (acknowledgements.c.party == party)
     await transaction.execute(delete(acknowledgements).where(same))
     await transaction.execute(
-        insert(acknowledgements).values(round_id=round_id, party=party, members=members, made=made)
+        insert(acknowledgements).values(
+            round_id=round_id, party=party, members=sets.compact(members), made=made
+        )
     )
 
 
@@ -252,4 +246,7 @@ async def list_acknowledgements(
         .where(acknowledgements.c.round_id == round_id)
         .order_by(parties.c.first)
     )
-    return [(row.party, row.first, row.curators, row.members) for row in rows]
+    return [
+        (row.party, row.first, row.curators, sets.expanded(row.members, row.curators))
+        for row in rows
+    ]

@@ -164,6 +164,7 @@ queries = Table(
     Column("scheduled", Boolean, nullable=False),
     Column("created", Instant, nullable=False),
     Column("stopped", Instant, nullable=True),
+    Column("sample", String(36), nullable=True),
 )
 rounds = Table(
     "round",
@@ -192,6 +193,7 @@ rounds = Table(
     Column("finished", Instant, nullable=True),
     Column("lease_holder", String(64), nullable=True),
     Column("lease_until", Instant, nullable=True),
+    Column("sample", String(36), nullable=True),
     UniqueConstraint("query_id", "slot", name="uq_round_query_slot"),
     Index("ix_round_state", "state"),
 )
