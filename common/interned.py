@@ -28,7 +28,7 @@ class Interned:
         self._recent: dict[bytes, int] = {}
 
     @classmethod
-    def of(cls, data: bytes, ends: NDArray[np.int64]) -> Interned:
+    def of(cls, data: bytes | memoryview, ends: NDArray[np.int64]) -> Interned:
         """From what `parts` gave. Raises ValueError for what cannot have come from it."""
         if (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if ends.size else 0) != len(data):
             raise ValueError("strings that do not fill their bytes")
@@ -37,14 +37,10 @@ class Interned:
         made._sort(0)
         return made
 
-    def parts(self) -> tuple[bytes, NDArray[np.int64]]:
-        """All strings one after the other, and (n,) where each ends: a copy."""
-        return bytes(self._data), self._ends[: self._size].copy()
-
-    @property
-    def data(self) -> bytearray:
-        """All strings one after the other: only to be read, and not kept."""
-        return self._data
+    def parts(self) -> tuple[memoryview, NDArray[np.int64]]:
+        """All strings one after the other, and (n,) where each ends: views, which have to be gone
+        before the next string comes."""
+        return memoryview(self._data).toreadonly(), self._ends[: self._size]
 
     def __len__(self) -> int:
         return self._size

@@ -85,7 +85,9 @@ class Instants:
 
     def _table(self) -> Ints:
         """(k, 5, scenarios) all costs by number; the next `add` needs it to be gone."""
-        table: Ints = np.frombuffer(self._known.data, np.int64).reshape(-1, 5, self._scenarios)
+        table: Ints = np.frombuffer(self._known.parts()[0], np.int64).reshape(
+            -1, 5, self._scenarios
+        )
         return table
 
     def _drop_unused(self) -> None:
@@ -97,12 +99,12 @@ class Instants:
             self._known, self._costs = kept, renamed.reshape(-1).astype(np.int32)
 
     def parts(self) -> dict[str, Any]:
-        """Copies of what it holds, by name."""
+        """What it holds, by name: views."""
         self._forget()
         known, ends = self._known.parts()
         return {
-            "times": self._times.copy(),
-            "costs": self._costs.copy(),
+            "times": self._times,
+            "costs": self._costs,
             "known": known,
             "known_ends": ends,
         }

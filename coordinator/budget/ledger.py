@@ -67,16 +67,16 @@ class Ledger:
         """
         async with self._database.reading(large=True) as transaction:
             known = await self._known(transaction)
+            figures = None if known is None else known.figures
             state = None
             if known is not None and not known.doubted:
                 state = await self._continued(transaction, known)
-            if state is not None and known is not None:
-                self._state, self._kept = state, known.figures.seq
-                self._check = Check(self._disclosures.__getitem__, known.figures)
-                log.info("ledger_taken_from_checkpoint", row=known.figures.seq, rows=state.seq)
+            del known  # its content takes as much memory as half of the state
+            if state is not None and figures is not None:
+                self._state, self._kept = state, figures.seq
+                self._check = Check(self._disclosures.__getitem__, figures)
+                log.info("ledger_taken_from_checkpoint", row=figures.seq, rows=state.seq)
             else:
-                figures = None if known is None else known.figures
-                del known
                 self._state, self.broken = await self._rebuild(transaction, figures)
         if self.broken is not None:
             await self._break(self.broken)
@@ -236,8 +236,10 @@ class Ledger:
 
     def _restored(self, known: Checkpoint) -> LedgerState:
         """The state of a checkpoint. Raises ValueError for a content that is not what it says."""
-        figures, parts = known.figures, unpacked(known.content)
-        state = LedgerState.of(figures.seq, figures.head, parts, self._disclosures.__getitem__)
+        figures = known.figures
+        state = LedgerState.of(
+            figures.seq, figures.head, unpacked(known.content), self._disclosures.__getitem__
+        )
         if state.figures() != figures:
             raise ValueError("the content of the checkpoint does not have its figures")
         return state

@@ -194,8 +194,8 @@ class Roster:
     # --- keeping ---------------------------------------------------------------------------------
 
     def parts(self) -> dict[str, Any]:
-        """Copies of what it holds, by name; sums and maxima follow from them."""
-        found: dict[str, Any] = {"status": self._status[: self.size].copy()}
+        """What it holds, by name: views; sums and maxima follow from it."""
+        found: dict[str, Any] = {"status": self._status[: self.size]}
         for name, rows in self._rows().items():
             found |= {f"{name}_{part}": array for part, array in rows.parts().items()}
         return found

@@ -281,8 +281,8 @@ class Rounds(Mapping[str, RoundCharge]):
         return number
 
     def parts(self) -> dict[str, Any]:
-        """Copies of what it holds, by name."""
-        found: dict[str, Any] = {name: self.column(name).copy() for name in _COLUMNS}
+        """What it holds, by name: views."""
+        found: dict[str, Any] = {name: self.column(name) for name in _COLUMNS}
         for name, pool in self.pools.items():
             found[f"pool_{name}"], found[f"pool_{name}_ends"] = pool.parts()
         return found
@@ -552,7 +552,7 @@ class Spending:
     # --- keeping ---------------------------------------------------------------------------------
 
     def parts(self) -> dict[str, Any]:
-        """Copies of what it holds, by name."""
+        """What it holds, by name: views, to be read while the lock is held."""
         with self.lock:
             self._settle_pending()
             return {

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from coordinator.budget.limits import Limit, Limits
 from coordinator.budget.roster import Roster, Status
@@ -183,20 +185,33 @@ class LedgerState:
     def snapshot(self) -> Snapshot:
         """What the figures are made of, as it is now."""
         with self.spending.lock:
-            sums, counts = self.roster.aggregates(), self.roster.counts()
-            lines = [
-                f"{name}={format_exact(getattr(sums, name) + 0)};"
-                for name in sums.__dataclass_fields__
-            ]
-            lines += [f"{status.name}={count};" for status, count in counts.items()]
-            return Snapshot(
-                self.seq,
-                self.head,
-                "".join(lines).encode(),
-                tuple(self.spending.totals(scenario) for scenario in Scenario),
-                tuple(self.spending.worst_record(scenario) for scenario in Scenario),
-                self._parts(),
-            )
+            view = self._view()
+            parts = {
+                name: part.copy() if isinstance(part, np.ndarray) else bytes(part)
+                for name, part in view.parts.items()
+            }
+            return replace(view, parts=parts)
+
+    def figures(self) -> Figures:
+        """A summary of the state: equal states have equal ones, and others almost never."""
+        with self.spending.lock:
+            return self._view().figures()
+
+    def _view(self) -> Snapshot:
+        """A snapshot that holds only while the lock is held."""
+        sums, counts = self.roster.aggregates(), self.roster.counts()
+        lines = [
+            f"{name}={format_exact(getattr(sums, name) + 0)};" for name in sums.__dataclass_fields__
+        ]
+        lines += [f"{status.name}={count};" for status, count in counts.items()]
+        return Snapshot(
+            self.seq,
+            self.head,
+            "".join(lines).encode(),
+            tuple(self.spending.totals(scenario) for scenario in Scenario),
+            tuple(self.spending.worst_record(scenario) for scenario in Scenario),
+            self._parts(),
+        )
 
     def _parts(self) -> dict[str, Any]:
         return {
@@ -219,10 +234,6 @@ class LedgerState:
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError("not the parts of a state") from error
         return made
-
-    def figures(self) -> Figures:
-        """A summary of the state: equal states have equal ones, and others almost never."""
-        return self.snapshot().figures()
 
 
 def _under(prefix: str, parts: Mapping[str, Any]) -> dict[str, Any]:

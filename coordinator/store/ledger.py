@@ -24,7 +24,7 @@ from coordinator.store.tables import (
 )
 from tacit import sets
 
-CHUNK: Final = 10_000
+CHUNK: Final = 2_000
 
 
 def _event(row: Row[Any]) -> Event:
