@@ -28,7 +28,7 @@ class Check:
         for event in events:
             try:
                 state.fold(event)
-            except (KeyError, ValueError, TypeError):
+            except (LookupError, ValueError, TypeError, ArithmeticError):
                 return Break(event.seq, "the row cannot follow from those before it")
             if known is not None and event.seq == known.seq and state.figures() != known:
                 return Break(event.seq, "the stored state is not what the rows lead to")

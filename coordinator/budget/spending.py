@@ -334,8 +334,9 @@ class Spending:
     ) -> None:
         """A round was opened: it charges all who may participate. Raises ValueError for one that
         was debited before."""
-        charge = RoundCharge(round_id, query_id, made, *window, price, members, operators)
         with self.lock:
+            who = self._known(members)
+            charge = RoundCharge(round_id, query_id, made, *window, price, who, operators)
             self.rounds.add(charge)
             self._add(len(self.rounds) - 1, 1)
 
@@ -345,12 +346,21 @@ class Spending:
         """A round is over: whom it charges permanently (None: all that it charged so far)."""
         with self.lock:
             place, columns = self.rounds.place(round_id), self.rounds.columns
-            left = columns["members"][place] if members is None else self.rounds.set_of(members)
+            left = columns["members"][place]
+            if members is not None:
+                left = self.rounds.set_of(self._known(members))
             columns["state"][place] = STATES.index(state)
             if (left, credited) != (columns["members"][place], columns["credited"][place]):
                 self._add(place, -1)
                 columns["members"][place], columns["credited"][place] = left, credited
                 self._add(place, 1)
+
+    def _known(self, members: MemberSet) -> MemberSet:
+        """Those that have joined: a restored coordinator skips numbers, so that a round's roster
+        reaches beyond the ledger's."""
+        if members.size <= self.size:
+            return members
+        return MemberSet.of(members.bits()[: self.size])
 
     def grow(self, size: int) -> None:
         """Grow to this many roster numbers."""

@@ -46,6 +46,7 @@ class PlainSpending:
         members: MemberSet,
         operators: tuple[str, ...] = (),
     ) -> None:
+        members = self.known(members)
         charge = RoundCharge(
             round_id, query_id, made, *window, price, members, operators, invited=members
         )
@@ -55,9 +56,14 @@ class PlainSpending:
         self, round_id: str, state: str, members: MemberSet | None, *, credited: bool
     ) -> None:
         old = self.rounds[round_id]
+        members = None if members is None else self.known(members)
         self.rounds[round_id] = replace(
             old, members=members or old.members, state=state, credited=credited
         )
+
+    def known(self, members: MemberSet) -> MemberSet:
+        """A set names nobody who had not joined."""
+        return MemberSet.of(members.bits()[: self.size]) if members.size > self.size else members
 
     def grow(self, size: int) -> None:
         self.size = max(self.size, size)

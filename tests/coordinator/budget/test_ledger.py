@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,8 @@ OURS = Identity.generate()
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    found = open_database(f"sqlite:///{tmp_path / 'ledger.db'}")
+async def database(database_url: str) -> AsyncIterator[Database]:
+    found = open_database(database_url)
     await migrate(found, MIGRATIONS)
     yield found
     await found.dispose()
