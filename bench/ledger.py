@@ -45,6 +45,7 @@ from coordinator.store import ledger as store
 from tacit.accounting.amounts import Amount
 from tacit.accounting.bounds import aggregate, source_bounds
 from tacit.accounting.scenarios import Scenario
+from tacit.crypto.signing import Identity
 from tacit.query.words import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -151,7 +152,7 @@ async def stored(events: list[Event], disclosures: dict[str, Disclosure]) -> tup
             async with database.begin() as transaction:
                 await store.add(transaction, events[start : start + 1000])
         wrote = time.process_time() - began
-        ledger = Ledger(database, SystemClock())
+        ledger = Ledger(database, SystemClock(), Identity.generate())
         ledger._disclosures.update(disclosures)
         began = time.process_time()
         async with database.reading() as transaction:

@@ -2,6 +2,7 @@
 
     python -m bench.rounds [--cases small,many,lone,idle] [--rounds 5] [--groups 300] [--lone 60]
         [--against CHECKOUT]
+    python -m bench.rounds --cases history [--events 1000000] [--against CHECKOUT]
 
 Real processes with durable storage on loopback: a coordinator, five aggregators, one gateway;
 mechanism `two-layer` with both probabilities 1, no TLS. CPU is that of all seven processes from the
@@ -12,6 +13,13 @@ services count in the same time.
     many     `--groups` rounds at once, each over a group of 100 hosted curators; figures per round
     lone     a round of `--lone` curators that send for themselves; figures per curator
     idle     seven processes that have nothing to do; CPU milliseconds a second
+    history  a coordinator whose ledger has `--events` events, nearly all of them debits and
+             releases of rounds over 300 groups of 100 curators, hour after hour, where one round in
+             ten lacks a curator: chained and written to its database directly. Seconds from the
+             start of its process until it is ready, first without a checkpoint, then with one, and
+             its peak of memory; milliseconds of `GET /v1/budget`, read again and again while the
+             rows are verified, and after a round each; bytes of the pages that a real round over
+             such a group adds to the databases
 
 `--against` runs the same file with the interpreter (`.venv`) and the packages of another checkout
 first, and prints the ratio old / new for each figure.
@@ -20,25 +28,45 @@ first, and prints the ratio old / new for each figure.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import json
+import random
 import re
+import sqlite3
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
+
+import httpx
+import numpy as np
 
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
-from cli.deployment import Deployment, Running, join_token, pair
+from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
+from common.runtime.clock import epoch_microseconds
+from common.store.database import open_database
+from coordinator.budget.spending import Price
+from coordinator.models.budget_events import Draft, Kind, MemberSet, chain
+from coordinator.store import ledger as ledger_store
+from tacit.accounting.amounts import Amount
+from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
+from tacit.query.words import PrivacyUnit
 
 AGGREGATORS: Final = 5
 PATIENCE_S: Final = 900.0
 GROUP: Final = 100
+HISTORY_GROUPS: Final = 300
+NOON: Final = datetime(2020, 1, 1, 12, tzinfo=UTC)
 IDLE_S: Final = 20
 COUNTED: Final = {
     "requests": re.compile(r"^tacit_\w+?_http_requests_total\{.*\} (\S+)$", re.M),
@@ -54,6 +82,7 @@ class Options:
     rounds: int
     groups: int
     lone: int
+    events: int = 0
 
 
 class Measured:
@@ -183,7 +212,162 @@ def idle(directory: Path, _: Options) -> dict[str, float]:
         return it.of(lambda: time.sleep(IDLE_S), IDLE_S)
 
 
-CASES: Final = {"small": small, "many": many, "lone": lone, "idle": idle}
+# --- a long history ------------------------------------------------------------------------------
+
+
+def history(directory: Path, options: Options) -> dict[str, float]:
+    """A coordinator with a long ledger."""
+    names = [f"meter-{number:06d}" for number in range(GROUP * HISTORY_GROUPS)]
+    with Measured(directory) as it:
+        it.enrol("gateway", PartyKind.HOST, names)
+        queries = []
+        with it.deployment.coordinator.client() as client:
+            for number in range(options.rounds):
+                group = f"feeder-{number:05d}"
+                client.create_group(group, names[GROUP * number : GROUP * (number + 1)])
+                queries.append(it.query(group, GROUP, group=group))
+        for query in queries:  # the first of every query warms keys and tables
+            it.round_of(query, GROUP)
+        before = _bytes_used(it.deployment)
+        for query in queries * 4:
+            it.round_of(query, GROUP)
+        after = _bytes_used(it.deployment)
+        found = {
+            f"bytes a round {role}": (after[role] - before[role]) / (4 * len(queries))
+            for role in after
+        }
+        service = it.deployment.coordinator
+        _end(it, service)
+        asyncio.run(_lengthen(Path(service.directory) / "coordinator.db", options.events))
+        found["seconds to ready, no checkpoint"] = _start(it, service)
+        time.sleep(20)  # the checkpoint is written
+        _end(it, service)
+        found["seconds to ready"] = _start(it, service)
+        found["peak MB when ready"] = _peak_mb(it, service)
+        found["p95 ms of budget"] = _p95([_budget_ms(service) for _ in range(200)])
+        times = []
+        for query in queries * 4:
+            it.round_of(query, GROUP)
+            times.append(_budget_ms(service))
+        found["p95 ms of budget after a round"] = _p95(times)
+        verified = re.compile(r"_ledger_verified_events (\d\S*)$", re.M)
+        with service.client() as client:
+            while (text := client.request("GET", "/metrics").text) and (
+                (known := verified.search(text)) and float(known[1]) < options.events
+            ):
+                time.sleep(1)
+        found["peak MB when verified"] = _peak_mb(it, service)
+        return found
+
+
+def _end(it: Measured, service: ServiceAddress) -> None:
+    process = it.running.processes[service.id]
+    process.terminate()
+    process.wait()
+
+
+def _start(it: Measured, service: ServiceAddress) -> float:
+    """Seconds until a service is ready."""
+    began = time.perf_counter()
+    it.running.start_one(service)
+    with httpx.Client() as client:
+        while True:
+            assert it.running.processes[service.id].poll() is None, "the service ended"
+            with contextlib.suppress(httpx.TransportError):
+                if client.get(f"{service.url}/readyz").status_code == 200:
+                    return time.perf_counter() - began
+            time.sleep(0.02)
+
+
+def _budget_ms(service: ServiceAddress) -> float:
+    with service.client(timeout_s=PATIENCE_S) as client:
+        client.get("/v1/budget/limits")
+        began = time.perf_counter()
+        client.get("/v1/budget")
+        return 1000 * (time.perf_counter() - began)
+
+
+def _p95(values: list[float]) -> float:
+    return sorted(values)[int(0.95 * len(values))]
+
+
+def _peak_mb(it: Measured, service: ServiceAddress) -> float:
+    status = Path(f"/proc/{it.running.processes[service.id].pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+
+
+def _bytes_used(deployment: Deployment) -> dict[str, float]:
+    """Bytes of the pages in use in the databases: of a coordinator, of one aggregator, of the
+    gateway."""
+    services = (deployment.coordinator, deployment.aggregators[0], deployment.curator)
+    found = {}
+    for service in services:
+        path = Path(service.directory) / f"{service.kind}.db"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            pages, free, size = (
+                database.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        found[service.kind] = float((pages - free) * size)
+    return found
+
+
+async def _lengthen(path: Path, events: int) -> None:
+    """Append events to the ledger of a coordinator that does not run."""
+    database = open_database(f"sqlite:///{path}")
+    async with database.reading() as transaction:
+        seq, head = await ledger_store.head(transaction)
+    drafts = _drafts()
+    while seq < events:
+        batch = list(chain(islice(drafts, min(5000, events - seq)), seq, head, NOON))
+        async with database.begin(large=True) as transaction:
+            await ledger_store.add(transaction, batch)
+        seq, head = batch[-1].seq, batch[-1].hash
+    await database.dispose()
+
+
+def _drafts() -> Iterator[Draft]:
+    """Hour after hour a round over each group."""
+    chance, size = random.Random(1), GROUP * HISTORY_GROUPS
+    hour_us, noon_us = 3_600_000_000, epoch_microseconds(NOON)
+    price = Price.of(
+        {
+            (unit, scenario): None if scenario is Scenario.EVERYONE else Amount(1000, 1)
+            for unit in PrivacyUnit
+            for scenario in Scenario
+        }
+    ).to_payload()
+    for hour in count():
+        for group in range(HISTORY_GROUPS):
+            name = str(UUID(int=chance.getrandbits(128), version=4))
+            members = np.zeros(size, np.bool_)
+            members[GROUP * group : GROUP * (group + 1)] = True
+            invited = MemberSet.of(members).text
+            start = noon_us + hour * hour_us
+            yield Draft(
+                Kind.ROUND_DEBITED,
+                "system",
+                {
+                    "round": name,
+                    "query": f"feeder-{group}",
+                    "made": start + hour_us,
+                    "window": [start, start + hour_us],
+                    "price": price,
+                    "members": invited,
+                    "size": size,
+                    "operators": ["a", "b", "c", "d", "e"],
+                },
+            )
+            came = invited
+            if chance.random() < 0.1:
+                members[GROUP * group + chance.randrange(GROUP)] = False
+                came = MemberSet.of(members).text
+            yield Draft(
+                Kind.ROUND_RELEASED, "system", {"round": name, "members": came, "size": size}
+            )
+
+
+CASES: Final = {"small": small, "many": many, "lone": lone, "idle": idle, "history": history}
 
 
 def measure(names: list[str], options: Options) -> dict[str, dict[str, float]]:
@@ -212,25 +396,26 @@ def measure_in(checkout: Path, arguments: list[str]) -> dict[str, dict[str, floa
 def main() -> None:
     """Print the figures, and the ratios if there is something to compare with."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default="small,many,lone,idle")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--groups", type=int, default=300)
     parser.add_argument("--lone", type=int, default=60)
+    parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
     asked = parser.parse_args()
     names = asked.cases.split(",")
-    options = Options(asked.rounds, asked.groups, asked.lone)
+    options = Options(asked.rounds, asked.groups, asked.lone, asked.events)
     if asked.json:
         print(json.dumps(measure(names, options)))
         return
-    sizes = [f"--rounds={asked.rounds}", f"--groups={asked.groups}", f"--lone={asked.lone}"]
+    sizes = [f"--{name}={getattr(asked, name)}" for name in ("rounds", "groups", "lone", "events")]
     for name in names:
         old = measure_in(asked.against, [f"--cases={name}", *sizes])[name] if asked.against else {}
         new = measure([name], options)[name]
         print(f"{name}:", flush=True)
         for figure, value in new.items():
-            line = f"  {figure:24} {value:9.1f}"
+            line = f"  {figure:32} {value:9.1f}"
             if old.get(figure):
                 ratio = f"{old[figure] / value:.2f}" if value else "-"
                 line += f"   old {old[figure]:9.1f}   old / new {ratio}"

@@ -17,7 +17,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.parts import provide
 from coordinator import restoring
-from coordinator.budget.ledger import Ledger
+from coordinator.budget.ledger import Ledger, Watch
 from coordinator.budget.meters import add_meters
 from coordinator.budget.routes import add_budget
 from coordinator.budget.screening_routes import add_proposals
@@ -69,8 +69,9 @@ def create_app(
         tracer: Tracer = app.state.tracer
         peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
         changes = Changes(database)
-        ledger = Ledger(database, time)
+        ledger = Ledger(database, time, identity)
         await ledger.load()
+        watch = Watch(ledger)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
         conduct = Conduct(
@@ -122,6 +123,7 @@ def create_app(
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "ledger", ledger.readiness)
+        watch.start()
         changes.start()
         conductor.start()
         scheduler.start()
@@ -138,6 +140,7 @@ def create_app(
             await scheduler.stop()
             await conductor.stop()
             await changes.stop()
+            await watch.stop()
             await peers.aclose()
             await database.dispose()
 

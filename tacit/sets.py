@@ -90,6 +90,18 @@ def decompressed(data: bytes, size: int) -> bytes:
     return bitmap
 
 
+def compact(bitmap: bytes) -> bytes:
+    """A bitmap for the store: compressed where that is shorter."""
+    packed = compressed(bitmap)
+    return packed if len(packed) < len(bitmap) else bitmap
+
+
+def expanded(data: bytes, size: int) -> bytes:
+    """The bitmap over `size` numbers of `compact`, or one that was stored as it is. Raises
+    ValueError for anything else."""
+    return data if len(data) == byte_length(size) else decompressed(data, size)
+
+
 def resized(bitmap: bytes, size: int) -> bytes:
     """The same members over `size` numbers. Raises ValueError if one of them is not below it."""
     length = byte_length(size)

@@ -1,64 +1,103 @@
-"""The ledger in the store: catching up, appending, verifying.
+"""The ledger in the store: starting, catching up, appending, verifying.
 
 The events are authoritative; every process folds the state from them in memory. A writer holds the
 ledger's lock, catches up, decides on the state, and appends in the same transaction as its
-decision: two rounds opened at the same instant cannot both be admitted by the same budget. While a
-ledger does not verify, nothing can be opened until an operator has examined it.
+decision: two rounds opened at the same instant cannot both be admitted by the same budget.
+
+A start takes the state from the newest checkpoint that this coordinator signed, and verifies and
+folds the events after it; all events before it are verified while the service runs. Without such a
+checkpoint all are verified first. While a ledger does not verify, nothing can be opened until an
+operator has examined it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
+from common.runtime.background import Repeating
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
+from coordinator.budget.checking import Check
 from coordinator.budget.state import LedgerState
 from coordinator.errors import LedgerBroken
-from coordinator.models.budget_events import Break, Draft, Event, Kind, chain, first_break
-from coordinator.models.budget_figures import Disclosure, reopened
+from coordinator.models.budget_events import Break, Draft, Event, Kind, chain
+from coordinator.models.budget_figures import Disclosure, Figures, reopened
+from coordinator.models.ledger_checkpoint import Checkpoint, unpacked
 from coordinator.store import ledger as store
-from tacit.crypto.signing import Signed
+from coordinator.store.rounds import newest_descriptors
+from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round import RoundDescriptor
 
 LOCK = "ledger"
 SYSTEM = "system"
 HEADS_LOOKED_AT = 100
+RENEWED_AFTER: Final = 10_000
+"""How many events may follow the newest checkpoint."""
+CHECKED_AT_ONCE: Final = 200
+RESTS: Final = 2.0
+"""How many times as long as a piece of the verification takes, the next one waits."""
+LOOK_S: Final = 5.0
 log = get_logger("tacit.ledger")
 
 
 class Ledger:
-    """The ledger of one process."""
+    """The ledger of one process. `identity` signs its checkpoints."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, identity: Identity) -> None:
         self._database = database
         self._clock = clock
+        self._identity = identity
         self._disclosures: dict[str, Disclosure] = {}
         self._state = LedgerState(self._disclosures.__getitem__)
+        self._check: Check | None = None
+        self._kept = 0
         self.broken: Break | None = None
 
     async def load(self) -> None:
-        """Verify the whole chain and fold it; add the curators enrolled before there was a ledger.
+        """Take the state from the newest checkpoint and what follows it; without one, verify and
+        fold the whole chain. Add the curators enrolled before there was a ledger.
 
         A row that does not verify is kept in `broken`, and nothing can be appended.
         """
         async with self._database.reading(large=True) as transaction:
-            rebuilt, self.broken = await self._rebuild(transaction)
+            known = await self._known(transaction)
+            figures = None if known is None else known.figures
+            state = None
+            if known is not None and not known.doubted:
+                state = await self._continued(transaction, known)
+            del known  # its content takes as much memory as half of the state
+            if state is not None and figures is not None:
+                self._state, self._kept = state, figures.seq
+                self._check = Check(self._disclosures.__getitem__, figures)
+                log.info("ledger_taken_from_checkpoint", row=figures.seq, rows=state.seq)
+            else:
+                self._state, self.broken = await self._rebuild(transaction, figures)
         if self.broken is not None:
-            log.error("ledger_broken", row=self.broken.seq, reason=self.broken.reason)
+            await self._break(self.broken)
             return
-        self._state = rebuilt
         async with self._database.begin() as transaction:
             await exclusive(transaction, LOCK)
             if (await store.head(transaction))[0] == 0:
                 await self._found(transaction)
-        await self.checkpoint()
+        if self._check is None:
+            await self.checkpoint(instead=True)
+        else:
+            await self.renew()
 
     async def readiness(self) -> str | None:
-        """For readiness: None when the ledger verified, else the first bad row."""
+        """For readiness: None unless a row was found that does not verify, which it names."""
         return None if self.broken is None else f"row {self.broken.seq}: {self.broken.reason}"
+
+    @property
+    def verified(self) -> int:
+        """How many events this process has verified in the chain from the first on."""
+        return self._state.seq if self._check is None else self._check.state.seq
 
     async def _found(self, transaction: Transaction) -> None:
         drafts = []
@@ -105,50 +144,119 @@ class Ledger:
         """(number, hash) of the newest event."""
         return await store.head(transaction)
 
-    async def checkpoint(self) -> None:
-        """Store a checkpoint of the state, for the next start to compare with."""
+    async def checkpoint(self, *, instead: bool = False) -> None:
+        """Store a checkpoint of the state, for the next start: `instead` of whatever is there, else
+        not over a newer one, nor over one that the rows contradicted."""
         async with self._database.reading() as transaction:
-            state, known = await self.current(transaction), await store.checkpoint(transaction)
-            if known is not None and known.seq >= state.seq:
-                return
-            snapshot = state.snapshot()
-        figures = await asyncio.to_thread(snapshot.figures)  # a second for a million
-        async with self._database.begin() as transaction:
+            state = await self.current(transaction)
+        made = await asyncio.to_thread(self._checkpoint, state)  # a second for a million rounds
+        async with self._database.begin(large=True) as transaction:
             await exclusive(transaction, LOCK)
-            await store.put_checkpoint(transaction, figures)
+            seq, doubted = await store.checkpoint_seq(transaction)
+            if instead or (seq < made.figures.seq and not doubted):
+                await store.put_checkpoint(transaction, made)
+        self._kept = made.figures.seq
+
+    def _checkpoint(self, state: LedgerState) -> Checkpoint:
+        snapshot = state.snapshot()
+        return Checkpoint.of(snapshot.figures(), snapshot.parts, self._identity)
+
+    async def renew(self) -> None:
+        """Store a checkpoint if many events have followed the newest one."""
+        if self.broken is None and self._state.seq - self._kept >= RENEWED_AFTER:
+            await self.checkpoint()
+
+    # --- verification ----------------------------------------------------------------------------
 
     async def verify(self, transaction: Transaction) -> Break | None:
         """Check every row, the checkpoint, and the heads in round descriptors.
 
         The first bad row; None if the ledger is whole.
         """
-        return (await self._rebuild(transaction))[1]
+        known = await self._known(transaction)
+        return (await self._rebuild(transaction, None if known is None else known.figures))[1]
 
-    async def _rebuild(self, transaction: Transaction) -> tuple[LedgerState, Break | None]:
-        rebuilt = LedgerState(self._disclosures.__getitem__)
+    async def verify_more(self) -> bool:
+        """Verify the next rows of those that the start took from a checkpoint; whether there are
+        more. One that does not verify is kept in `broken`."""
+        check = self._check
+        if check is None or self.broken is not None:
+            return False
+        async with self._database.reading() as transaction:
+            events = await store.after(transaction, check.state.seq, CHECKED_AT_ONCE)
+            await self._disclose(transaction, events)
+            found = None
+            if not events:
+                found = check.end() or await self._heads(transaction, check.state.seq)
+        if events:
+            found = await asyncio.to_thread(check.take, events)
+        if found is not None:
+            await self._break(found)
+        elif not events:
+            log.info("ledger_verified", rows=check.state.seq)
+            self._check = None
+        return bool(events) and found is None
+
+    async def _break(self, found: Break) -> None:
+        """Nothing is appended any more, and the next start verifies all rows first."""
+        self.broken = found
+        log.error("ledger_broken", row=found.seq, reason=found.reason)
+        async with self._database.begin() as transaction:
+            await store.doubt_checkpoint(transaction)
+
+    async def _known(self, transaction: Transaction) -> Checkpoint | None:
+        """The newest checkpoint, if this coordinator signed it."""
         known = await store.checkpoint(transaction)
+        if known is not None:
+            try:
+                known.check(self._identity.public_key)
+            except ValueError as error:
+                log.warning("ledger_checkpoint_not_used", row=known.figures.seq, reason=str(error))
+                return None
+        return known
+
+    async def _continued(self, transaction: Transaction, known: Checkpoint) -> LedgerState | None:
+        """The state of a checkpoint with all that follows; None if they do not fit."""
+        figures = known.figures
+        try:
+            state = await asyncio.to_thread(self._restored, known)
+        except ValueError as error:
+            log.warning("ledger_checkpoint_not_used", row=figures.seq, reason=str(error))
+            return None
+        if await store.hash_of(transaction, figures.seq) != figures.head:
+            return None
+        rest = Check(self._disclosures.__getitem__, None)
+        rest.state = state
+        async for events in store.chunks(transaction, state.seq):
+            await self._disclose(transaction, events)
+            if await asyncio.to_thread(rest.take, events) is not None:
+                return None
+        fits = await self._heads(transaction, state.seq) is None
+        return state if fits else None
+
+    def _restored(self, known: Checkpoint) -> LedgerState:
+        """The state of a checkpoint. Raises ValueError for a content that is not what it says."""
+        figures = known.figures
+        state = LedgerState.of(
+            figures.seq, figures.head, unpacked(known.content), self._disclosures.__getitem__
+        )
+        if state.figures() != figures:
+            raise ValueError("the content of the checkpoint does not have its figures")
+        return state
+
+    async def _rebuild(
+        self, transaction: Transaction, known: Figures | None
+    ) -> tuple[LedgerState, Break | None]:
+        check = Check(self._disclosures.__getitem__, known)
         async for events in store.chunks(transaction):
-            found = await asyncio.to_thread(first_break, events, rebuilt.seq, rebuilt.head)
+            await self._disclose(transaction, events)
+            found = await asyncio.to_thread(check.take, events)
             if found is not None:
-                return rebuilt, found
-            for event in events:
-                try:
-                    await self._disclose(transaction, [event])
-                    rebuilt.fold(event)
-                except (KeyError, ValueError, TypeError):
-                    return rebuilt, Break(event.seq, "the row cannot follow from those before it")
-                if known is not None and event.seq == known.seq:
-                    figures = await asyncio.to_thread(rebuilt.figures)
-                    if figures != known:
-                        reason = "the stored state is not what the rows lead to"
-                        return rebuilt, Break(event.seq, reason)
-        if known is not None and known.seq > rebuilt.seq:
-            reason = f"the tail is missing: row {known.seq} was there once"
-            return rebuilt, Break(rebuilt.seq + 1, reason)
-        return rebuilt, await self._heads(transaction, rebuilt.seq)
+                return check.state, found
+        return check.state, check.end() or await self._heads(transaction, check.state.seq)
 
     async def _heads(self, transaction: Transaction, last: int) -> Break | None:
-        for text in await store.newest_descriptors(transaction, HEADS_LOOKED_AT):
+        for text in await newest_descriptors(transaction, HEADS_LOOKED_AT):
             descriptor = Signed[RoundDescriptor].model_validate_json(text).statement
             if descriptor.ledger is None:
                 continue
@@ -160,7 +268,7 @@ class Ledger:
         return None
 
     async def _disclose(self, transaction: Transaction, events: Sequence[Event]) -> None:
-        """Load the disclosures that these events name; ValueError for a changed one."""
+        """Load the disclosures that these events name; a changed one counts as missing."""
         wanted = {
             digest
             for event in events
@@ -169,4 +277,23 @@ class Ledger:
         }
         if wanted:
             for digest, body in (await store.load_disclosures(transaction, wanted)).items():
-                self._disclosures[digest] = reopened(digest, body)
+                with suppress(ValueError):
+                    self._disclosures[digest] = reopened(digest, body)
+
+
+class Watch(Repeating):
+    """Verifies, piece by piece, what a start took from a checkpoint, and renews the checkpoint."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__("ledger_watch", log, LOOK_S)
+        self._ledger = ledger
+
+    async def look(self) -> None:
+        """One pass: to the end of the verification, with pauses in which requests are answered."""
+        more = True
+        while more and not self._pauses.ending:
+            began = time.perf_counter()
+            more = await self._ledger.verify_more()
+            await self._ledger.renew()
+            if more:
+                await self._pauses.pause(RESTS * (time.perf_counter() - began))

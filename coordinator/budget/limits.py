@@ -7,6 +7,8 @@ round is opened, in the transaction that opens it.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -15,9 +17,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from coordinator.budget.spending import Price, RoundCharge, Spending, windows_of
+from coordinator.budget.spending import Places, Price, Spending
 from coordinator.budget.totals import ByCurator
-from coordinator.models.budget_events import MemberSet
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.sweep import covering_within
@@ -90,6 +91,24 @@ class Limits:
             }
         )
 
+    def to_bytes(self) -> bytes:
+        """All of them, in the order in which curators got theirs."""
+        return canonical_json(
+            [
+                [number, [item.model_dump(mode="json") for item in limits]]
+                for number, limits in ((None, self.deployment), *self.curators.items())
+            ]
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Limits:
+        """The limits of `to_bytes`. Raises ValueError for anything else."""
+        (_, everyone), *curators = [
+            (number, tuple(Limit.model_validate_json(json.dumps(item)) for item in limits))
+            for number, limits in json.loads(content)
+        ]
+        return cls(everyone, MappingProxyType(dict(curators)))
+
 
 @dataclass(frozen=True)
 class Shortage:
@@ -146,39 +165,40 @@ def shortages(limits: Limits, spending: Spending, planned: Planned) -> list[Shor
 
 
 def _over(limit: Limit, spending: Spending, planned: Planned, members: Bits) -> Shortage | None:
-    for instant, charges in _together(limit, spending, planned):
-        spent = _spent(limit, spending, charges)
+    for instant, places in _together(limit, spending, planned):
+        spent = _spent(limit, spending, places)
         shortage = _shortage(limit, planned.price, members, spent)
         if shortage is not None:
-            blocking = _names(spending, charges, shortage.members)
-            return replace(shortage, instant=instant, rounds=blocking)
+            blocking = spending.charging(shortage.members, places)
+            names = tuple(spending.rounds.name(int(place)) for place in blocking)
+            return replace(shortage, instant=instant, rounds=names)
     return None
 
 
 def _together(
     limit: Limit, spending: Spending, planned: Planned
-) -> list[tuple[int | None, list[RoundCharge] | None]]:
+) -> Iterator[tuple[int | None, Places | None]]:
     """The groups of earlier rounds that would add up with the new one; None: all."""
-    charges = spending.rounds.values()
-    if limit.unit is PrivacyUnit.CURATOR:
-        if limit.period_s is None:
-            return [(None, None)]
+    column = spending.rounds.column
+    if limit.unit is PrivacyUnit.RECORD:
+        start, end = planned.window
+        # Only to save time: the sweep leaves out what covers no instant of the window.
+        near = np.flatnonzero((column("start") < end) & (start < column("end")))
+        windows = column("start")[near], column("end")[near]
+        for instant, places in covering_within(*windows, start, end):
+            yield instant, near[places]
+    elif limit.period_s is None:
+        yield None, None
+    else:
         size = limit.period_s * 10**6
         start = planned.now // size * size
-        return [(None, [item for item in charges if start <= item.made < start + size])]
-    start, end = planned.window
-    # Only to save time: the sweep leaves out what covers no instant of the window.
-    overlapping = [item for item in charges if item.start < end and start < item.end]
-    return [
-        (instant, [overlapping[place] for place in places])
-        for instant, places in covering_within(*windows_of(overlapping), start, end)
-    ]
+        yield None, np.flatnonzero((start <= column("made")) & (column("made") < start + size))
 
 
-def _spent(limit: Limit, spending: Spending, charges: list[RoundCharge] | None) -> ByCurator:
-    if charges is None:
+def _spent(limit: Limit, spending: Spending, places: Places | None) -> ByCurator:
+    if places is None:
         return spending.totals(limit.against)
-    return spending.sums(charges, limit.unit, limit.against)
+    return spending.sums(places, limit.unit, limit.against)
 
 
 def _shortage(limit: Limit, price: Price, members: Bits, by_curator: ByCurator) -> Shortage | None:
@@ -199,13 +219,3 @@ def _shortage(limit: Limit, price: Price, members: Bits, by_curator: ByCurator) 
     found = by_curator.among(over)
     most = Amount(int(found.epsilon.max()), int(found.delta.max()))
     return Shortage(limit, over, cost, None if found.unverified.any() else most)
-
-
-def _names(spending: Spending, charges: list[RoundCharge] | None, over: Bits) -> tuple[str, ...]:
-    """Which earlier rounds the blocked curators paid for."""
-    known = list(spending.rounds.values()) if charges is None else charges
-    blocked: dict[MemberSet, bool] = {}
-    for item in known:
-        if item.members not in blocked:
-            blocked[item.members] = bool((spending.members_of(item) & over).any())
-    return tuple(item.round for item in known if blocked[item.members])

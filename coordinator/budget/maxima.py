@@ -16,11 +16,11 @@ class Maxima:
         self._counts: dict[int, int] = {}
         self._heap: list[int] = []
 
-    def add(self, value: int) -> None:
-        """One more of this value."""
+    def add(self, value: int, times: int = 1) -> None:
+        """One more of this value, or several."""
         key = -value
         known = self._counts.get(key, 0)
-        self._counts[key] = known + 1
+        self._counts[key] = known + times
         if not known:
             heapq.heappush(self._heap, key)
             if len(self._heap) > 2 * len(self._counts) + 64:

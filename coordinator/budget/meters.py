@@ -22,9 +22,14 @@ def add_meters(metrics: ServiceMetrics, ledger: Ledger) -> None:
     metrics.gauge("ledger_events", "Rows of the budget ledger.").set_function(
         lambda: ledger.folded.seq
     )
-    metrics.gauge("ledger_verified_ratio", "1 if the ledger verified, else 0.").set_function(
-        lambda: float(ledger.broken is None)
-    )
+    metrics.gauge(
+        "ledger_verified_ratio", "0 if a row of the ledger did not verify, else 1."
+    ).set_function(lambda: float(ledger.broken is None))
+    metrics.gauge(
+        "ledger_verified_events",
+        "Rows of the ledger that this process has verified; after a start from a checkpoint it "
+        "rises to ledger_events.",
+    ).set_function(lambda: ledger.verified)
     curators = metrics.gauge("budget_curators", "Curators in the ledger, by status.", ("status",))
     for status in Status:
         if status is not Status.UNKNOWN:

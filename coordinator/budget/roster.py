@@ -9,10 +9,11 @@ so the order is preserved, and the ratio is recovered as the only one with such 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from fractions import Fraction
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,17 +191,59 @@ class Roster:
         if status in _IN:
             self._count(number, +1)
 
+    # --- keeping ---------------------------------------------------------------------------------
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, by name: views; sums and maxima follow from it."""
+        found: dict[str, Any] = {"status": self._status[: self.size]}
+        for name, rows in self._rows().items():
+            found |= {f"{name}_{part}": array for part, array in rows.parts().items()}
+        return found
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Roster:
+        """The roster of `parts`. Raises KeyError, ValueError for what cannot have come from it."""
+        made = cls()
+        for name, rows in made._rows().items():
+            rows.restore(parts[f"{name}_pages"], parts[f"{name}_rows"])
+        made._status = parts["status"]
+        made.size = made._status.size
+        for status, count in zip(*np.unique(made._status, return_counts=True), strict=True):
+            made._counts[Status(int(status))] = int(count)
+        numbers, declared = made.declarations()
+        figures = np.concatenate([declared, made._disclosed.of(numbers)], axis=1)
+        different, counts = np.unique(figures, axis=0, return_counts=True)
+        for row, times in zip(different.tolist(), counts.tolist(), strict=True):
+            made._weigh(row[:3], row[3:], times)
+        made._open = sum(made._counts[status] for status in _IN) - numbers.size
+        return made
+
+    def _rows(self) -> dict[str, Rows[Any]]:
+        return {
+            "refreshed": self._refreshed,
+            "declared": self._declared,
+            "disclosed": self._disclosed,
+        }
+
+    # --- sums ------------------------------------------------------------------------------------
+
     def _count(self, number: int, sign: int) -> None:
         """Put a curator of U into the sums, or take it out."""
-        epsilon, sensitivity, largest = (int(item) for item in self._declared[number])
-        if not epsilon:
+        declared = [int(item) for item in self._declared[number]]
+        if declared[0]:
+            self._weigh(declared, [int(item) for item in self._disclosed[number]], sign)
+        else:
             self._open += sign
-            return
-        change = Maxima.add if sign > 0 else Maxima.remove
+
+    def _weigh(self, declared: Sequence[int], disclosed: Sequence[int], sign: int) -> None:
+        """Put curators with these figures into the sums, or (-1) take one out."""
+        epsilon, sensitivity, largest = declared
+        change: Callable[[Maxima, int], None]
+        change = partial(Maxima.add, times=sign) if sign > 0 else Maxima.remove
         change(self._epsilons, epsilon)
         self._epsilon_sum += sign * epsilon
         change(self._curator_ratios, _key(epsilon * largest, sensitivity))
-        form, most, total, readings = (int(item) for item in self._disclosed[number])
+        form, most, total, readings = disclosed
         if not form:
             self._undisclosed += sign
             change(self._open_epsilons, epsilon)

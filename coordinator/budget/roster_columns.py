@@ -61,6 +61,18 @@ class Rows(Generic[Kind]):
             rows[start:end] = page[numbers[start:end] - place * PAGE]
         return rows
 
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Copies of the pages (k,) in use and of their rows (k, PAGE, width)."""
+        pages = [page for _, page in self._sorted()]
+        rows = np.array(pages, self._kind).reshape(-1, PAGE, self._width)
+        return {"pages": np.array(sorted(self._pages), np.int64), "rows": rows}
+
+    def restore(self, pages: NDArray[np.int64], rows: NDArray[Kind]) -> None:
+        """Hold what `parts` gave. Raises ValueError for what cannot have come from it."""
+        if rows.shape != (pages.size, PAGE, self._width) or rows.dtype != self._kind:
+            raise ValueError("rows of another form")
+        self._pages = {number: rows[place] for place, number in enumerate(pages.tolist())}
+
     def _sorted(self) -> Iterator[tuple[int, NDArray[Kind]]]:
         return iter(sorted(self._pages.items(), key=lambda item: item[0]))
 

@@ -355,8 +355,8 @@ async def _local(transaction: Transaction, query_id: str) -> Query:
 
 
 async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
-    wanted = {charge.query_id for charge in state.spending.rounds.values()}
-    return {name: (await queries.find(transaction, name)).query for name in sorted(wanted)}
+    wanted = sorted(state.spending.rounds.queries())
+    return {name: (await queries.find(transaction, name)).query for name in wanted}
 
 
 async def _planned(

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.budget.spending import RoundCharge
+from coordinator.budget.spending import STATES, RoundCharge
 from coordinator.budget.state import LedgerState
 from tacit.accounting.screening import Proposal, far_bounds, missed_rounds
 
@@ -64,8 +64,10 @@ class Found:
 
 def seen_in(state: LedgerState) -> Seen:
     """A copy of what the screens need, as the state may change while they run."""
-    ended = [item for item in state.spending.rounds.values() if item.state == "released"]
-    return Seen(state.roster.members().copy(), *state.roster.declarations(), tuple(ended[-NEWEST:]))
+    rounds = state.spending.rounds
+    ended = np.flatnonzero(rounds.column("state") == STATES.index("released"))[-NEWEST:]
+    charges = tuple(rounds.charge(int(place)) for place in ended)
+    return Seen(state.roster.members().copy(), *state.roster.declarations(), charges)
 
 
 def bounds_far_out(seen: Seen) -> list[Found]:

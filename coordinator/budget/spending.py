@@ -2,26 +2,36 @@
 
 Spec: budget, section 3. A round has a price per privacy unit and collusion scenario. For the unit
 curator all rounds of a curator add up: running totals, one column per scenario. For the unit record
-only rounds whose window covers an instant add up there: the worst instant is found by an interval
-sweep in which a set of curators that occurs in many rounds is examined once. Basic composition,
-which also holds when later rounds depend on earlier results.
+only rounds whose window covers an instant add up there: what the instants cost is kept, and only
+those that a changed round covers are looked at again. Basic composition, which also holds when
+later rounds depend on earlier results.
+
+A round is one row of columns, and what many rounds share (sets of curators, prices, queries) is
+kept once: a history of a million rounds takes a hundred bytes a round. The lock is for readers in
+other threads than the one that changes it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coordinator.budget.totals import ByCurator, Spent, Totals
+from common.arrays import grown
+from common.interned import Interned
+from coordinator.budget.instants import Instants
+from coordinator.budget.totals import BLOCK, ByCurator, Spent, Totals
 from coordinator.models.budget_events import MemberSet
 from tacit import sets
 from tacit.accounting.amounts import Amount
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.sweep import Ints, covering, sums_at, worst_instant
+from tacit.accounting.sweep import Ints, covering, covering_each, worst_instant
 from tacit.query.words import PrivacyUnit
 from tacit.sets import Bits
 from tacit.wire import canonical_json
@@ -29,10 +39,29 @@ from tacit.wire import canonical_json
 UNITS: Final = tuple(PrivacyUnit)
 SCENARIOS: Final = tuple(Scenario)
 _SHAPE: Final = (len(UNITS), len(SCENARIOS))
-READY_SETS: Final = 8
-"""Sets of curators that are kept as bitmaps; all of them are kept compressed."""
+READY_BYTES: Final = 1 << 24
+"""How much of the sets of curators is kept unpacked; all of them are kept compressed."""
 MOST_PENDING: Final = 1024
 _CURATOR: Final = UNITS.index(PrivacyUnit.CURATOR)
+_RECORD: Final = UNITS.index(PrivacyUnit.RECORD)
+STATES: Final = ("debited", "released", "aborted")
+_COLUMNS: Final[Mapping[str, type[Any]]] = {
+    "made": np.int64,
+    "start": np.int64,
+    "end": np.int64,
+    "query": np.int32,
+    "operators": np.int32,
+    "price": np.int32,
+    "members": np.int32,
+    "invited": np.int32,
+    "state": np.uint8,
+    "credited": np.uint8,
+}
+_NOBODY: Final = np.zeros(0, np.int64)
+_POOLS: Final = ("names", "queries", "operators", "prices", "sets")
+
+Places = NDArray[np.intp]
+"""Rounds, by their places in the order of their debits."""
 
 
 def _place(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
@@ -62,10 +91,19 @@ class Price:
                     spent.epsilon[place], spent.delta[place] = cost.epsilon, cost.delta
         return cls(full, credited)
 
+    @cached_property
+    def text(self) -> bytes:
+        """Equal for equal prices."""
+        return canonical_json(self.to_payload())
+
     def cost(self, unit: PrivacyUnit, scenario: Scenario) -> Amount | None:
         """One of the costs that it was made of."""
         spent = self.full.at(*_place(unit, scenario))
         return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
+
+    def table(self) -> Ints:
+        """(full or credited, epsilon delta unverified, units, scenarios)."""
+        return np.stack([np.stack(each.parts) for each in (self.full, self.credited)])
 
     def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
         """The form used in an event."""
@@ -127,17 +165,160 @@ class RoundCharge:
         return self.price.credited if self.credited else self.price.full
 
 
+class Rounds(Mapping[str, RoundCharge]):
+    """All rounds of a ledger by name, oldest first; a charge is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(0, kind) for name, kind in _COLUMNS.items()
+        }
+        self.pools = {name: Interned() for name in _POOLS}
+        self.costs: Ints = np.zeros((0, 2, 3, *_SHAPE), np.int64)
+        """(prices, full or credited, epsilon delta unverified, units, scenarios)"""
+        self._prices: list[Price] = []
+
+    def __len__(self) -> int:
+        return len(self.pools["names"])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.name(place) for place in range(len(self)))
+
+    def __getitem__(self, name: str) -> RoundCharge:
+        return self.charge(self.place(name))
+
+    def place(self, name: str) -> int:
+        """Where a round is; KeyError if there is none of this name."""
+        place = self.pools["names"].find(name.encode())
+        if place is None:
+            raise KeyError(name)
+        return place
+
+    def name(self, place: int) -> str:
+        """The round of a place."""
+        return self.pools["names"][place].decode()
+
+    def column(self, name: str) -> NDArray[Any]:
+        """(k,) one column of all rounds."""
+        return self.columns[name][: len(self)]
+
+    def charge(self, place: int) -> RoundCharge:
+        """The round of a place, as it is now."""
+        row = {name: int(column[place]) for name, column in self.columns.items()}
+        return RoundCharge(
+            self.name(place),
+            self.query(row["query"]),
+            row["made"],
+            row["start"],
+            row["end"],
+            self._prices[row["price"]],
+            self.members(row["members"]),
+            self.operators(row["operators"]),
+            STATES[row["state"]],
+            bool(row["credited"]),
+            self.members(row["invited"]),
+        )
+
+    def query(self, number: int) -> str:
+        """A query's id by its number."""
+        return self.pools["queries"][number].decode()
+
+    def queries(self) -> list[str]:
+        """The ids of all queries that had a round."""
+        return [self.query(number) for number in range(len(self.pools["queries"]))]
+
+    def members(self, number: int) -> MemberSet:
+        """A set of curators by its number."""
+        size, _, text = self.pools["sets"][number].partition(b" ")
+        return MemberSet(text.decode(), int(size))
+
+    def set_size(self, number: int) -> int:
+        """How many roster numbers there were when a set was made."""
+        return int(self.pools["sets"][number].partition(b" ")[0])
+
+    def operators(self, number: int) -> tuple[str, ...]:
+        """The operators of a round by their number."""
+        return tuple(json.loads(self.pools["operators"][number]))
+
+    def kinds(self, places: Places) -> tuple[Ints, Ints]:
+        """The different (members, price, credited) of these rounds, (n, 3), and how often each
+        occurs."""
+        words = self.column("members")[places].astype(np.int64) << 32
+        words |= (
+            self.column("price")[places].astype(np.int64) << 1 | self.column("credited")[places]
+        )
+        found, counts = np.unique(words, return_counts=True)
+        kinds = np.stack([found >> 32, (found & 0xFFFFFFFF) >> 1, found & 1], axis=1)
+        return kinds, counts.astype(np.int64)
+
+    def add(self, charge: RoundCharge) -> None:
+        """A round of a new name; ValueError for one that was there."""
+        place, pools = len(self), self.pools
+        row = {
+            "made": charge.made,
+            "start": charge.start,
+            "end": charge.end,
+            "query": pools["queries"].add(charge.query_id.encode()),
+            "operators": pools["operators"].add(json.dumps(charge.operators).encode()),
+            "price": self._price(charge.price),
+            "members": self.set_of(charge.members),
+            "invited": self.set_of(charge.members),
+        }
+        if pools["names"].add(charge.round.encode()) != place:
+            raise ValueError("a round is debited once")
+        for name in _COLUMNS:
+            self.columns[name] = grown(self.columns[name], place + 1)
+            self.columns[name][place] = row.get(name, 0)
+
+    def set_of(self, members: MemberSet) -> int:
+        """The number of a set of curators."""
+        return self.pools["sets"].add(f"{members.size} {members.text}".encode())
+
+    def _price(self, price: Price) -> int:
+        number = self.pools["prices"].add(price.text)
+        if number == len(self._prices):
+            self._prices.append(price)
+            self.costs = np.concatenate([self.costs, price.table()[None]])
+        return number
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, by name: views."""
+        found: dict[str, Any] = {name: self.column(name) for name in _COLUMNS}
+        for name, pool in self.pools.items():
+            found[f"pool_{name}"], found[f"pool_{name}_ends"] = pool.parts()
+        return found
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Rounds:
+        """The rounds of `parts`. Raises ValueError for what cannot have come from it."""
+        made = cls()
+        made.pools = {
+            name: Interned.of(parts[f"pool_{name}"], parts[f"pool_{name}_ends"]) for name in _POOLS
+        }
+        made.columns = {name: parts[name] for name in _COLUMNS}
+        if any(column.shape != (len(made),) for column in made.columns.values()):
+            raise ValueError("columns of different lengths")
+        prices = made.pools["prices"]
+        made._prices = [
+            Price.from_payload(json.loads(prices[number])) for number in range(len(prices))
+        ]
+        tables = [price.table() for price in made._prices]
+        made.costs = np.array(tables, np.int64).reshape(-1, 2, 3, *_SHAPE)
+        return made
+
+
 class Spending:
     """All rounds of a ledger, and what each curator spent."""
 
     def __init__(self) -> None:
         self.size = 0
-        self.rounds: dict[str, RoundCharge] = {}
-        self._prices: dict[bytes, Price] = {}
-        self._ready: dict[MemberSet, bytes] = {}
+        self.rounds = Rounds()
+        self.lock = threading.RLock()
+        self._ready: dict[int, NDArray[Any]] = {}
+        self._ready_bytes = 0
         self._totals = Totals(len(SCENARIOS))
-        self._pending: dict[MemberSet, Spent] = {}
-        self._worst: dict[Scenario, Figure] = {}
+        self._pending: dict[int, Spent] = {}
+        self._instants = Instants(len(SCENARIOS))
+        self._worst: dict[tuple[PrivacyUnit, Scenario], Figure] = {}
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -151,159 +332,276 @@ class Spending:
         members: MemberSet,
         operators: tuple[str, ...] = (),
     ) -> None:
-        """A round was opened: its members are charged until it is settled."""
-        price = self._prices.setdefault(canonical_json(price.to_payload()), price)
-        charge = RoundCharge(
-            round_id, query_id, made, *window, price, members, operators, invited=members
-        )
-        self.rounds[round_id] = charge
-        self._add(charge, 1)
+        """A round was opened: it charges all who may participate. Raises ValueError for one that
+        was debited before."""
+        with self.lock:
+            who = self._known(members)
+            charge = RoundCharge(round_id, query_id, made, *window, price, who, operators)
+            self.rounds.add(charge)
+            self._add(len(self.rounds) - 1, 1)
 
     def settle(
         self, round_id: str, state: str, members: MemberSet | None, *, credited: bool
     ) -> None:
         """A round is over: whom it charges permanently (None: all that it charged so far)."""
-        old = self.rounds[round_id]
-        new = replace(old, members=members or old.members, state=state, credited=credited)
-        self.rounds[round_id] = new
-        self._add(old, -1)
-        self._add(new, 1)
+        with self.lock:
+            place, columns = self.rounds.place(round_id), self.rounds.columns
+            left = columns["members"][place]
+            if members is not None:
+                left = self.rounds.set_of(self._known(members))
+            columns["state"][place] = STATES.index(state)
+            if (left, credited) != (columns["members"][place], columns["credited"][place]):
+                self._add(place, -1)
+                columns["members"][place], columns["credited"][place] = left, credited
+                self._add(place, 1)
+
+    def _known(self, members: MemberSet) -> MemberSet:
+        """Those that have joined: a restored coordinator skips numbers, so that a round's roster
+        reaches beyond the ledger's."""
+        if members.size <= self.size:
+            return members
+        return MemberSet.of(members.bits()[: self.size])
 
     def grow(self, size: int) -> None:
         """Grow to this many roster numbers."""
-        self._worst = {}
-        self.size = max(self.size, size)
-        self._totals.grow(self.size)
+        with self.lock:
+            self._worst = {}
+            self.size = max(self.size, size)
+            self._totals.grow(self.size)
 
-    def _add(self, charge: RoundCharge, sign: int) -> None:
+    def _add(self, place: int, sign: int) -> None:
         """Record a change of the totals. Most rounds of a schedule have the same members: the
         pending amounts of a set are added to the totals together, when the totals are read."""
         self._worst = {}
-        amounts = charge.amounts.at(_CURATOR).times(np.int64(sign))
-        known = self._pending.get(charge.members)
-        self._pending[charge.members] = amounts if known is None else known.plus(amounts)
+        members, price, credited, start, end = (
+            int(self.rounds.columns[name][place])
+            for name in ("members", "price", "credited", "start", "end")
+        )
+        amounts = Spent(*(self.rounds.costs[price, credited, :, _CURATOR] * sign))
+        known = self._pending.get(members)
+        self._pending[members] = amounts if known is None else known.plus(amounts)
+        self._instants.touch(start, end)
         if len(self._pending) > MOST_PENDING:
             self._settle_pending()
 
     def _settle_pending(self) -> None:
-        for members, amounts in self._pending.items():
+        for number, amounts in self._pending.items():
             if not amounts.is_nothing:
-                self._totals.add(self._members(members), amounts)
+                self._totals.add(self._members(number), amounts)
         self._pending = {}
 
     # --- reading ---------------------------------------------------------------------------------
 
     def members_of(self, charge: RoundCharge) -> Bits:
         """The charged curators, one boolean per roster number."""
-        bits = self._members(charge.members)
-        if bits.size == self.size:
-            return bits
-        wide = np.zeros(self.size, np.bool_)
+        bits, wide = charge.members.bits(), np.zeros(self.size, np.bool_)
         wide[: bits.size] = bits
         return wide
 
-    def _members(self, members: MemberSet) -> Bits:
+    def _members(self, number: int) -> Bits:
         """One boolean for each number that there was when the set was made."""
-        if members not in self._ready:
-            if len(self._ready) >= READY_SETS:
-                self._ready.pop(next(iter(self._ready)))
-            self._ready[members] = members.bitmap()
-        return sets.unpack(self._ready[members], members.size)
+        size, where = self._where(number)
+        bits = np.zeros(size, np.bool_)
+        bits[where] = True
+        return bits
 
-    def of_curator(self, number: int) -> list[RoundCharge]:
+    def _where(self, number: int) -> tuple[int, NDArray[Any]]:
+        """How many numbers there were when a set was made, and an index of its curators: their
+        numbers, or of a dense set one boolean each."""
+        size = self.rounds.set_size(number)
+        ready = self._ready.get(number)
+        if ready is None:
+            bits = self.rounds.members(number).bits()
+            numbers = np.flatnonzero(bits).astype(np.int32)
+            sparse = numbers.nbytes * 8 < size
+            ready = numbers if sparse else np.frombuffer(sets.pack(bits), np.uint8)
+            if self._ready_bytes + ready.nbytes > READY_BYTES:
+                self._ready, self._ready_bytes = {}, 0
+            self._ready[number] = ready
+            self._ready_bytes += ready.nbytes
+        return size, ready if ready.dtype == np.int32 else sets.unpack(ready.tobytes(), size)
+
+    def charging(self, members: Bits, places: Places | None = None) -> Places:
+        """Those of these rounds (None: all) that charge one of some curators, oldest first."""
+        with self.lock:
+            column = self.rounds.column("members")
+            column = column if places is None else column[places]
+            inside = np.zeros(len(self.rounds.pools["sets"]), np.bool_)
+            for number in np.unique(column):
+                mine = self._members(int(number))[: members.size]
+                inside[number] = (mine & members[: mine.size]).any()
+            found = np.flatnonzero(inside[column])
+            return found if places is None else places[found]
+
+    def of_curator(self, number: int) -> Places:
         """The rounds that charge a curator, oldest first."""
-        inside: dict[MemberSet, bool] = {}
-        for charge in self.rounds.values():
-            if charge.members not in inside:
-                bits = self._members(charge.members)
-                inside[charge.members] = number < bits.size and bool(bits[number])
-        return [charge for charge in self.rounds.values() if inside[charge.members]]
+        only = np.zeros(number + 1, np.bool_)
+        only[number] = True
+        return self.charging(only)
 
     def totals(self, scenario: Scenario) -> ByCurator:
         """What each curator spent over its lifetime, unit curator."""
-        self._settle_pending()
-        return self._totals.column(SCENARIOS.index(scenario))
+        with self.lock:
+            self._settle_pending()
+            return self._totals.column(SCENARIOS.index(scenario))
 
-    def sums(
-        self, charges: Iterable[RoundCharge], unit: PrivacyUnit, scenario: Scenario
-    ) -> ByCurator:
+    def sums(self, places: Places, unit: PrivacyUnit, scenario: Scenario) -> ByCurator:
         """What these rounds cost each curator together."""
-        by_set: dict[MemberSet, Spent] = {}
-        for charge in charges:
-            amount = charge.amounts.at(*_place(unit, scenario))
-            known = by_set.get(charge.members)
-            by_set[charge.members] = amount if known is None else known.plus(amount)
-        totals = Totals(1, self.size)
-        for key, amount in by_set.items():
-            totals.add(self._members(key), amount.at(None))
-        return totals.column(0)
+        with self.lock:
+            totals = Totals(1, self.size)
+            numbers, amounts = self._by_set(*self.rounds.kinds(places), UNITS.index(unit))
+            for number, amount in zip(numbers.tolist(), amounts, strict=True):
+                totals.add(self._members(number), Spent(*amount[:, [SCENARIOS.index(scenario)]]))
+            return totals.column(0)
+
+    def _by_set(self, kinds: Ints, counts: Ints, unit: int) -> tuple[Ints, Ints]:
+        """The different sets (n,) and what they are charged, (n, 3, scenarios)."""
+        members, price, credited = kinds.T
+        costs = self.rounds.costs[price, credited, :, unit] * counts[:, None, None]
+        numbers, places = np.unique(members, return_inverse=True)
+        found = np.zeros((numbers.size, *costs.shape[1:]), np.int64)
+        np.add.at(found, places.reshape(-1), costs)
+        return numbers, found
 
     def worst_curator(self, scenario: Scenario) -> Figure:
         """The worst curator over all its rounds, unit curator."""
-        if scenario not in self._worst:
-            self._worst[scenario] = worst_of(self.totals(scenario))
-        return self._worst[scenario]
+        with self.lock:
+            key = PrivacyUnit.CURATOR, scenario
+            if key not in self._worst:
+                self._worst[key] = worst_of(self.totals(scenario))
+            return self._worst[key]
 
     def worst_record(self, scenario: Scenario) -> Figure:
-        """The worst curator at its worst instant, unit record.
+        """The worst curator at its worst instant, unit record."""
+        with self.lock:
+            key = PrivacyUnit.RECORD, scenario
+            if key not in self._worst:
+                self._instants.refresh(self._look)
+                bearers: dict[int, Ints] = {}
+                for place, each in enumerate(SCENARIOS):
+                    epsilon, delta, instant = self._instants.worst(place)
+                    number = None
+                    if instant is not None:
+                        if instant not in bearers:
+                            bearers[instant] = self._bearers(instant)
+                        number = int(bearers[instant][place])
+                    self._worst[PrivacyUnit.RECORD, each] = Figure(epsilon, delta, number, instant)
+            return self._worst[key]
 
-        Instants are tried in falling order of what they cost a curator that is in all rounds there,
-        until that cost is no more than the maximum found.
-        """
-        charges = list(self.rounds.values())
-        if not charges:
-            return ZERO
-        starts, ends = windows_of(charges)
-        costs = _record_costs(charges, scenario)
-        instants = np.unique(starts)
-        unverified = sums_at(starts, ends, costs.unverified, instants)
-        epsilons = sums_at(starts, ends, costs.epsilon, instants)
-        most_delta = sums_at(starts, ends, costs.delta, instants).max()
-        figure, seen = ZERO, set()
-        for index in np.lexsort((-epsilons, -unverified)):
-            known = figure.epsilon
-            larger = known is not None and (unverified[index] > 0 or epsilons[index] > known)
-            if not larger and most_delta <= figure.delta:
-                break
-            instant = int(instants[index])
-            inside = [charges[place] for place in covering(starts, ends, instant)]
-            signature = _signature(inside)
-            if signature not in seen:
-                seen.add(signature)
-                found = worst_of(self.sums(inside, PrivacyUnit.RECORD, scenario))
-                figure = _worse(figure, replace(found, instant=instant))
-        return figure
+    def _bearers(self, instant: int) -> Ints:
+        """(scenarios,) the first curator with the most at an instant."""
+        windows = self.rounds.column("start"), self.rounds.column("end")
+        kinds = self.rounds.kinds(covering(*windows, instant))
+        sums, first = self._by_curator(*self._by_set(*kinds, _RECORD), named=True)
+        epsilon, _, unverified = sums
+        most = np.where(unverified.any(axis=1, keepdims=True), unverified, epsilon)
+        bears = most == most.max(axis=1, keepdims=True)
+        found: Ints = np.where(bears, first, self.size).min(axis=1)
+        return found
+
+    def _look(self, instants: Ints) -> Ints:
+        """(n, 5, scenarios) what each of these instants costs (see `Instants`)."""
+        found = np.zeros((instants.size, 5, len(SCENARIOS)), np.int64)
+        seen: dict[bytes, Ints] = {}
+        windows = self.rounds.column("start"), self.rounds.column("end")
+        for place, inside in covering_each(*windows, instants):
+            kinds, counts = self.rounds.kinds(inside)
+            key = kinds.tobytes() + counts.tobytes()
+            if key not in seen:
+                if len(seen) >= MOST_PENDING:
+                    seen.clear()
+                seen[key] = self._cost(kinds, counts)
+            found[place] = seen[key]
+        return found
+
+    def _cost(self, kinds: Ints, counts: Ints) -> Ints:
+        """(5, scenarios) what an instant costs that rounds of these kinds cover."""
+        if not counts.size:
+            return np.zeros((5, len(SCENARIOS)), np.int64)
+        numbers, amounts = self._by_set(kinds, counts, _RECORD)
+        sums, _ = self._by_curator(numbers, amounts, named=False)
+        most = sums.max(axis=2, initial=0)
+        epsilon, _, unverified = amounts.sum(axis=0)
+        return np.stack([unverified, epsilon, most[2], most[0], most[1]])
+
+    def _by_curator(self, numbers: Ints, amounts: Ints, *, named: bool) -> tuple[Ints, Ints]:
+        """The sums of curators that these sets are charged, (3, scenarios, k), and (k,) the first
+        curator with each, if `named`."""
+        index = [self._where(number) for number in numbers.tolist()]
+        apart = self._apart(index)
+        if apart is not None:
+            filled = np.flatnonzero(apart < self.size)
+            return np.moveaxis(amounts[filled], 0, 2), apart[filled]
+        if self.size <= BLOCK:
+            sums = np.zeros((*amounts.shape[1:], self.size), np.int64)
+            for (size, where), amount in zip(index, amounts, strict=True):
+                sums[:, :, :size][:, :, where] += amount[:, :, None]
+            return sums, np.arange(self.size)
+        totals = Totals(len(SCENARIOS), self.size)
+        for number, amount in zip(numbers.tolist(), amounts, strict=True):
+            totals.add(self._members(number), Spent(*amount))
+        parts = totals.parts()
+        used, first = np.unique(parts["places"], return_index=named) if named else (..., _NOBODY)
+        return parts["table"][:, :, used], first
+
+    def _apart(self, index: Sequence[tuple[int, NDArray[Any]]]) -> Ints | None:
+        """The first curator of each of these sets (of an empty one: how many curators there are),
+        if no curator is in two of them; else None."""
+        seen, first = np.zeros(self.size, np.bool_), np.full(len(index), self.size)
+        for place, (size, where) in enumerate(index):
+            here = seen[:size]
+            if here[where].any():
+                return None
+            here[where] = True
+            if where.dtype == np.bool_:
+                first[place] = where.argmax() if where.any() else self.size
+            elif where.size:
+                first[place] = where[0]
+        return first
+
+    # --- keeping ---------------------------------------------------------------------------------
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, by name: views, to be read while the lock is held."""
+        with self.lock:
+            self._settle_pending()
+            return {
+                "size": np.array([self.size]),
+                **{f"rounds_{name}": part for name, part in self.rounds.parts().items()},
+                **{f"totals_{name}": part for name, part in self._totals.parts().items()},
+                **{f"instants_{name}": part for name, part in self._instants.parts().items()},
+            }
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Spending:
+        """The spending of `parts`. Raises KeyError, ValueError for what cannot have come from
+        it."""
+
+        def own(group: str) -> dict[str, Any]:
+            return {
+                name.removeprefix(group): part
+                for name, part in parts.items()
+                if name.startswith(group)
+            }
+
+        made = cls()
+        made.size = int(parts["size"][0])
+        made.rounds = Rounds.of(own("rounds_"))
+        made._totals.restore(own("totals_"))
+        made._totals.grow(made.size)
+        made._instants.restore(own("instants_"))
+        return made
 
 
-def windows_of(charges: Sequence[RoundCharge]) -> tuple[Ints, Ints]:
-    """(k,) the starts and the ends of these rounds' windows, in microseconds since 1970."""
-    starts = np.array([charge.start for charge in charges], np.int64)
-    return starts, np.array([charge.end for charge in charges], np.int64)
-
-
-def _record_costs(charges: Sequence[RoundCharge], scenario: Scenario) -> Spent:
-    """(k,) what each of these rounds costs a record that it touches."""
-    place = _place(PrivacyUnit.RECORD, scenario)
-    amounts = [charge.amounts for charge in charges]
-    return Spent(
-        np.array([each.epsilon[place] for each in amounts], np.int64),
-        np.array([each.delta[place] for each in amounts], np.int64),
-        np.array([each.unverified[place] for each in amounts], np.int64),
-    )
-
-
-def worst_of_one(charges: Sequence[RoundCharge], scenario: Scenario) -> Figure:
+def worst_of_one(rounds: Rounds, places: Places, scenario: Scenario) -> Figure:
     """One curator at its worst instant, unit record, over the rounds that charge it."""
-    costs, windows = _record_costs(charges, scenario), windows_of(charges)
-    epsilon, delta = (worst_instant(*windows, column) for column in (costs.epsilon, costs.delta))
-    unbounded = bool(costs.unverified.any())
-    return Figure(None if unbounded else epsilon.amount, delta.amount, instant=epsilon.instant)
-
-
-def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
-    """Equal for rounds of the same members and prices, in the same numbers."""
-    kinds = Counter((item.members, id(item.price), item.credited) for item in charges)
-    return frozenset(kinds.items())
+    kinds = rounds.column("price")[places], rounds.column("credited")[places]
+    costs = rounds.costs[(*kinds, slice(None), *_place(PrivacyUnit.RECORD, scenario))]
+    windows = rounds.column("start")[places], rounds.column("end")[places]
+    epsilon, delta = (worst_instant(*windows, costs[:, part]) for part in (0, 1))
+    return Figure(
+        None if costs[:, 2].any() else epsilon.amount, delta.amount, instant=epsilon.instant
+    )
 
 
 def worst_of(by_curator: ByCurator) -> Figure:
@@ -316,11 +614,3 @@ def worst_of(by_curator: ByCurator) -> Figure:
     number = int(by_curator.whose(most == most.max()).argmax())
     epsilon = None if unbounded else int(spent.epsilon.max())
     return Figure(epsilon, int(spent.delta.max()), number)
-
-
-def _worse(one: Figure, other: Figure) -> Figure:
-    """The larger of each figure; place and curator go with epsilon."""
-    delta = max(one.delta, other.delta)
-    if one.epsilon is None or (other.epsilon is not None and other.epsilon <= one.epsilon):
-        return replace(one, delta=delta)
-    return replace(other, delta=delta)

@@ -8,13 +8,17 @@ stored apart from the events: an event holds their digest, and the fold is given
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from coordinator.budget.limits import Limit, Limits
 from coordinator.budget.roster import Roster, Status
-from coordinator.budget.spending import Price, Spending
+from coordinator.budget.spending import Figure, Price, Spending
 from coordinator.budget.totals import ByCurator
 from coordinator.models.budget_events import GENESIS, Event, Kind, MemberSet
 from coordinator.models.budget_figures import (
@@ -63,6 +67,11 @@ def _read(model: type[Model], value: Any) -> Model:
     return model.model_validate_json(canonical_json(value))
 
 
+@lru_cache(maxsize=256)
+def _price(text: str) -> Price:
+    return Price.from_payload(json.loads(text))
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A state at one moment, while the state itself keeps changing."""
@@ -71,7 +80,8 @@ class Snapshot:
     head: bytes
     roster: bytes
     spent: tuple[ByCurator, ...]
-    limits: bytes
+    worst: tuple[Figure, ...]
+    parts: Mapping[str, Any]
 
     def figures(self) -> Figures:
         """What the state is compared by: takes about a second for a million curators."""
@@ -79,8 +89,17 @@ class Snapshot:
         for by_curator in self.spent:
             for block in by_curator.columns():
                 digest.update(block.astype("<i8").tobytes())
-        digest.update(self.limits)
+        for figure in self.worst:
+            digest.update(f"{astuple(figure)};".encode())
+        for name, part in self.parts.items():
+            if not name.startswith(_FROM_OTHERS):
+                digest.update(f"{name};".encode())
+                digest.update(part)
         return Figures(self.seq, self.head, digest.digest())
+
+
+_FROM_OTHERS: Final = ("spending_totals_", "spending_instants_")
+"""Parts in a form that depends on when they were read; what they say is in the figures."""
 
 
 class LedgerState:
@@ -103,6 +122,10 @@ class LedgerState:
 
     def fold(self, event: Event) -> None:
         """Fold the next event; ValueError for one that cannot follow."""
+        with self.spending.lock:
+            self._fold(event)
+
+    def _fold(self, event: Event) -> None:
         if event.seq != self.seq + 1 or event.previous != self.head:
             raise ValueError("not the next event of the ledger")
         match event.kind:
@@ -145,7 +168,7 @@ class LedgerState:
             payload["query"],
             payload["made"],
             (start, end),
-            Price.from_payload(payload["price"]),
+            _price(json.dumps(payload["price"])),
             MemberSet(payload["members"], payload["size"]),
             tuple(payload["operators"]),
         )
@@ -161,16 +184,60 @@ class LedgerState:
 
     def snapshot(self) -> Snapshot:
         """What the figures are made of, as it is now."""
-        sums = self.roster.aggregates()
-        lines = [
-            f"{name}={format_exact(getattr(sums, name) + 0)};" for name in sums.__dataclass_fields__
-        ]
-        lines += [f"{status.name}={count};" for status, count in self.roster.counts().items()]
-        spent = tuple(self.spending.totals(scenario) for scenario in Scenario)
-        return Snapshot(
-            self.seq, self.head, "".join(lines).encode(), spent, self.limits.canonical()
-        )
+        with self.spending.lock:
+            view = self._view()
+            parts = {
+                name: part.copy() if isinstance(part, np.ndarray) else bytes(part)
+                for name, part in view.parts.items()
+            }
+            return replace(view, parts=parts)
 
     def figures(self) -> Figures:
         """A summary of the state: equal states have equal ones, and others almost never."""
-        return self.snapshot().figures()
+        with self.spending.lock:
+            return self._view().figures()
+
+    def _view(self) -> Snapshot:
+        """A snapshot that holds only while the lock is held."""
+        sums, counts = self.roster.aggregates(), self.roster.counts()
+        lines = [
+            f"{name}={format_exact(getattr(sums, name) + 0)};" for name in sums.__dataclass_fields__
+        ]
+        lines += [f"{status.name}={count};" for status, count in counts.items()]
+        return Snapshot(
+            self.seq,
+            self.head,
+            "".join(lines).encode(),
+            tuple(self.spending.totals(scenario) for scenario in Scenario),
+            tuple(self.spending.worst_record(scenario) for scenario in Scenario),
+            self._parts(),
+        )
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "limits": self.limits.to_bytes(),
+            **{f"roster_{name}": part for name, part in self.roster.parts().items()},
+            **{f"spending_{name}": part for name, part in self.spending.parts().items()},
+        }
+
+    @classmethod
+    def of(
+        cls, seq: int, head: bytes, parts: Mapping[str, Any], disclosures: Disclosures = undisclosed
+    ) -> LedgerState:
+        """The state of a snapshot's parts. Raises ValueError for what cannot have come from one."""
+        made = cls(disclosures)
+        made.seq, made.head = seq, head
+        try:
+            made.limits = Limits.from_bytes(parts["limits"])
+            made.roster = Roster.of(_under("roster_", parts))
+            made.spending = Spending.of(_under("spending_", parts))
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError("not the parts of a state") from error
+        return made
+
+
+def _under(prefix: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those whose names begin so, without it."""
+    return {
+        name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)
+    }

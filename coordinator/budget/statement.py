@@ -6,14 +6,16 @@ are for operators only; everyone else sees the guarantee that holds for any admi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
+
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
-from coordinator.budget.spending import Figure, RoundCharge, Spending, windows_of, worst_of_one
+from coordinator.budget.spending import Figure, Places, Spending, worst_of_one
 from coordinator.budget.state import LedgerState
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
 from tacit.accounting.bounds import (
@@ -201,22 +203,28 @@ def _tight(
     spending: Spending, unit: PrivacyUnit, scenario: Scenario, worst: Figure, at: Tight
 ) -> dict[str, str]:
     """An upper bound for every curator: the numerical figure of all rounds, whichever it was in."""
-    charges = [
-        charge
-        for charge in spending.rounds.values()
-        if not (charge.credited and scenario is Scenario.ASSUMED)
-    ]
+    rounds = spending.rounds
+    kinds = np.stack([rounds.column("query"), rounds.column("operators")], axis=1)
+    if scenario is Scenario.ASSUMED:
+        counted = np.flatnonzero(rounds.column("credited") == 0)
+    else:
+        counted = np.arange(len(rounds))
+    found, of_round, times = np.unique(
+        kinds[counted], axis=0, return_inverse=True, return_counts=True
+    )
     losses = [
-        round_loss(at.queries[charge.query_id], scenario, unit, charge.operators)
-        for charge in charges
+        round_loss(at.queries[rounds.query(query)], scenario, unit, rounds.operators(operators))
+        for query, operators in found.tolist()
     ]
     if unit is PrivacyUnit.CURATOR:
-        found = tight(((loss, 1) for loss in losses), at.delta)
+        tightest = tight(zip(losses, times.tolist(), strict=True), at.delta)
     else:
-        found = tight_at_worst_instant(*windows_of(charges), losses, at.delta)
+        windows = rounds.column("start")[counted], rounds.column("end")[counted]
+        each = [losses[kind] for kind in of_round.reshape(-1).tolist()]
+        tightest = tight_at_worst_instant(*windows, each, at.delta)
     enough = worst.epsilon is not None and worst.delta <= at.delta * FEMTO
     basic = Fraction(worst.epsilon, MICRO) if worst.epsilon is not None and enough else None
-    best = min((value for value in (found, basic) if value is not None), default=None)
+    best = min((value for value in (tightest, basic) if value is not None), default=None)
     return {"epsilon": epsilon_amount(best), "delta": delta_amount(at.delta)}
 
 
@@ -228,7 +236,7 @@ def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, 
     and those of the deployment."""
     roster, spending = state.roster, state.spending
     declared = roster.declared(number)
-    charges = spending.of_curator(number)
+    places = spending.of_curator(number)
     shown: dict[str, Any] = {
         "status": roster.status(number).name.lower(),
         "refreshed": roster.refreshed(number),
@@ -240,9 +248,9 @@ def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, 
             "largest_contribution": _nano(declared.largest),
         },
         "spent": {
-            "rounds": len(charges),
-            "record": _own(spending, charges, PrivacyUnit.RECORD, number),
-            "curator": _own(spending, charges, PrivacyUnit.CURATOR, number),
+            "rounds": int(places.size),
+            "record": _own(spending, places, PrivacyUnit.RECORD, number),
+            "curator": _own(spending, places, PrivacyUnit.CURATOR, number),
         },
         "limits": [limit(item) for item in state.limits.curators.get(number, ())],
         "deployment_limits": [limit(item) for item in state.limits.deployment],
@@ -263,7 +271,7 @@ def _nano(value: int) -> str:
 
 
 def _own(
-    spending: Spending, charges: Sequence[RoundCharge], unit: PrivacyUnit, number: int
+    spending: Spending, places: Places, unit: PrivacyUnit, number: int
 ) -> list[dict[str, Any]]:
     rows = []
     for scenario in Scenario:
@@ -272,7 +280,7 @@ def _own(
             unbounded = bool(spent.unverified)
             figure = Figure(None if unbounded else int(spent.epsilon), int(spent.delta))
         else:
-            figure = worst_of_one(charges, scenario)
+            figure = worst_of_one(spending.rounds, places, scenario)
         rows.append({"scenario": scenario.label, "key": scenario.value, **_figure(figure)})
     return rows
 

@@ -7,7 +7,7 @@ four, and a round changes the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +53,11 @@ class Spent:
         return Spent(self.epsilon[index], self.delta[index], self.unverified[index])
 
     @property
+    def parts(self) -> tuple[Ints, Ints, Ints]:
+        """Epsilon, delta, unverified."""
+        return self.epsilon, self.delta, self.unverified
+
+    @property
     def is_nothing(self) -> bool:
         """Whether all of it is zero."""
         return not (self.epsilon.any() or self.delta.any() or self.unverified.any())
@@ -82,7 +87,7 @@ class ByCurator:
 
     def columns(self) -> Iterator[Ints]:
         """Every curator's epsilons in blocks, then the deltas, then how many have no figure."""
-        for column in _columns(self.table):
+        for column in self.table.parts:
             for start in range(0, self.places.size, BLOCK):
                 yield column[self.places[start : start + BLOCK]]
 
@@ -121,7 +126,7 @@ class Totals:
         both = np.stack(
             [
                 np.concatenate(pair, axis=1)
-                for pair in zip(_columns(self._table), _columns(more), strict=True)
+                for pair in zip(self._table.parts, more.parts, strict=True)
             ]
         )
         used = self._used(members, count)
@@ -131,6 +136,17 @@ class Totals:
         for here, wanted in self._blocks(members, count):
             places[here] = renamed[wanted]
         self._places, self._table = places, Spent(*table)
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, by name; later additions leave it as it is."""
+        return {"places": self._places[: self.size], "table": np.stack(self._table.parts)}
+
+    def restore(self, parts: Mapping[str, Any]) -> None:
+        """Hold what `parts` gave. Raises ValueError for what cannot have come from it."""
+        places, table = parts["places"], parts["table"]
+        if places.size and int(places.max()) >= table.shape[2]:
+            raise ValueError("a curator's sum is not in the table")
+        self.size, self._places, self._table = places.size, places, Spent(*table)
 
     def _used(self, members: Bits, count: int) -> Bits:
         """Which of the sums so far, and of these with the amounts added, some curator has."""
@@ -148,10 +164,6 @@ class Totals:
             inside = members[here]
             wanted[: inside.size] += inside * np.intp(count)
             yield here, wanted
-
-
-def _columns(spent: Spent) -> tuple[Ints, Ints, Ints]:
-    return spent.epsilon, spent.delta, spent.unverified
 
 
 def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.models.budget_events import GENESIS, Event, Kind
 from coordinator.models.budget_figures import Figures
+from coordinator.models.ledger_checkpoint import Checkpoint
 from coordinator.store.tables import (
     acknowledgements,
     curators,
@@ -20,10 +21,10 @@ from coordinator.store.tables import (
     ledger_checkpoints,
     ledger_events,
     parties,
-    rounds,
 )
+from tacit import sets
 
-CHUNK: Final = 10_000
+CHUNK: Final = 2_000
 
 
 def _event(row: Row[Any]) -> Event:
@@ -114,34 +115,46 @@ async def hash_of(transaction: Transaction, seq: int) -> bytes | None:
     return value
 
 
-async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
-    """The newest rounds' signed descriptors, which carry heads of the ledger."""
-    found = await transaction.execute(
-        select(rounds.c.descriptor).order_by(rounds.c.id.desc()).limit(limit)
-    )
-    return [row.descriptor for row in found]
-
-
 # --- checkpoint ----------------------------------------------------------------------------------
 
 
-async def checkpoint(transaction: Transaction) -> Figures | None:
+async def checkpoint(transaction: Transaction) -> Checkpoint | None:
     """The newest checkpoint of the state."""
     row = (await transaction.execute(select(ledger_checkpoints))).first()
-    return None if row is None else Figures(row.seq, row.head, row.digest)
+    if row is None:
+        return None
+    figures = Figures(row.seq, row.head, row.digest)
+    return Checkpoint(figures, row.version, row.content, row.signature, row.doubted)
 
 
-async def put_checkpoint(transaction: Transaction, figures: Figures) -> None:
-    """Store a checkpoint; never an older one over a newer."""
-    known = await checkpoint(transaction)
-    if known is not None and known.seq >= figures.seq:
-        return
+async def checkpoint_seq(transaction: Transaction) -> tuple[int, bool]:
+    """(last event's number, whether it is doubted) of the newest checkpoint; (0, False) without."""
+    table = ledger_checkpoints.c
+    row = (await transaction.execute(select(table.seq, table.doubted))).first()
+    return (0, False) if row is None else (row.seq, row.doubted)
+
+
+async def put_checkpoint(transaction: Transaction, checkpoint: Checkpoint) -> None:
+    """Store a checkpoint in place of the one before."""
+    figures = checkpoint.figures
     await transaction.execute(delete(ledger_checkpoints))
     await transaction.execute(
         insert(ledger_checkpoints).values(
-            id=1, seq=figures.seq, head=figures.head, digest=figures.digest
+            id=1,
+            seq=figures.seq,
+            head=figures.head,
+            digest=figures.digest,
+            version=checkpoint.version,
+            content=checkpoint.content,
+            signature=checkpoint.signature,
+            doubted=checkpoint.doubted,
         )
     )
+
+
+async def doubt_checkpoint(transaction: Transaction) -> None:
+    """The rows did not verify: the next start reads them all before it is ready."""
+    await transaction.execute(update(ledger_checkpoints).values(doubted=True))
 
 
 # --- disclosures ---------------------------------------------------------------------------------
@@ -212,7 +225,9 @@ async def put_acknowledgement(
     same = (acknowledgements.c.round_id == round_id) & (acknowledgements.c.party == party)
     await transaction.execute(delete(acknowledgements).where(same))
     await transaction.execute(
-        insert(acknowledgements).values(round_id=round_id, party=party, members=members, made=made)
+        insert(acknowledgements).values(
+            round_id=round_id, party=party, members=sets.compact(members), made=made
+        )
     )
 
 
@@ -231,4 +246,7 @@ async def list_acknowledgements(
         .where(acknowledgements.c.round_id == round_id)
         .order_by(parties.c.first)
     )
-    return [(row.party, row.first, row.curators, row.members) for row in rows]
+    return [
+        (row.party, row.first, row.curators, sets.expanded(row.members, row.curators))
+        for row in rows
+    ]

@@ -1,17 +1,25 @@
-"""Rounds, and their leases. A change names the state it expects: it happens once."""
+"""Rounds, and their leases. A change names the state it expects: it happens once.
+
+Long texts are kept packed (`common.store.texts`): the texts of a query's rounds hardly differ, so
+those of later rounds are packed against those of the first that was released, the sample, which
+never change. A transcript repeats its own round's descriptor and commitments, and is packed against
+these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
 
 from sqlalchemy import Select, Update, and_, bindparam, func, insert, or_, select, update
 
-from common.store.transactions import Transaction
-from coordinator.store.tables import rounds
+from common.store import texts
+from common.store.transactions import LARGE_BYTES, Result, Transaction
+from coordinator.store.tables import queries, rounds
 from tacit.protocol.round import RoundState
 
 ACTIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
@@ -49,15 +57,17 @@ class RoundRow(RoundHead):
     commitments: str | None
 
 
+TEXTS: Final = ("descriptor", "accepted", "manifest", "commitments", "report", "transcript")
+"""The columns that are kept packed."""
+_TRANSCRIBED: Final = ("descriptor", "commitments")
+_SAMPLES_AT_HAND: Final = 64
+_samples: dict[str, bytes] = {}
+
 _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
-_ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
+_ROW = (*(rounds.c[name] for name in RoundRow.__dataclass_fields__), rounds.c.sample)
 # Asked many times in every round: made once, and so compiled once.
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
 _ROW_OF = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
-_DOCUMENTS = {
-    name: select(rounds.c[name]).where(rounds.c.id == bindparam("round_id"))
-    for name in ("descriptor", "result", "report", "transcript")
-}
 _ALIVE = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
 _LAST = select(func.max(rounds.c.id))
 _HELD = select(rounds.c.id).where(
@@ -101,6 +111,61 @@ def _values(row: Any) -> dict[str, Any]:
     return values
 
 
+async def _dictionary(transaction: Transaction, sample: str | None) -> bytes:
+    """What texts of this sample are packed against."""
+    if sample is None:
+        return b""
+    if sample not in _samples:
+        names = ("report", "descriptor")
+        chosen = select(*(rounds.c[name] for name in names)).where(rounds.c.id == sample)
+        row = (await transaction.execute(chosen)).one()
+        half = texts.WINDOW_BYTES // 2
+        content = b"".join(texts.unpacked(text or "").encode()[:half] for text in row)
+        while len(_samples) >= _SAMPLES_AT_HAND:
+            _samples.pop(next(iter(_samples)))
+        _samples[sample] = content
+    return _samples[sample]
+
+
+async def _packed(
+    transaction: Transaction, round_id: str, values: dict[str, Any]
+) -> dict[str, Any]:
+    """These values with their texts packed."""
+    if values.keys().isdisjoint(TEXTS) or not texts.packs(transaction.dialect):
+        return values
+    names = (*_TRANSCRIBED, "sample")
+    chosen = select(*(rounds.c[name] for name in names)).where(rounds.c.id == round_id)
+    row = (await transaction.execute(chosen)).first()
+    if row is None:
+        return values
+    dictionary = await _dictionary(transaction, row.sample)
+    known = {name: row._mapping[name] for name in _TRANSCRIBED}
+    packs = dict(values)
+    for name in TEXTS:
+        if values.get(name) is not None:
+            against = dictionary
+            if name == "transcript":
+                against += _joined(known, dictionary)
+            pack = partial(texts.packed, transaction.dialect, values[name], against)
+            packs[name] = await _aside(pack, len(values[name]))
+    return packs
+
+
+async def _unpacked(stored: str | bytes, dictionary: bytes) -> str:
+    return await _aside(partial(texts.unpacked, stored, dictionary), len(stored))
+
+
+async def _aside(work: Callable[[], Result], size: int) -> Result:
+    """What `work` returns; in a thread where texts are long."""
+    return await asyncio.to_thread(work) if size >= LARGE_BYTES else work()
+
+
+def _joined(known: Mapping[str, Any], dictionary: bytes) -> bytes:
+    """What a transcript repeats."""
+    parts = (known[name] for name in _TRANSCRIBED)
+    return "".join(texts.unpacked(part, dictionary) for part in parts if part is not None).encode()
+
+
 async def add(
     transaction: Transaction,
     round_id: str,
@@ -111,6 +176,9 @@ async def add(
     summary: str,
     slot: int | None,
 ) -> None:
+    chosen = select(queries.c.sample).where(queries.c.id == query_id)
+    sample = (await transaction.execute(chosen)).scalar_one_or_none()
+    dictionary = await _dictionary(transaction, sample)
     await transaction.execute(
         insert(rounds).values(
             id=round_id,
@@ -122,7 +190,8 @@ async def add(
             opened=opened,
             deadline=deadline,
             slot=slot,
-            descriptor=descriptor,
+            descriptor=texts.packed(transaction.dialect, descriptor, dictionary),
+            sample=sample,
             summary=summary,
         )
     )
@@ -135,14 +204,33 @@ async def head(transaction: Transaction, round_id: str) -> RoundHead | None:
 
 async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
     row = (await transaction.execute(_ROW_OF, {"round_id": round_id})).first()
-    return None if row is None else RoundRow(**_values(row))
+    if row is None:
+        return None
+    values = _values(row)
+    dictionary = await _dictionary(transaction, values.pop("sample"))
+    for name in values.keys() & set(TEXTS):
+        if values[name] is not None:
+            values[name] = await _unpacked(values[name], dictionary)
+    return RoundRow(**values)
 
 
 async def document(transaction: Transaction, round_id: str, name: str) -> str | None:
     """One stored JSON text: `descriptor`, `result`, `report` or `transcript`."""
-    found = await transaction.execute(_DOCUMENTS[name], {"round_id": round_id})
-    text: str | None = found.scalar_one_or_none()
-    return text
+    row = (await transaction.execute(_document(name), {"round_id": round_id})).first()
+    stored = None if row is None else row._mapping[name]
+    if row is None or stored is None or name not in TEXTS:
+        return stored
+    dictionary = await _dictionary(transaction, row.sample)
+    if name == "transcript":
+        dictionary += _joined(dict(row._mapping), dictionary)
+    return await _unpacked(stored, dictionary)
+
+
+@cache
+def _document(name: str) -> Select[Any]:
+    names = {name, "sample", *(_TRANSCRIBED if name == "transcript" else ())}
+    chosen = select(*(rounds.c[each] for each in sorted(names)))
+    return chosen.where(rounds.c.id == bindparam("round_id"))
 
 
 @dataclass(frozen=True)
@@ -179,9 +267,19 @@ async def descriptors(
     transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor as stored)."""
-    chosen = which.apply(select(rounds.c.id, rounds.c.descriptor))
+    chosen = which.apply(select(rounds.c.id, rounds.c.descriptor, rounds.c.sample))
     return [
-        (row.id, row.descriptor) for row in await transaction.execute(_page(chosen, after, limit))
+        (row.id, texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample)))
+        for row in await transaction.execute(_page(chosen, after, limit))
+    ]
+
+
+async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
+    """The newest rounds' signed descriptors, the newest first."""
+    chosen = select(rounds.c.descriptor, rounds.c.sample).order_by(rounds.c.id.desc()).limit(limit)
+    return [
+        texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample))
+        for row in await transaction.execute(chosen)
     ]
 
 
@@ -221,15 +319,28 @@ async def change(
     """Change a round that is in the expected state; whether it was."""
     if isinstance(values.get("state"), RoundState):
         values["state"] = values["state"].value
+    packs = await _packed(transaction, round_id, values)
     done = await transaction.execute(
         _change(tuple(values)),
         {
             "round_id": round_id,
             "expected": expected.value,
-            **{f"new_{name}": value for name, value in values.items()},
+            **{f"new_{name}": value for name, value in packs.items()},
         },
     )
+    if done.rowcount == 1 and values.get("report") and texts.packs(transaction.dialect):
+        await _offer(transaction, round_id)
     return done.rowcount == 1
+
+
+async def _offer(transaction: Transaction, round_id: str) -> None:
+    """Let a released round be the sample of its query, if that has none and it has none itself."""
+    query_id = select(rounds.c.query_id).where(rounds.c.id == round_id, rounds.c.sample.is_(None))
+    await transaction.execute(
+        update(queries)
+        .where(queries.c.id == query_id.scalar_subquery(), queries.c.sample.is_(None))
+        .values(sample=round_id)
+    )
 
 
 async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool:

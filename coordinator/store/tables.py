@@ -99,6 +99,10 @@ ledger_checkpoints = Table(
     Column("seq", BigInteger, nullable=False),
     Column("head", LargeBinary, nullable=False),
     Column("digest", LargeBinary, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    Column("doubted", Boolean, nullable=False),
 )
 disclosures = Table(
     "disclosure",
@@ -160,6 +164,7 @@ queries = Table(
     Column("scheduled", Boolean, nullable=False),
     Column("created", Instant, nullable=False),
     Column("stopped", Instant, nullable=True),
+    Column("sample", String(36), nullable=True),
 )
 rounds = Table(
     "round",
@@ -188,6 +193,7 @@ rounds = Table(
     Column("finished", Instant, nullable=True),
     Column("lease_holder", String(64), nullable=True),
     Column("lease_until", Instant, nullable=True),
+    Column("sample", String(36), nullable=True),
     UniqueConstraint("query_id", "slot", name="uq_round_query_slot"),
     Index("ix_round_state", "state"),
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,28 @@ def sums_at(starts: Ints, ends: Ints, amounts: Ints, instants: Ints) -> Ints:
 def covering(starts: Ints, ends: Ints, instant: int) -> NDArray[np.intp]:
     """The places of the windows that cover an instant, rising."""
     return np.flatnonzero((starts <= instant) & (instant < ends))
+
+
+def covering_each(
+    starts: Ints, ends: Ints, instants: Ints
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """For each place of these instants, which rise: the places of the windows that cover it.
+
+    Halves the instants, and looks only at windows near each half: O(k log n) and what is found.
+    """
+
+    def each(first: int, last: int, near: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
+        near = near[(starts[near] <= instants[last]) & (instants[first] < ends[near])]
+        if first == last:
+            yield first, near
+        else:
+            middle = (first + last) // 2
+            yield from each(first, middle, near)
+            yield from each(middle + 1, last, near)
+
+    if instants.size:
+        around = (starts <= instants[-1]) & (instants[0] < ends)
+        yield from each(0, instants.size - 1, np.flatnonzero(around))
 
 
 def covering_within(

@@ -11,10 +11,11 @@ import pytest
 
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limit, Limits, Planned, shortages
-from coordinator.budget.spending import Figure, Price, RoundCharge, Spending, worst_of_one
+from coordinator.budget.spending import Figure, Price, Spending, worst_of_one
 from coordinator.models.budget_events import MemberSet
 from tacit.accounting.amounts import FEMTO, MICRO, Amount
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.sweep import Ints
 from tacit.query.words import PrivacyUnit
 from tacit.sets import Bits
 
@@ -105,7 +106,9 @@ def test_the_worst_instant_is_that_of_a_plain_search(seed: int) -> None:
         epsilon, delta = plain(book, scenario, size)
         assert found.epsilon == epsilon
         assert found.delta == delta
-        each = [worst_of_one(book.of_curator(number), scenario) for number in range(size)]
+        each = [
+            worst_of_one(book.rounds, book.of_curator(number), scenario) for number in range(size)
+        ]
         assert max(item.delta for item in each) == delta
         if epsilon is not None:
             assert max(item.epsilon or 0 for item in each) == epsilon
@@ -168,7 +171,7 @@ def test_adjacent_windows_share_no_instant() -> None:
     book.debit("b", "q", 0, (20, 30), cost, who(0))
     book.debit("c", "q", 0, (0, 10), cost, who(0))
     assert book.worst_record(Scenario.ASSUMED).epsilon == MICRO
-    assert worst_of_one(book.of_curator(0), Scenario.ASSUMED).epsilon == MICRO
+    assert worst_of_one(book.rounds, book.of_curator(0), Scenario.ASSUMED).epsilon == MICRO
     over_all = planned(cost, bits(0), (0, 30))
     busy = spending()  # the instant 10 is tried first: most is spent there, by two curators
     for name, window, member in (("a", (0, 10), 0), ("b", (10, 20), 0), ("c", (10, 20), 1)):
@@ -214,7 +217,7 @@ def test_a_credit_takes_back_the_assumed_column_only() -> None:
     book.settle("a", "aborted", None, credited=True)
     assert book.worst_curator(ASSUMED).epsilon == 0
     assert book.worst_curator(EVERYONE).epsilon == MICRO
-    assert [charge.credited for charge in book.of_curator(0)] == [True]
+    assert [book.rounds.charge(int(place)).credited for place in book.of_curator(0)] == [True]
 
 
 def test_a_price_survives_its_event() -> None:
@@ -229,15 +232,15 @@ def test_many_rounds_of_one_schedule_are_looked_at_once() -> None:
     book, looks = spending(), []
     for turn in range(500):
         book.debit(f"{turn}", "q", 0, (turn, turn + 1), price(7, 7), who(0, 1))
-    sums = book.sums
+    cost = book._cost
 
-    def counted(charges: list[RoundCharge], *rest: object) -> object:
-        looks.append(len(charges))
-        return sums(charges, *rest)
+    def counted(kinds: Ints, counts: Ints) -> Ints:
+        looks.append(counts.tolist())
+        return cost(kinds, counts)
 
-    book.sums = counted
-    assert book.worst_record(ASSUMED).epsilon == 7
-    assert looks == [1]
+    book._cost = counted
+    assert book.worst_record(ASSUMED) == Figure(7, 0, 0, 0)
+    assert looks == [[1]]
 
 
 def test_a_book_without_rounds_cost_nobody_anything() -> None:
@@ -288,8 +291,11 @@ def test_rounds_without_a_figure_are_counted_apart_from_finite_epsilons() -> Non
     book.debit("a", "q", 0, (0, 10), price(1, 1), who(0))
     book.debit("b", "q", 0, (20, 30), price(1, 1, everyone=1), who(1))
     many = (1 << 19) + 1
-    book.rounds = dict.fromkeys(map(str, range(many)), book.rounds["a"]) | book.rounds
-    assert book.worst_record(EVERYONE) == Figure(None, 0, 0, 0)
+    first = book.rounds.kinds(np.zeros(many, np.intp))
+    assert first[1].tolist() == [many]
+    costs = book._cost(*first)
+    place = list(Scenario).index(EVERYONE)
+    assert costs[:, place].tolist() == [many, 0, many, 0, 0]
 
 
 def test_the_first_curator_is_named_even_where_the_figure_was_read_before_it_joined() -> None:
@@ -315,19 +321,24 @@ def test_what_is_pending_is_bounded_and_one_addition_per_set(
     assert [int(book.totals(ASSUMED).of(number).epsilon) for number in range(4)] == [5, 1, 1, 0]
 
 
-def test_the_search_ends_where_nothing_larger_can_follow() -> None:
+def test_only_the_instants_of_a_changed_window_are_looked_at_again() -> None:
     book, looks = spending(), []
-    book.debit("a", "q", 0, (0, 10), price(5, 5, delta=2), who(0))
-    book.debit("b", "q", 0, (20, 30), price(3, 3, delta=2), who(1))
-    sums = book.sums
+    look = book._look
 
-    def counted(charges: list[RoundCharge], *rest: object) -> object:
-        looks.append([charge.round for charge in charges])
-        return sums(charges, *rest)
+    def counted(instants: Ints) -> Ints:
+        looks.append(instants.tolist())
+        return look(instants)
 
-    book.sums = counted
-    assert book.worst_record(ASSUMED) == Figure(5, 2, 0, 0)
-    assert looks == [["a"]]
+    book._look = counted
+    for name, window in (("a", (0, 10)), ("b", (5, 15)), ("c", (20, 30))):
+        book.debit(name, "q", 0, window, price(5, 5), who(0))
+    assert book.worst_record(ASSUMED) == Figure(10, 0, 0, 5)
+    assert book.worst_record(EVERYONE).epsilon is None
+    book.settle("b", "aborted", None, credited=True)
+    assert book.worst_record(ASSUMED) == Figure(5, 0, 0, 0)
+    book.debit("d", "q", 0, (12, 25), price(1, 1), who(0))
+    assert book.worst_record(ASSUMED) == Figure(6, 0, 0, 20)
+    assert looks == [[0, 5, 20], [5], [12, 20]]
 
 
 def test_prices_figures_and_charges_cannot_be_changed() -> None:
