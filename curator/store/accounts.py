@@ -9,7 +9,7 @@ missing period is summed from the debits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from itertools import product
@@ -39,6 +39,12 @@ from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 
 CHUNK: Final = 16_384
+IDS: Final = 500
+"""Most ids that one statement lists."""
+# Asked for every party of a round: made once, and so compiled once.
+_MEMBERS: Final = select(
+    debits.c.contribution, debits.c.offset, debits.c.length, debits.c.presence
+).where(debits.c.contribution.in_(bindparam("contributions", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -99,15 +105,17 @@ async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict
 
 
 async def debited_members(
-    transaction: Transaction, contribution: int, curators: int
-) -> NDArray[np.bool_]:
-    """Whom of a party's curators a contribution debited, whatever was credited since."""
-    members = np.zeros(curators, np.bool_)
-    for row in await transaction.execute(
-        select(debits).where(debits.c.contribution == contribution)
-    ):
-        part = slice(row.offset, row.offset + row.length)
-        members[part] |= presence_bits(row.presence, row.length)
+    transaction: Transaction, curators: Mapping[int, int]
+) -> dict[int, NDArray[np.bool_]]:
+    """Whom of a party's curators each contribution debited, whatever was credited since;
+    `curators`: how many the party has, by contribution."""
+    members = {contribution: np.zeros(count, np.bool_) for contribution, count in curators.items()}
+    ids = list(members)
+    for start in range(0, len(ids), IDS):
+        asked = {"contributions": ids[start : start + IDS]}
+        for row in await transaction.execute(_MEMBERS, asked):
+            part = slice(row.offset, row.offset + row.length)
+            members[row.contribution][part] |= presence_bits(row.presence, row.length)
     return members
 
 
