@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from functools import cache
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Row, bindparam, insert, select, update
+from sqlalchemy import Row, Select, bindparam, insert, select, update
 
 from common.store.transactions import Transaction
 from curator.ledger import run_lengths
@@ -42,9 +43,41 @@ CHUNK: Final = 16_384
 IDS: Final = 500
 """Most ids that one statement lists."""
 # Asked for every party of a round: made once, and so compiled once.
+_DEBIT: Final = insert(debits)
+_ACCOUNT: Final = insert(accounts)
 _MEMBERS: Final = select(
     debits.c.contribution, debits.c.offset, debits.c.length, debits.c.presence
 ).where(debits.c.contribution.in_(bindparam("contributions", expanding=True)))
+_SPAN: Final = select(accounts).where(
+    accounts.c.party == bindparam("of_party"),
+    accounts.c.chunk >= bindparam("first"),
+    accounts.c.chunk < bindparam("end"),
+)
+_TOTALS: Final = _SPAN.where(
+    accounts.c.period_s == bindparam("period"), accounts.c.period_start == bindparam("start")
+)
+_COVERING: Final = _SPAN.where(
+    accounts.c.period_start <= bindparam("at"), accounts.c.period_end > bindparam("at")
+)
+_FORGET: Final = refusals.delete().where(
+    refusals.c.contribution == bindparam("of_contribution"),
+    refusals.c.offset == bindparam("at_offset"),
+)
+_CONDITIONS: Final = {
+    "of_party": debits.c.party == bindparam("of_party"),
+    "after_span": debits.c.offset < bindparam("after_span"),
+    "before_span": debits.c.offset + debits.c.length > bindparam("before_span"),
+    "since": debits.c.made >= bindparam("since"),
+    "after_window": debits.c.window_start < bindparam("after_window"),
+    "before_window": debits.c.window_end > bindparam("before_window"),
+}
+
+
+@cache
+def _debits(asked: frozenset[str]) -> Select[Any]:
+    """Debits that meet these of the conditions, oldest first."""
+    met = [condition for name, condition in _CONDITIONS.items() if name in asked]
+    return select(debits).where(*met).order_by(debits.c.id)
 
 
 @dataclass(frozen=True)
@@ -69,28 +102,27 @@ class NewDebit:
 
 async def add_debit(transaction: Transaction, row: NewDebit) -> None:
     """Write a debit; the pair (contribution, segment, part) exists once."""
-    await transaction.execute(
-        insert(debits).values(
-            contribution=row.contribution,
-            party=row.party,
-            segment=row.segment,
-            part=row.part,
-            offset=row.offset,
-            length=row.length,
-            presence=row.presence,
-            unit=row.unit.value,
-            **{
-                f"{unit}_{name}": amount
-                for unit, charge in row.charges.items()
-                for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
-            },
-            window_start=row.window.start,
-            window_end=row.window.end,
-            made=row.made,
-            used=row.used,
-            clamped=row.clamped,
-        )
-    )
+    amounts = {
+        f"{unit}_{name}": amount
+        for unit, charge in row.charges.items()
+        for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
+    }
+    values = {
+        "contribution": row.contribution,
+        "party": row.party,
+        "segment": row.segment,
+        "part": row.part,
+        "offset": row.offset,
+        "length": row.length,
+        "presence": row.presence,
+        "unit": row.unit.value,
+        "window_start": row.window.start,
+        "window_end": row.window.end,
+        "made": row.made,
+        "used": row.used,
+        "clamped": row.clamped,
+    }
+    await transaction.execute(_DEBIT, {**values, **amounts})
 
 
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
@@ -130,18 +162,14 @@ async def list_debits(
 ) -> list[Debit]:
     """A party's debits with their charges in one unit, oldest first; `span` (offset, length):
     those that concern one of these curators."""
-    query = select(debits).where(debits.c.party == party)
+    asked: dict[str, Any] = {"of_party": party}
     if span is not None:
-        query = query.where(
-            debits.c.offset < span[0] + span[1], debits.c.offset + debits.c.length > span[0]
-        )
+        asked |= {"after_span": span[0] + span[1], "before_span": span[0]}
     if since is not None:
-        query = query.where(debits.c.made >= since)
+        asked["since"] = since
     if overlapping is not None:
-        query = query.where(
-            debits.c.window_start < overlapping.end, debits.c.window_end > overlapping.start
-        )
-    rows = await transaction.execute(query.order_by(debits.c.id))
+        asked |= {"after_window": overlapping.end, "before_window": overlapping.start}
+    rows = await transaction.execute(_debits(frozenset(asked)), asked)
     return [_debit(row, unit) for row in rows]
 
 
@@ -177,13 +205,8 @@ async def totals(
     offset, length = span
     start, _ = period_of(now, period_s)
     chunks = _chunks(offset, length)
-    rows = await transaction.execute(
-        select(accounts).where(
-            *_of(party, chunks),
-            accounts.c.period_s == period_s,
-            accounts.c.period_start == start,
-        )
-    )
+    asked = {**_of(party, chunks), "period": period_s, "start": start}
+    rows = await transaction.execute(_TOTALS, asked)
     known = {row.chunk: _totals(row) for row in rows}
     made = None
     parts = []
@@ -218,13 +241,7 @@ async def charge_accounts(
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
-    rows = await transaction.execute(
-        select(accounts).where(
-            *_of(party, chunks),
-            accounts.c.period_start <= made,
-            accounts.c.period_end > made,
-        )
-    )
+    rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made})
     known = {(row.chunk, row.period_s): row for row in rows}
     wanted = {LIFETIME, *periods} if factor > 0 else set()
     missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
@@ -251,7 +268,7 @@ async def charge_accounts(
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
             fresh.append(changed(chunk, period_s, found))
-    await transaction.execute(insert(accounts), fresh)
+    await transaction.execute(_ACCOUNT, fresh)
 
 
 def _chunks(offset: int, length: int) -> range:
@@ -259,12 +276,8 @@ def _chunks(offset: int, length: int) -> range:
     return range(offset // CHUNK, (offset + length - 1) // CHUNK + 1)
 
 
-def _of(party: str, chunks: range) -> tuple[ColumnElement[bool], ...]:
-    return (
-        accounts.c.party == party,
-        accounts.c.chunk >= chunks.start,
-        accounts.c.chunk < chunks.stop,
-    )
+def _of(party: str, chunks: range) -> dict[str, Any]:
+    return {"of_party": party, "first": chunks.start, "end": chunks.stop}
 
 
 _KEYS: Final = ("party", "chunk", "period_s", "period_start")
@@ -335,8 +348,4 @@ async def add_refusal(
 
 async def forget_refusals(transaction: Transaction, contribution: int, offset: int) -> None:
     """Before a span is decided again (after a crash)."""
-    await transaction.execute(
-        refusals.delete().where(
-            refusals.c.contribution == contribution, refusals.c.offset == offset
-        )
-    )
+    await transaction.execute(_FORGET, {"of_contribution": contribution, "at_offset": offset})
