@@ -248,15 +248,18 @@ async def charge_accounts(
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
     masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
-    def changed(chunk: int, period_s: int, found: Totals) -> dict[str, Any]:
-        after = found.plus(for_account(charge, period_s), masks[chunk], factor=factor)
+    def row_of(chunk: int, period_s: int, packed: dict[str, bytes]) -> dict[str, Any]:
         start, end = period_of(made, period_s)
         place = {"party": party, "chunk": chunk, "period_s": period_s}
-        return {**place, "period_start": start, "period_end": end, **_packed(after)}
+        return {**place, "period_start": start, "period_end": end, **packed}
+
+    def changed(chunk: int, period_s: int, row: Row[Any]) -> dict[str, Any]:
+        own, mask = for_account(charge, period_s), masks[chunk]
+        return row_of(chunk, period_s, _changed(row, own, mask, factor))
 
     if known:
         await transaction.execute(
-            _CHANGE, [_bound(changed(*key, _totals(row))) for key, row in known.items()]
+            _CHANGE, [_bound(changed(*key, row)) for key, row in known.items()]
         )
     if not missing:
         return
@@ -267,7 +270,9 @@ async def charge_accounts(
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
-            fresh.append(changed(chunk, period_s, found))
+            own = for_account(charge, period_s)
+            after = found.plus(own, masks[chunk], factor=factor)
+            fresh.append(row_of(chunk, period_s, _packed(after)))
     await transaction.execute(_ACCOUNT, fresh)
 
 
@@ -296,9 +301,22 @@ def _bound(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _totals(row: Row[Any]) -> Totals:
-    return Totals(
-        *(run_lengths.unpack(b) for b in (row.epsilon, row.delta, row.epsilon_all, row.delta_all))
-    )
+    return Totals(*map(run_lengths.unpack, _blobs(row)))
+
+
+def _blobs(row: Row[Any]) -> tuple[bytes, ...]:
+    return row.epsilon, row.delta, row.epsilon_all, row.delta_all
+
+
+def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[str, bytes]:
+    """An account's columns with a charge added. Where everybody is charged, a run stays a run."""
+    if not members.all():
+        return _packed(_totals(row).plus(charge, members, factor=factor))
+    values, lengths = zip(*map(run_lengths.unpack_runs, _blobs(row)), strict=True)
+    after = Totals(*values).plus(charge, members[:1], factor=factor)
+    columns = zip(after.columns(), lengths, strict=True)
+    packed = [run_lengths.pack_runs(*column) for column in columns]
+    return dict(zip(_AMOUNTS, packed, strict=True))
 
 
 def _packed(found: Totals) -> dict[str, bytes]:

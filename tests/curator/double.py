@@ -196,10 +196,13 @@ class FakeAggregator:
         if (refused := self._gate(round_id, *bodies)) is not None:
             return refused
         if several is not None:
+            if request.headers["authorization"].removeprefix("Bearer ") not in self.tokens.values():
+                return problem(401, "token_unknown")
             return self._several(round_id, several)
         parse = parse_cbor if "cbor" in request.headers["content-type"] else parse_json
         piece = parse(body, Piece)
-        self._authorise(request, piece.sender)
+        if request.headers["authorization"] != f"Bearer {self.tokens[piece.sender]}":
+            return problem(401, "token_unknown")
         return self._open(round_id, piece)
 
     def _several(self, round_id: str, items: list[dict[str, Any]]) -> Response:
