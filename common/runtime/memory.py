@@ -9,6 +9,8 @@ import ctypes
 from functools import cache
 from typing import Final
 
+_M_ARENA_MAX: Final = -8
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
@@ -25,8 +27,12 @@ def give_back() -> None:
 
 
 def return_large_blocks() -> None:
-    """From now on blocks of a megabyte and more go back to the system when they are freed (glibc):
-    a peak of large bodies is not held for later ones, for some page faults more."""
+    """From now on blocks above 2.5 megabytes go back to the system when they are freed (glibc): a
+    peak of large bodies is not held for later ones. Blocks of a segment, two megabytes, are used
+    again, as fresh pages cost several times what is written on them; what is free of them is kept
+    in few places, and little in each."""
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if callable(option):
-        option(_M_MMAP_THRESHOLD, 1 << 20)
+        option(_M_MMAP_THRESHOLD, 5 << 19)
+        option(_M_TRIM_THRESHOLD, 4 << 20)
+        option(_M_ARENA_MAX, 2)
