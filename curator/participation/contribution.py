@@ -63,7 +63,7 @@ class Work:
     policy: Policy
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)  # of a large roster each has megabytes
 def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
     """The terms of a stored descriptor that this key signed, verified once for all parties. The
     key of this cache is the text itself, so nothing else is ever taken for what was verified.

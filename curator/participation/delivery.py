@@ -106,7 +106,7 @@ class Delivery:
         try:
             await asyncio.sleep(0)  # what is due at the same moment joins the line first
             async with gate:
-                if letter in line:
+                while letter in line:
                     await self._send_line(line)
             return await answer
         finally:

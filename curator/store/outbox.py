@@ -106,7 +106,7 @@ _CONTRIBUTED: Final = (
 )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _signed(text: str) -> Signed[RoundDescriptor]:
     return Signed[RoundDescriptor].model_validate_json(text)
 
