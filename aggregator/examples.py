@@ -66,7 +66,11 @@ def document_plain_routes(app: FastAPI) -> None:
         document = made()
         paths = document["paths"]
         paths["/v1/rounds/{round_id}/pieces"] = {
-            "post": _operation("A lone curator's sealed piece, or an array of pieces", one)
+            "post": _operation(
+                "A lone curator's sealed piece, or an array of pieces; each of them may carry the "
+                "`token` of another party, whose it then is",
+                one,
+            )
         }
         paths["/v1/rounds/{round_id}/batches"] = {
             "post": _operation("A host's sealed batch of one segment", batch)

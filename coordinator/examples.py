@@ -54,6 +54,9 @@ FORECAST: dict[str, Any] = {
     "delta": "0.000001",
 }
 ACKNOWLEDGEMENT: dict[str, Any] = {"members": "_w"}
+ACKNOWLEDGEMENTS: dict[str, Any] = {
+    "parties": [{"token": "tct_curator_0123456789abcdef", "members": "AQ"}]
+}
 REFUSAL: dict[str, Any] = {"members": "Bw", "grounds": {"policy": 2, "own": 1}}
 GROUP: dict[str, Any] = {
     "name": "feeder-7",

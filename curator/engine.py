@@ -10,6 +10,7 @@ The noisy values and the shares exist inside `prepare` only: its results are sea
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -34,13 +35,20 @@ from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
 from tacit.query.functions import (
     Encoded,
     Readings,
+    dimension,
     encode,
     local_sensitivities,
     parts,
     reading_dimension,
     reads_vectors,
 )
-from tacit.query.mechanisms import curator_plan, draw, draw_by_local_sensitivity, scheme
+from tacit.query.mechanisms import (
+    NoisePlan,
+    curator_plan,
+    draw,
+    draw_by_local_sensitivity,
+    scheme,
+)
 from tacit.query.query import Query
 from tacit.query.words import Function, Stance
 from tacit.randomness import NoiseSource
@@ -102,6 +110,37 @@ class Encodable(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Terms:
+    """A round's descriptor, and what follows from it for every party: worked out once a round, not
+    once a party. `invited`: one boolean per roster number, None for everyone."""
+
+    descriptor: RoundDescriptor
+    digest: bytes
+    query_digest: bytes
+    dimension: int
+    invited: sets.Bits | None
+    plan: NoisePlan | None
+
+    @classmethod
+    def of(cls, descriptor: RoundDescriptor) -> Terms:
+        """The terms of a descriptor."""
+        query = descriptor.query
+        return cls(
+            descriptor,
+            descriptor.digest(),
+            query.digest(),
+            dimension(query),
+            descriptor.invited(),
+            curator_plan(query),
+        )
+
+    @property
+    def query(self) -> Query:
+        """What the round computes."""
+        return self.descriptor.query
+
+
 class Engine:
     """Makes contributions of one party. The source is `SecureRandom` in a service."""
 
@@ -115,25 +154,13 @@ class Engine:
         """The sealing key in use."""
         return self._key
 
-    def prepare(self, descriptor: RoundDescriptor, readings: Readings | Encodable) -> Prepared:
+    def prepare(self, terms: Terms, readings: Readings | Encodable) -> Prepared:
         """A lone curator's pieces, one per aggregator. `readings.count` is 1."""
-        values, prepared = self._values(descriptor.query, readings)
-        digest, d = descriptor.digest(), values.shape[1]
-        bodies = []
-        for index, (entry, words) in enumerate(
-            zip(descriptor.aggregators, self._split(descriptor.query, values), strict=True)
-        ):
-            context = piece_context(digest, self._key.party, entry.id, index, d)
-            nonce, sealed = seal_words(self._agreed_key(entry), words, context)
-            piece = Piece(
-                sender=self._key.party, key_epoch=self._key.epoch, nonce=nonce, sealed=sealed
-            )
-            bodies.append(Body(entry.id, CBOR, encode_body(piece, CBOR)))
-        return Prepared(tuple(bodies), *prepared)
+        return prepare_together(terms, [self], readings)[0]
 
     def prepare_segment(
         self,
-        descriptor: RoundDescriptor,
+        terms: Terms,
         span: Span,
         present: NDArray[np.bool_],
         readings: Readings | Encodable,
@@ -144,37 +171,43 @@ class Engine:
         `present`: (span.length,) whether each participates; `readings.count` is their number, in
         the order of their roster numbers.
         """
-        values, prepared = self._values(descriptor.query, readings)
-        digest, d = descriptor.digest(), values.shape[1]
+        values, used, clamped = self._values(terms, readings)
         presence = sets.pack(present)
         bodies = []
-        shares = deque(self._split(descriptor.query, values))
-        for index, entry in enumerate(descriptor.aggregators):
+        shares = deque(self._split(terms.query, values))
+        for index, entry in enumerate(terms.descriptor.aggregators):
             words = shares.popleft()  # free as soon as it is sealed
             header = BatchHeader(
                 host=self._key.party,
-                descriptor_hash=digest,
+                descriptor_hash=terms.digest,
                 share_index=index,
                 part=part,
                 span=span,
-                dimension=d,
+                dimension=terms.dimension,
                 key_epoch=self._key.epoch,
                 presence=presence,
             )
             bodies.append(
                 Body(entry.id, OCTETS, seal_batch(self._agreed_key(entry), header, words))
             )
-        return Prepared(tuple(bodies), *prepared)
+        return Prepared(tuple(bodies), used, clamped)
 
-    def _values(
-        self, query: Query, readings: Readings | Encodable
-    ) -> tuple[Ints, tuple[Ints, Ints]]:
+    def _sealed(self, terms: Terms, index: int, words: NDArray[np.uint64]) -> Body:
+        """A lone curator's piece for the aggregator of this place; `words`: (d,)."""
+        entry, own = terms.descriptor.aggregators[index], self._key
+        context = piece_context(terms.digest, own.party, entry.id, index, terms.dimension)
+        nonce, sealed = seal_words(self._agreed_key(entry), words, context)
+        piece = Piece(sender=own.party, key_epoch=own.epoch, nonce=nonce, sealed=sealed)
+        return Body(entry.id, CBOR, encode_body(piece, CBOR))
+
+    def _values(self, terms: Terms, readings: Readings | Encodable) -> tuple[Ints, Ints, Ints]:
+        """Noisy f(x), (count, d), and how many readings of each were used and clamped."""
+        query, plan = terms.query, terms.plan
         if isinstance(readings, Readings):
             readings = within_reach(query, readings)
             encoded = encode(query, readings)
         else:
             encoded = readings.encoded(query)
-        plan = curator_plan(query)
         values = encoded.values
         if plan is not None and query.stance is Stance.PAPER:
             assert isinstance(readings, Readings)
@@ -183,7 +216,7 @@ class Engine:
             values = values + draw_by_local_sensitivity(plan, sensitivities, local, self._source)
         elif plan is not None:
             values = values + draw(plan, self._source, readings.count)
-        return values, (encoded.used, encoded.clamped)
+        return values, encoded.used, encoded.clamped
 
     def _split(self, query: Query, values: Ints) -> list[NDArray[np.uint64]]:
         sharing = scheme(query)
@@ -206,6 +239,36 @@ class Engine:
             while len(self._agreed) > _KEYS:
                 self._agreed.popitem(last=False)
         return found
+
+
+def prepare_together(
+    terms: Terms, engines: Sequence[Engine], readings: Readings | Encodable
+) -> list[Prepared]:
+    """The pieces of lone curators, each sealed by its own engine; `readings` has them in the order
+    of the engines. Noise and shares of all are drawn at once, from the first one's source."""
+    values, used, clamped = engines[0]._values(terms, readings)
+    shares = engines[0]._split(terms.query, values)
+    return [
+        Prepared(
+            tuple(engine._sealed(terms, index, words[row]) for index, words in enumerate(shares)),
+            used[row : row + 1],
+            clamped[row : row + 1],
+        )
+        for row, engine in enumerate(engines)
+    ]
+
+
+def joined(several: Sequence[Readings]) -> Readings:
+    """The readings of several groups of curators as those of one, in their order."""
+    firsts = np.cumsum([0, *(each.count for each in several)])
+    return Readings(
+        int(firsts[-1]),
+        np.concatenate(
+            [each.curator + first for each, first in zip(several, firsts, strict=False)]
+        ),
+        np.concatenate([each.quantity for each in several]),
+        np.concatenate([each.offset for each in several]),
+    )
 
 
 def no_readings(query: Query, count: int) -> Readings:

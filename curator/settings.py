@@ -18,6 +18,7 @@ class CuratorSettings(ServiceSettings):
     """Settings of a curator service, beside those of every service."""
 
     service: ClassVar[str] = "curator"
+    kept_bytes: ClassVar[int] = 5 << 19  # a gateway of a million has no more to spare
 
     port: int = Field(default=8400, ge=0, le=65535, description="Port to listen on.")
     participate: bool = Field(

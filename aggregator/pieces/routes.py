@@ -1,19 +1,19 @@
 """The two routes that take pieces: the hot path (spec: hot-path, section 2).
 
-They are plain Starlette routes, for speed, and come before all others. No metric distinguishes
-curators.
+They are answered before the framework's router, for speed (`common.web.direct`). No metric
+distinguishes curators.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json
-from starlette.routing import Route
 
 from aggregator import examples
 from aggregator.context import Aggregator
@@ -23,7 +23,8 @@ from aggregator.pieces import pieces
 from aggregator.pieces.intake import Intake, Outcome
 from aggregator.roster.senders import SenderDirectory
 from aggregator.store.roster import Party
-from common.web.auth import authenticate
+from common.web.auth import TokenUnknown, authenticate
+from common.web.direct import add_direct
 from common.web.parts import part_of
 from common.web.problems import MalformedBody, invalid_from, status_of
 from common.web.tokens import Scope
@@ -38,7 +39,9 @@ from common.web.wire import (
     parse_json,
 )
 from tacit.errors import DomainError, UnsupportedForm
-from tacit.protocol.round import ItemAnswer, Piece
+from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
+
+AnyPiece = TypeVar("AnyPiece", bound=Piece)
 
 OCTETS = "application/octet-stream"
 _STORED = encode(ItemAnswer(index=0, status=Outcome.STORED))
@@ -56,7 +59,7 @@ class PieceParts:
 
 
 def add_pieces(app: FastAPI) -> None:
-    """Put them first in line, before every route that the app has."""
+    """Add them to the app, before every route that it has."""
 
     async def take_pieces(request: Request) -> Response:
         return await _counted(request, "lone", _pieces)
@@ -64,12 +67,12 @@ def add_pieces(app: FastAPI) -> None:
     async def take_batch(request: Request) -> Response:
         return await _counted(request, "batch", _batch)
 
-    # first in line, so that no other route is tried before them
-    app.router.routes.insert(
-        0, Route("/v1/rounds/{round_id}/pieces", take_pieces, methods=["POST"])
-    )
-    app.router.routes.insert(
-        1, Route("/v1/rounds/{round_id}/batches", take_batch, methods=["POST"])
+    add_direct(
+        app,
+        {
+            "/v1/rounds/{round_id}/pieces": take_pieces,
+            "/v1/rounds/{round_id}/batches": take_batch,
+        },
     )
     examples.document_plain_routes(app)
 
@@ -91,8 +94,15 @@ async def _counted(
         raise
 
 
-async def _sender(request: Request, parts: PieceParts, *, fresh: bool = False) -> Party:
-    """The party that the token belongs to, or the problem with the token."""
+async def _sender(
+    request: Request, parts: PieceParts, carried: str | None = None, *, fresh: bool = False
+) -> Party:
+    """The party of the token that a piece carries, or else the request; or the token's problem."""
+    if carried is not None:
+        found = await parts.directory.find(carried, fresh=fresh)
+        if found is None:
+            raise TokenUnknown
+        return found
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         sender = await parts.directory.find(token.strip(), fresh=fresh)
@@ -120,11 +130,11 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
     body = await request.body()
     if _is_array(body, form):
         return await _many(request, parts, sender, body, form)
-    piece = parse_json(body, Piece) if form == JSON else _piece(decode_cbor(body))
+    piece = parse_json(body, Piece) if form == JSON else _parsed(decode_cbor(body), Piece)
     if isinstance(piece, DomainError):
         raise piece
     (outcome,) = await pieces.accept_pieces(
-        parts.aggregator, parts.intake, context, sender, (piece,)
+        parts.aggregator, parts.intake, context, ((sender, piece),)
     )
     if isinstance(outcome, DomainError):
         raise outcome
@@ -142,9 +152,9 @@ def _is_array(body: bytes, form: str) -> bool:
     return body.lstrip()[:1] == b"["
 
 
-def _piece(value: object) -> Piece | DomainError:
+def _parsed(value: object, kind: type[AnyPiece]) -> AnyPiece | DomainError:
     try:
-        return Piece.model_validate(value)
+        return kind.model_validate(value)
     except ValidationError as error:
         return invalid_from(error, value)
 
@@ -152,7 +162,8 @@ def _piece(value: object) -> Piece | DomainError:
 async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
-    """An answer per item; one bad item spoils no other."""
+    """An answer per item; one bad item spoils no other. An item that carries a token is its
+    party's, any other is the request's sender's."""
     try:
         items = decode_cbor(body) if form == CBOR else from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -160,12 +171,10 @@ async def _many(
     if len(items) > parts.aggregator.settings.max_pieces:
         raise TooManyPieces(extra={"max_pieces": parts.aggregator.settings.max_pieces})
     context = await parts.aggregator.round(request.path_params["round_id"])
-    parsed = [_piece(item) for item in items]
-    good = [item for item in parsed if isinstance(item, Piece)]
-    if any(item.key_epoch not in sender.keys for item in good):
-        sender = await _sender(request, parts, fresh=True)
-    done = iter(await pieces.accept_pieces(parts.aggregator, parts.intake, context, sender, good))
-    outcomes = [next(done) if isinstance(item, Piece) else item for item in parsed]
+    parsed = await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
+    good = [item for item in parsed if not isinstance(item, DomainError)]
+    done = iter(await pieces.accept_pieces(parts.aggregator, parts.intake, context, good))
+    outcomes = [item if isinstance(item, DomainError) else next(done) for item in parsed]
     shown = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, DomainError):
@@ -175,6 +184,23 @@ async def _many(
             parts.meters.accepted.labels("lone", str(outcome.value)).inc()
             shown.append({"index": index, "status": outcome.value})
     return answer(request, shown)
+
+
+async def _carried(
+    request: Request, parts: PieceParts, sender: Party, value: object
+) -> tuple[Party, Piece] | DomainError:
+    """A piece of an array with its sender, who may have a new key; or its problem."""
+    piece = _parsed(value, CarriedPiece)
+    if isinstance(piece, DomainError):
+        return piece
+    try:
+        if piece.token is not None:
+            sender = await _sender(request, parts, piece.token)
+        if piece.key_epoch not in sender.keys:
+            sender = await _sender(request, parts, piece.token, fresh=True)
+    except DomainError as error:
+        return error
+    return sender, piece
 
 
 def _refused(index: int, error: DomainError) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -35,6 +36,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _QUIET = ("httpx", "httpcore", "asyncpg", "sqlalchemy", "alembic", "multipart")
 
 
+@lru_cache(maxsize=1024)  # keys are few, and asked for with every event
 def denied(key: str) -> bool:
     """Whether a key names something that is never logged (`readings`, `token_hash`, `myShare`)."""
     words = (word.lower() for word in _WORD.findall(key))
@@ -114,7 +116,11 @@ def configure_logging(
         _redacted,
     ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,

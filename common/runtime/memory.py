@@ -9,6 +9,8 @@ import ctypes
 from functools import cache
 from typing import Final
 
+_M_ARENA_MAX: Final = -8
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
@@ -24,9 +26,13 @@ def give_back() -> None:
         trim(0)
 
 
-def return_large_blocks() -> None:
-    """From now on blocks of a megabyte and more go back to the system when they are freed (glibc):
-    a peak of large bodies is not held for later ones, for some page faults more."""
+def return_large_blocks(kept_bytes: int) -> None:
+    """From now on blocks above 2.5 megabytes go back to the system when they are freed (glibc): a
+    peak of large bodies is not held for later ones. Blocks of a segment, two megabytes, are used
+    again, as fresh pages cost several times what is written on them: `kept_bytes` at most stay free
+    at the end of each of two heaps."""
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if callable(option):
-        option(_M_MMAP_THRESHOLD, 1 << 20)
+        option(_M_MMAP_THRESHOLD, 5 << 19)
+        option(_M_TRIM_THRESHOLD, kept_bytes)
+        option(_M_ARENA_MAX, 2)

@@ -54,6 +54,8 @@ class ServiceSettings(LimitSettings, TlsSettings):
 
     service: ClassVar[str] = "service"
     """The name of the service: in metrics, logs and the default database file."""
+    kept_bytes: ClassVar[int] = 8 << 20
+    """Free memory that a process keeps for blocks to come (`common.runtime.memory`)."""
 
     data_dir: Path = Field(
         default=Path("data"),

@@ -2,7 +2,7 @@
 
 app, serve, connections           the application, its server, its connections
 auth, tokens, token_routes        bearer tokens and their scopes
-access, load                      the access log; requests in progress, and what is refused
+access, load, direct              the access log; what is refused; routes of the hot path
 bodies, body_limit                request bodies within limits of size and time
 wire, paging, idempotency         content types, pages, repeated POSTs
 problems                          domain errors as RFC 9457 documents

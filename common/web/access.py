@@ -6,7 +6,8 @@ The log and the metrics know the route's template, never the path as sent, its q
 import time
 from typing import Any, Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from prometheus_client import Counter, Histogram
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.runtime.logs import describe, get_logger
@@ -40,9 +41,10 @@ class Access:
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics, https: bool, tracer: Tracer) -> None:
         self._app, self._tracer = app, tracer
-        self._headers = dict(_HEADERS)
+        headers = dict(_HEADERS)
         if https:
-            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+            headers["Strict-Transport-Security"] = "max-age=31536000"
+        self._headers = [(key.lower().encode(), text.encode()) for key, text in headers.items()]
         self._requests = metrics.counter(
             "http_requests", "Requests answered, by route template and status.", ("route", "status")
         )
@@ -51,6 +53,8 @@ class Access:
             "Time to answer, by route template and status.",
             ("route", "status"),
         )
+        self._meters: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        """Those of each route and status, which are few; a look-up by labels costs more."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request whatever happens inside, and account for it."""
@@ -69,9 +73,9 @@ class Access:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                headers = message.setdefault("headers", [])
+                present = {name.lower() for name, _ in headers}
+                headers += [each for each in self._headers if each[0] not in present]
             await send(message)
 
         aborted = False
@@ -90,8 +94,14 @@ class Access:
 
     def _account(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
         route = route_template(scope)
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route, str(status)).observe(seconds)
+        place = (route, status)
+        meters = self._meters.get(place)
+        if meters is None:
+            labels = (route, str(status))
+            meters = self._requests.labels(*labels), self._seconds.labels(*labels)
+            self._meters[place] = meters
+        meters[0].inc()
+        meters[1].observe(seconds)
         log = _logger.debug if route in _QUIET else _logger.info
         method = scope["method"] if scope["method"] in _METHODS else "other"
         log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))

@@ -101,7 +101,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
     leave_no_core()
-    return_large_blocks()
+    return_large_blocks(settings.kept_bytes)
     allow_open_files(settings.max_connections + RESERVE)
     configure_logging(settings.log_level, settings.log_format)
     make_server(app, settings).run()

@@ -31,6 +31,18 @@ class Acknowledgement(WireModel):
     members: Annotated[Binary, Field(max_length=1_250_000)]
 
 
+class CarriedAcknowledgement(Acknowledgement):
+    """One party's among those of several in one request: with its own token."""
+
+    token: Annotated[str, Field(max_length=512)]
+
+
+class Acknowledgements(WireModel):
+    """What several parties of one process say of a round."""
+
+    parties: Annotated[tuple[CarriedAcknowledgement, ...], Field(min_length=1, max_length=1000)]
+
+
 async def acknowledge(
     transaction: Transaction,
     state: LedgerState,

@@ -13,15 +13,16 @@ from starlette.responses import JSONResponse
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.auth import Principal, require
+from common.web.auth import Authenticator, Principal, require
 from common.web.bodies import takes
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
+from common.web.problems import status_of
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
 from coordinator.budget import acknowledging, charging, planning, statement, updates
-from coordinator.budget.acknowledging import Acknowledgement
+from coordinator.budget.acknowledging import Acknowledgement, Acknowledgements
 from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.budget.limits import Limit, shortages
 from coordinator.budget.planning import ForecastRequest, Plan
@@ -38,7 +39,8 @@ from coordinator.store.ledger import CuratorRow
 from coordinator.store.registry import list_aggregators
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, ClockPart, DatabasePart, Operator, Party, encode, time_text
-from tacit.errors import FieldError, Invalid
+from tacit.errors import DomainError, FieldError, Invalid
+from tacit.protocol.round import ItemAnswer
 from tacit.query.query import Query
 from tacit.query.words import Function, Mechanism
 from tacit.wire import WireModel, parse_exact
@@ -297,6 +299,41 @@ def _add_acknowledgements(app: FastAPI) -> None:
             party = caller.subject or ""
             await acknowledging.acknowledge(transaction, state, round_id, party, body, clock)
 
+    @app.put(
+        "/v1/rounds/{round_id}/acknowledgements",
+        tags=["budget"],
+        summary="Several parties, each with its token, say whom they debited; an answer for each",
+        openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
+    )
+    async def acknowledge_together(
+        request: Request,
+        round_id: str,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        authenticator: Annotated[Authenticator, Depends(part(Authenticator))],
+        _: Party,
+    ) -> Response:
+        body = await read_body(request, Acknowledgements)
+        callers = [await _caller(authenticator, said.token) for said in body.parties]
+        answers = []
+        async with database.begin() as transaction:
+            state = await ledger.current(transaction)
+            for index, (caller, said) in enumerate(zip(callers, body.parties, strict=True)):
+                try:
+                    if isinstance(caller, DomainError):
+                        raise caller
+                    party = caller.subject or ""
+                    await acknowledging.acknowledge(
+                        transaction, state, round_id, party, said, clock
+                    )
+                except DomainError as error:
+                    status = status_of(error)
+                    answers.append(ItemAnswer(index=index, status=status, problem=error.name))
+                else:
+                    answers.append(ItemAnswer(index=index, status=204))
+        return JSONResponse([answer.model_dump(exclude_none=True) for answer in answers])
+
     @app.get(
         "/v1/budget/rounds/{round_id}",
         tags=["budget"],
@@ -329,6 +366,16 @@ class _Names:
         names = await store.curator_names(transaction, [int(row["curator"]) for row in rows])
         for row in rows:
             row["curator"] = names.get(int(row["curator"]))
+
+
+async def _caller(authenticator: Authenticator, token: str) -> Principal | DomainError:
+    """The party that a token belongs to, or what is wrong with the token."""
+    try:
+        found = await authenticator.principal(token)
+        found.demand(Scope.CURATOR)
+    except DomainError as error:
+        return error
+    return found
 
 
 def _delta(text: str | None) -> Fraction | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.models.budget_events import GENESIS, Event, Kind
@@ -218,17 +218,22 @@ async def runs_of_parties(transaction: Transaction) -> list[tuple[str, int, int,
 # --- acknowledgements ----------------------------------------------------------------------------
 
 
+# For every lone curator of every round: made once, and so compiled once.
+_FORGET = delete(acknowledgements).where(
+    acknowledgements.c.round_id == bindparam("of_round"),
+    acknowledgements.c.party == bindparam("of_party"),
+)
+_ADD = insert(acknowledgements)
+
+
 async def put_acknowledgement(
     transaction: Transaction, round_id: str, party: str, members: bytes, made: datetime
 ) -> None:
     """Store which of its curators a party debited for a round; replaces its earlier report."""
-    same = (acknowledgements.c.round_id == round_id) & (acknowledgements.c.party == party)
-    await transaction.execute(delete(acknowledgements).where(same))
-    await transaction.execute(
-        insert(acknowledgements).values(
-            round_id=round_id, party=party, members=sets.compact(members), made=made
-        )
-    )
+    await transaction.execute(_FORGET, {"of_round": round_id, "of_party": party})
+    kept = sets.compact(members)
+    values = {"round_id": round_id, "party": party, "members": kept, "made": made}
+    await transaction.execute(_ADD, values)
 
 
 async def list_acknowledgements(

@@ -108,9 +108,12 @@ async def list_aggregators(
 # --- enrolment -----------------------------------------------------------------------------------
 
 
+# Asked for every report of a party: made once, and so compiled once.
+_PARTY = select(parties).where(parties.c.id == bindparam("party_id"))
+
+
 async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
-    found = await transaction.execute(select(parties).where(parties.c.id == party_id))
-    row = found.first()
+    row = (await transaction.execute(_PARTY, {"party_id": party_id})).first()
     return None if row is None else _party(row)
 
 

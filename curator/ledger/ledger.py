@@ -139,6 +139,10 @@ class Totals:
 
         return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
 
+    def spread(self, count: int) -> Totals:
+        """For `count` curators, where a column with one element holds for all of them."""
+        return Totals(*(np.broadcast_to(column, count) for column in self.columns()))
+
     def maximum(self, other: Totals) -> Totals:
         """The larger of the two, elementwise."""
         pairs = zip(self.columns(), other.columns(), strict=True)
@@ -198,9 +202,17 @@ def period_of(now: datetime, period_s: int) -> tuple[datetime, datetime]:
 
 def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
     """Basic composition of some debits for the curators of a span."""
-    total = Totals.zero(length)
+    return _sum(debits, offset, length, verified_only=verified_only).spread(length)
+
+
+def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
+    """The same, a column with one element only where it is the same for everybody: most debits are
+    of all curators of a span."""
+    total = Totals.zero(1)
     for item in debits:
-        total = total.plus(_for_account(item.counted, verified_only), item.over(offset, length))
+        members = item.over(offset, length)
+        who = members[:1] if members.all() else members
+        total = total.plus(_for_account(item.counted, verified_only), who)
     return total
 
 
@@ -222,12 +234,11 @@ def largest_over_instants(
     starts = np.array([epoch_microseconds(item.window.start) for item in debits], np.int64)
     ends = np.array([epoch_microseconds(item.window.end) for item in debits], np.int64)
     bounds = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    worst = Totals.zero(length)
+    worst = Totals.zero(1)
     for _, places in covering_within(starts, ends, *bounds):
         inside = [debits[place] for place in places]
-        total = sum_debits(inside, offset, length, verified_only=verified_only)
-        worst = worst.maximum(total)
-    return worst
+        worst = worst.maximum(_sum(inside, offset, length, verified_only=verified_only))
+    return worst.spread(length)
 
 
 # --- limits --------------------------------------------------------------------------------------

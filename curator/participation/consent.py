@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from common.store.transactions import Transaction
+from curator.engine import Terms
 from curator.errors import (
     BudgetExceeded,
     DeadlinePassed,
@@ -97,7 +98,7 @@ def check_round(
 async def consent(
     transaction: Transaction,
     row: PartyRow,
-    descriptor: RoundDescriptor,
+    terms: Terms,
     charges: Charges,
     default: Policy,
     span: tuple[int, int],
@@ -107,16 +108,16 @@ async def consent(
     will write their debit."""
     offset, length = span
     result = Consent(np.ones(length, np.bool_))
-    invited = descriptor.invited()
-    if invited is not None and row.first is not None:
+    descriptor = terms.descriptor
+    if terms.invited is not None and row.first is not None:
         first = row.first + offset
         result.refuse(
-            ~invited[first : first + length],
+            ~terms.invited[first : first + length],
             NotConcerned.name,
             NotConcerned.title,
             {"group": descriptor.query.group},
         )
-    repeated = await _repeated(transaction, row, descriptor)
+    repeated = await _repeated(transaction, row, terms)
     asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
     for policy, members in await policies(transaction, row, default, offset, length):
         result.periods.add(policy.period_s)
@@ -136,15 +137,14 @@ async def consent(
     return result
 
 
-async def _repeated(
-    transaction: Transaction, row: PartyRow, descriptor: RoundDescriptor
-) -> str | None:
+async def _repeated(transaction: Transaction, row: PartyRow, terms: Terms) -> str | None:
     """An earlier round of this query and window with our debit. Only the signed statements that
     earn a credit prove that it ended without a sum, not the coordinator's statement."""
+    descriptor = terms.descriptor
     earlier = await outbox.contributed_rounds(
-        transaction, row.id, descriptor.query.digest(), descriptor.window, descriptor.round
+        transaction, row.id, terms.query_digest, descriptor.window, descriptor.round
     )
-    return earlier[0].id if earlier else None
+    return earlier[0] if earlier else None
 
 
 async def policies(

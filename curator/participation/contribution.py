@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
+from curator.engine import Engine, Prepared, Terms, joined, prepare_together
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
@@ -39,11 +41,11 @@ from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
+from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_anchors, check_descriptor
+from tacit.protocol.agreement import check_anchors, check_consistent, check_opened
 from tacit.protocol.federation import step_of
 from tacit.protocol.round import RoundDescriptor
-from tacit.query.functions import dimension
 from tacit.query.words import PrivacyUnit
 
 PART = 0
@@ -56,9 +58,27 @@ _logger = get_logger("tacit.curator.contribution")
 class Work:
     """What all contributions to one round share."""
 
-    descriptor: RoundDescriptor
+    terms: Terms
     charges: Charges
     policy: Policy
+
+
+@lru_cache(maxsize=4)  # of a large roster each has megabytes
+def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
+    """The terms of a stored descriptor that this key signed, verified once for all parties. The
+    key of this cache is the text itself, so nothing else is ever taken for what was verified.
+    Raises DescriptorRefused."""
+    signed = Signed[RoundDescriptor].model_validate_json(descriptor)
+    return Terms.of(check_consistent(signed, coordinator_key))
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A portion some of whose curators participate."""
+
+    portion: Portion
+    decision: consent.Consent
+    engine: Engine
 
 
 class Contributor:
@@ -83,26 +103,27 @@ class Contributor:
     ) -> AsyncIterator[list[Sealed]]:
         """Sealed bytes of one round, as they become durable; each lot may be sent immediately."""
         descriptor = round_row.signed().statement
+        terms: Terms | None = None
         charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
         willing = []
         for task in tasks:
             try:
-                self._check(round_row, task.party)
+                terms = self._check(round_row, task.party)
             except DomainError as error:
                 await self._refuse(task, error)
             else:
                 willing.append(task)
         question, willing = await self._question(descriptor, willing)
-        if not willing:
+        if terms is None or not willing:
             return
-        work = Work(descriptor, charges, await self._policy())
+        work = Work(terms, charges, await self._policy())
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
             large = sum(portion.span.length for portion in group) >= LARGE_ROWS
             async with self._store.reading(large=large) as transaction:
                 window = await source.load(transaction, keys_of(group))
-            for lot in lots(group, dimension(descriptor.query)):
+            for lot in lots(group, terms.dimension):
                 sealed = await self._lot(work, lot, window)
                 if sealed:
                     yield sealed
@@ -133,7 +154,7 @@ class Contributor:
         left: list[Portion] = []
         whole = []
         for task in tasks:
-            found = portions(task, work.descriptor.segment_size, done[task.contribution.id])
+            found = portions(task, work.terms.descriptor.segment_size, done[task.contribution.id])
             left += found
             if not found:
                 whole.append(task.contribution.id)
@@ -151,18 +172,21 @@ class Contributor:
         async with self._store.reading() as transaction:
             return await reading_source(transaction, descriptor)
 
-    def _check(self, round_row: RoundRow, party: PartyRow) -> None:
+    def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
         """The descriptor, by the pinned coordinator key and the anchors of the join token."""
         assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
         now = self._clock.now()
-        descriptor = check_descriptor(round_row.signed(), party.coordinator_key, now)
+        terms = _verified(round_row.descriptor, party.coordinator_key)
+        descriptor = terms.descriptor
+        check_opened(descriptor.opened, now)
         asks = self._steps is not None and step_of(descriptor.query) is not None
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
         consent.check_round(party, descriptor, now, self._restore)
+        return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
         count = task.party.curators
@@ -198,21 +222,25 @@ class Contributor:
         """Sealed bytes of a lot, durable; none if no curator participates."""
         tasks = {each.task.contribution.id: each.task for each in lot}
         sealed: list[Sealed] = []
-        words = sum(portion.span.length for portion in lot) * dimension(work.descriptor.query)
+        words = sum(portion.span.length for portion in lot) * work.terms.dimension
         async with self._store.begin(large=words >= LARGE_ROWS) as transaction:
             # Always in this order: two processes would wait for each other otherwise.
             for party in sorted({task.party.id for task in tasks.values()}):
                 await exclusive(transaction, f"ledger {party}")
             done = await accounts.debited_segments(transaction, list(tasks))
+            decided = []
             for portion in lot:
                 segments = done[portion.task.contribution.id]
                 if portion.span.segment in segments:
                     continue  # another process was faster
-                found = await self._portion(transaction, work, portion, window)
-                if found:
+                found = await self._decide(transaction, work, portion)
+                if found is not None:
                     segments.add(portion.span.segment)
-                    sealed += found
-            if sealed:
+                    decided.append(found)
+            if decided:
+                prepared = await asyncio.to_thread(_prepare, work.terms, decided, window)
+                for each, own in zip(decided, prepared, strict=True):
+                    sealed += await self._debit(transaction, work, each, own)
                 await outbox.add_sealed(transaction, sealed)
             ended = {
                 each.task.contribution.id: State.PREPARED
@@ -228,44 +256,39 @@ class Contributor:
             self._note(tasks[contribution], state.value)
         return sealed
 
-    async def _portion(
-        self,
-        transaction: Transaction,
-        work: Work,
-        portion: Portion,
-        window: WindowReadings | RecordWindow,
-    ) -> list[Sealed]:
-        """Decide, prepare and debit; an empty list if no curator participates."""
-        task, span = portion.task, portion.span
-        party, contribution = task.party, task.contribution.id
-        place = (portion.offset, span.length)
+    async def _decide(
+        self, transaction: Transaction, work: Work, portion: Portion
+    ) -> _Decided | None:
+        """Who of a portion participates; None if no curator does."""
+        party, place = portion.task.party, (portion.offset, portion.span.length)
         now = self._clock.now()
         decision = await consent.consent(
-            transaction, party, work.descriptor, work.charges, work.policy, place, now
+            transaction, party, work.terms, work.charges, work.policy, place, now
         )
+        contribution = portion.task.contribution.id
         await self._record_grounds(transaction, contribution, place, decision, now)
         if not decision.present.any():
-            return []
-        readings = window.of(portion.first_key, decision.present)
-        engine = await self._keyring.engine_of(transaction, party.id)
-        prepared = await asyncio.to_thread(
-            *(
-                (engine.prepare_segment, work.descriptor, span, decision.present, readings, PART)
-                if portion.hosted
-                else (engine.prepare, work.descriptor, readings)
-            )
-        )
+            return None
+        return _Decided(portion, decision, await self._keyring.engine_of(transaction, party.id))
+
+    async def _debit(
+        self, transaction: Transaction, work: Work, decided: _Decided, prepared: Prepared
+    ) -> list[Sealed]:
+        """Charge a portion's curators; what they send from then on."""
+        portion, decision = decided.portion, decided.decision
+        party, contribution = portion.task.party, portion.task.contribution.id
+        segment, now = portion.span.segment, self._clock.now()
         debit = NewDebit(
             contribution=contribution,
             party=party.id,
-            segment=span.segment,
+            segment=segment,
             part=PART,
             offset=portion.offset,
-            length=span.length,
+            length=portion.span.length,
             presence=sets.pack(decision.present),
-            unit=work.descriptor.query.privacy_unit,
+            unit=work.terms.query.privacy_unit,
             charges=work.charges,
-            window=work.descriptor.window,
+            window=work.terms.descriptor.window,
             made=now,
             used=run_lengths.pack(prepared.used),
             clamped=run_lengths.pack(prepared.clamped),
@@ -282,9 +305,7 @@ class Contributor:
         await accounts.add_debit(transaction, debit)
         return [
             Sealed(
-                Place(contribution, span.segment, PART, body.aggregator),
-                body.media_type,
-                body.content,
+                Place(contribution, segment, PART, body.aggregator), body.media_type, body.content
             )
             for body in prepared.bodies
         ]
@@ -308,3 +329,26 @@ class Contributor:
                 (ground.name, ground.detail, ground.figures),
                 now,
             )
+
+
+def _prepare(
+    terms: Terms, decided: Sequence[_Decided], window: WindowReadings | RecordWindow
+) -> list[Prepared]:
+    """Sealed bodies for each; what lone curators send of their readings is drawn together."""
+    lone = [each for each in decided if not each.portion.hosted]
+    if lone and isinstance(window, WindowReadings):
+        readings = [window.of(each.portion.first_key, each.decision.present) for each in lone]
+        together = iter(prepare_together(terms, [each.engine for each in lone], joined(readings)))
+        return [
+            _prepare_one(terms, each, window) if each.portion.hosted else next(together)
+            for each in decided
+        ]
+    return [_prepare_one(terms, each, window) for each in decided]
+
+
+def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
+    portion, present = each.portion, each.decision.present
+    readings = window.of(portion.first_key, present)
+    if portion.hosted:
+        return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
+    return each.engine.prepare(terms, readings)

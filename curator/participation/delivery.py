@@ -1,7 +1,8 @@
 """Delivers sealed bytes with retries; the bytes never change.
 
 Only the outbox is sent, and an entry is written in the same transaction as its debit. At most a few
-requests are in flight per aggregator. An answer 200 or 201 is final, as is a refusal that a retry
+requests are in flight per aggregator; lone pieces that wait for it meanwhile share the next one, in
+which each has its own party's token. An answer 200 or 201 is final, as is a refusal that a retry
 cannot change; everything else is retried until the round is over.
 """
 
@@ -12,10 +13,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
+from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
+from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
 from curator.engine import OCTETS
 from curator.errors import PeerUnavailable
@@ -24,7 +28,11 @@ from curator.parties.peers import Peers
 from curator.store import outbox
 from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
 from curator.store.parties import Anchor, PartyRow
+from tacit.protocol.round import ItemAnswer
 
+TOGETHER: Final = 100
+TOGETHER_BYTES: Final = 1 << 20
+"""Lone pieces in one request, at most, and their bytes."""
 _RETRIED = frozenset({"unknown_round", "token_unknown"})
 _logger = get_logger("tacit.curator.delivery")
 
@@ -37,6 +45,23 @@ class Parcel:
     party: PartyRow
     round: str
     deadline: datetime
+
+
+@dataclass(frozen=True, eq=False)
+class Letter:
+    """Sealed bytes on their way to an aggregator; each is itself only."""
+
+    parcel: Parcel
+    anchor: Anchor
+    item: Sealed
+
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.item.body)
+
+
+Line: TypeAlias = dict[Letter, "asyncio.Future[Answer | None]"]
+"""Lone pieces of one round that wait for one aggregator, in the order of their coming."""
 
 
 class Delivery:
@@ -59,23 +84,85 @@ class Delivery:
         self._grace = timedelta(seconds=grace_s)
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
+        self._lines: dict[tuple[str, str], Line] = {}
 
     async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
-        """Send sealed bytes once; the answer, or nothing if they have to be sent again."""
+        """Send sealed bytes once; the answer, or nothing if they have to be sent again.
+
+        Lone pieces that wait for the same aggregator go in one request.
+        """
         anchor = _anchor(parcel.party, item.place.aggregator)
         if anchor is None:
             return Answer(item.place, MISSED, "key_not_anchored")
-        kind = "batches" if item.media_type == OCTETS else "pieces"
-        path = f"/v1/rounds/{parcel.round}/{kind}"
+        letter = Letter(parcel, anchor, item)
         gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
-        try:
+        if item.media_type == OCTETS:
             async with gate:
-                await self._peers.upload(anchor, path, item.media_type, item.body)
+                return await self._alone(letter, "batches")
+        place = (anchor.url, parcel.round)
+        line = self._lines.setdefault(place, {})
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        line[letter] = answer
+        try:
+            await asyncio.sleep(0)  # what is due at the same moment joins the line first
+            async with gate:
+                while letter in line:
+                    await self._send_line(line)
+            return await answer
+        finally:
+            line.pop(letter, None)
+            if not line and self._lines.get(place) is line:
+                del self._lines[place]
+
+    async def _send_line(self, line: Line) -> None:
+        """Send what has waited longest, as much as fits into a request."""
+        letters = next(batches(line, Letter.size, TOGETHER_BYTES, TOGETHER))
+        waiting = [line.pop(letter) for letter in letters]
+        answers: Sequence[Answer | None] = [None] * len(letters)
+        try:
+            answers = await self._together(letters)
+        finally:
+            for future, answer in zip(waiting, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+
+    async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
+        if len(letters) > 1:
+            path = f"/v1/rounds/{letters[0].parcel.round}/pieces"
+            carried = [(letter.anchor, letter.item.body) for letter in letters]
+            try:
+                found = await self._peers.upload_together(carried, path)
+            except PeerUnavailable:
+                return [None] * len(letters)
+            except ProblemReceived as error:
+                if error.name == "unknown_round" or error.retryable or error.status >= 500:
+                    return [None] * len(letters)
+                # else it may be about the first one's token, or the aggregator's own limits
+            else:
+                return [
+                    await self._answered(letter, answer)
+                    for letter, answer in zip(letters, found, strict=True)
+                ]
+        return [await self._alone(letter, "pieces") for letter in letters]
+
+    async def _alone(self, letter: Letter, kind: str) -> Answer | None:
+        parcel, item = letter.parcel, letter.item
+        path = f"/v1/rounds/{parcel.round}/{kind}"
+        try:
+            await self._peers.upload(letter.anchor, path, item.media_type, item.body)
         except PeerUnavailable:
             return None
         except ProblemReceived as error:
             return await self._answer_to(parcel, item.place, error)
         return Answer(item.place, SENT)
+
+    async def _answered(self, letter: Letter, answer: ItemAnswer) -> Answer | None:
+        """The answer to one of several, as if it had been sent alone."""
+        if answer.status < 400:
+            return Answer(letter.item.place, SENT)
+        problem = {"included": answer.included, "retryable": answer.status in RETRIED}
+        error = ProblemReceived(answer.status, answer.problem or "", problem)
+        return await self._answer_to(letter.parcel, letter.item.place, error)
 
     async def note(self, answers: Iterable[Answer | None]) -> bool:
         """Store the final answers of what was sent; whether all are."""

@@ -6,13 +6,15 @@ statements of its aggregators give column (e) back, never in local mode, and col
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
@@ -32,6 +34,11 @@ from tacit.query.words import PrivacyUnit
 from tacit.sets import pack
 
 FINAL = frozenset({"released", "aborted"})
+TOGETHER: Final = 1000
+TOGETHER_BYTES: Final = 1 << 20
+"""Parties whose reports share a request, at most, and the bytes of these."""
+Said: TypeAlias = tuple[str, bytes]
+"""A party's token at its coordinator, and the bitmap of whom it debited."""
 _logger = get_logger("tacit.curator.settling")
 
 
@@ -74,22 +81,44 @@ class Settling:
     ) -> bool:
         """Report to coordinators whom this process debited, to be compared; whether all have it.
 
-        A coordinator that refuses the report is not sent it again.
+        A coordinator that refuses a report is not sent it again.
         """
+        curators = {item.id: parties[item.party].curators for item in found}
+        async with self.database.reading() as transaction:
+            members = await accounts.debited_members(transaction, curators)
+        said: defaultdict[str, list[Said]] = defaultdict(list)
         for item in found:
             party = parties[item.party]
-            if party.coordinator_token is None:
-                continue
-            async with self.database.reading() as transaction:
-                members = await accounts.debited_members(transaction, item.id, party.curators)
-            try:
-                await self.peers.acknowledge(
-                    party.coordinator_url, party.coordinator_token, round_id, pack(members)
-                )
-            except PeerUnavailable:
-                return False
-            except ProblemReceived as problem:
-                _logger.info("acknowledgement_refused", round=round_id, problem=problem.name)
+            if party.coordinator_token is not None:
+                report = party.coordinator_token, pack(members[item.id])
+                said[party.coordinator_url].append(report)
+        for url, reports in said.items():
+            for some in batches(reports, lambda each: len(each[1]), TOGETHER_BYTES, TOGETHER):
+                if not await self._acknowledge(url, round_id, some):
+                    return False
+        return True
+
+    async def _acknowledge(self, url: str, round_id: str, reports: Sequence[Said]) -> bool:
+        """Send the reports of several parties in one request, or each alone where that is refused:
+        the reason may be the first one's token. Whether the coordinator answered."""
+        try:
+            if len(reports) > 1:
+                try:
+                    answers = await self.peers.acknowledge_together(url, reports, round_id)
+                except ProblemReceived:
+                    pass
+                else:
+                    for answer in answers:
+                        if answer.status >= 400:
+                            _refused(round_id, answer.problem or "")
+                    return True
+            for token, members in reports:
+                try:
+                    await self.peers.acknowledge(url, token, round_id, members)
+                except ProblemReceived as problem:
+                    _refused(round_id, problem.name)
+        except PeerUnavailable:
+            return False
         return True
 
     async def _credit(
@@ -121,6 +150,10 @@ async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> N
         (),
         factor=-1,
     )
+
+
+def _refused(round_id: str, problem: str) -> None:
+    _logger.info("acknowledgement_refused", round=round_id, problem=problem)
 
 
 def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:

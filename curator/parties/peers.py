@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import cbor2
 import httpx
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from common.web.client import service_client, with_retries
 from common.web.problems import ProblemReceived, raise_for_problem
-from common.web.wire import JSON
+from common.web.wire import CBOR, JSON, encode
 from curator.errors import PeerUnavailable
 from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
-from tacit.protocol.round import Refusal
+from tacit.protocol.round import ItemAnswer, Refusal
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 PAGE: Final = 1000
 _JSON: Final = {"Content-Type": JSON}
+_ANSWERS: Final = TypeAdapter(list[ItemAnswer])
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,19 @@ class Peers:
             ),
         )
 
+    async def acknowledge_together(
+        self, url: str, said: Sequence[tuple[str, bytes]], round_id: str
+    ) -> list[ItemAnswer]:
+        """The same of several parties: the token and the bitmap of each; an answer for each."""
+        items = [{"token": token, "members": encode_binary(members)} for token, members in said]
+        body = json.dumps({"parties": items}).encode()
+        headers = {**_JSON, **_bearer(said[0][0])}
+        path = f"/v1/rounds/{round_id}/acknowledgements"
+        response = await self._call(
+            url, lambda client: client.put(path, content=body, headers=headers)
+        )
+        return _answers(response, len(said))
+
     async def refuse(self, url: str, token: str, round_id: str, refusal: Refusal) -> None:
         """Report to the coordinator which of a party's curators refuse an open round."""
         body = _encoded(refusal)
@@ -187,6 +202,20 @@ class Peers:
             anchor.url, lambda client: client.post(path, content=body, headers=headers)
         )
         return response.status_code
+
+    async def upload_together(
+        self, carried: Sequence[tuple[Anchor, bytes]], path: str
+    ) -> list[ItemAnswer]:
+        """Send the lone pieces of several parties to one aggregator, each with its own token; an
+        answer for each. The bytes that were sealed stay as they are. Raises as `upload` does."""
+        anchor = carried[0][0]
+        items = [{**cbor2.loads(body), "token": own.token} for own, body in carried]
+        body = encode(items, CBOR)
+        headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
+        response = await self._call(
+            anchor.url, lambda client: client.post(path, content=body, headers=headers)
+        )
+        return _answers(response, len(carried))
 
     async def _call(
         self, url: str, call: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
@@ -210,6 +239,17 @@ class Peers:
             raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
         raise_for_problem(response)
         return response
+
+
+def _answers(response: httpx.Response, count: int) -> list[ItemAnswer]:
+    """The answers to `count` items, in their order. Raises PeerUnavailable for anything else."""
+    try:
+        found = _ANSWERS.validate_json(response.content)
+    except ValidationError:
+        raise PeerUnavailable("the answer is not understood") from None
+    if [answer.index for answer in found] != list(range(count)):
+        raise PeerUnavailable("the answer is not to what was sent")
+    return found
 
 
 def _bearer(token: str | None) -> dict[str, str]:

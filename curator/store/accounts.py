@@ -9,15 +9,16 @@ missing period is summed from the debits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from functools import cache
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Row, bindparam, insert, select, update
+from sqlalchemy import Row, Select, bindparam, insert, select, update
 
 from common.store.transactions import Transaction
 from curator.ledger import run_lengths
@@ -39,6 +40,44 @@ from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 
 CHUNK: Final = 16_384
+IDS: Final = 500
+"""Most ids that one statement lists."""
+# Asked for every party of a round: made once, and so compiled once.
+_DEBIT: Final = insert(debits)
+_ACCOUNT: Final = insert(accounts)
+_MEMBERS: Final = select(
+    debits.c.contribution, debits.c.offset, debits.c.length, debits.c.presence
+).where(debits.c.contribution.in_(bindparam("contributions", expanding=True)))
+_SPAN: Final = select(accounts).where(
+    accounts.c.party == bindparam("of_party"),
+    accounts.c.chunk >= bindparam("first"),
+    accounts.c.chunk < bindparam("end"),
+)
+_TOTALS: Final = _SPAN.where(
+    accounts.c.period_s == bindparam("period"), accounts.c.period_start == bindparam("start")
+)
+_COVERING: Final = _SPAN.where(
+    accounts.c.period_start <= bindparam("at"), accounts.c.period_end > bindparam("at")
+)
+_FORGET: Final = refusals.delete().where(
+    refusals.c.contribution == bindparam("of_contribution"),
+    refusals.c.offset == bindparam("at_offset"),
+)
+_CONDITIONS: Final = {
+    "of_party": debits.c.party == bindparam("of_party"),
+    "after_span": debits.c.offset < bindparam("after_span"),
+    "before_span": debits.c.offset + debits.c.length > bindparam("before_span"),
+    "since": debits.c.made >= bindparam("since"),
+    "after_window": debits.c.window_start < bindparam("after_window"),
+    "before_window": debits.c.window_end > bindparam("before_window"),
+}
+
+
+@cache
+def _debits(asked: frozenset[str]) -> Select[Any]:
+    """Debits that meet these of the conditions, oldest first."""
+    met = [condition for name, condition in _CONDITIONS.items() if name in asked]
+    return select(debits).where(*met).order_by(debits.c.id)
 
 
 @dataclass(frozen=True)
@@ -63,28 +102,27 @@ class NewDebit:
 
 async def add_debit(transaction: Transaction, row: NewDebit) -> None:
     """Write a debit; the pair (contribution, segment, part) exists once."""
-    await transaction.execute(
-        insert(debits).values(
-            contribution=row.contribution,
-            party=row.party,
-            segment=row.segment,
-            part=row.part,
-            offset=row.offset,
-            length=row.length,
-            presence=row.presence,
-            unit=row.unit.value,
-            **{
-                f"{unit}_{name}": amount
-                for unit, charge in row.charges.items()
-                for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
-            },
-            window_start=row.window.start,
-            window_end=row.window.end,
-            made=row.made,
-            used=row.used,
-            clamped=row.clamped,
-        )
-    )
+    amounts = {
+        f"{unit}_{name}": amount
+        for unit, charge in row.charges.items()
+        for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
+    }
+    values = {
+        "contribution": row.contribution,
+        "party": row.party,
+        "segment": row.segment,
+        "part": row.part,
+        "offset": row.offset,
+        "length": row.length,
+        "presence": row.presence,
+        "unit": row.unit.value,
+        "window_start": row.window.start,
+        "window_end": row.window.end,
+        "made": row.made,
+        "used": row.used,
+        "clamped": row.clamped,
+    }
+    await transaction.execute(_DEBIT, {**values, **amounts})
 
 
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
@@ -99,15 +137,17 @@ async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict
 
 
 async def debited_members(
-    transaction: Transaction, contribution: int, curators: int
-) -> NDArray[np.bool_]:
-    """Whom of a party's curators a contribution debited, whatever was credited since."""
-    members = np.zeros(curators, np.bool_)
-    for row in await transaction.execute(
-        select(debits).where(debits.c.contribution == contribution)
-    ):
-        part = slice(row.offset, row.offset + row.length)
-        members[part] |= presence_bits(row.presence, row.length)
+    transaction: Transaction, curators: Mapping[int, int]
+) -> dict[int, NDArray[np.bool_]]:
+    """Whom of a party's curators each contribution debited, whatever was credited since;
+    `curators`: how many the party has, by contribution."""
+    members = {contribution: np.zeros(count, np.bool_) for contribution, count in curators.items()}
+    ids = list(members)
+    for start in range(0, len(ids), IDS):
+        asked = {"contributions": ids[start : start + IDS]}
+        for row in await transaction.execute(_MEMBERS, asked):
+            part = slice(row.offset, row.offset + row.length)
+            members[row.contribution][part] |= presence_bits(row.presence, row.length)
     return members
 
 
@@ -122,18 +162,14 @@ async def list_debits(
 ) -> list[Debit]:
     """A party's debits with their charges in one unit, oldest first; `span` (offset, length):
     those that concern one of these curators."""
-    query = select(debits).where(debits.c.party == party)
+    asked: dict[str, Any] = {"of_party": party}
     if span is not None:
-        query = query.where(
-            debits.c.offset < span[0] + span[1], debits.c.offset + debits.c.length > span[0]
-        )
+        asked |= {"after_span": span[0] + span[1], "before_span": span[0]}
     if since is not None:
-        query = query.where(debits.c.made >= since)
+        asked["since"] = since
     if overlapping is not None:
-        query = query.where(
-            debits.c.window_start < overlapping.end, debits.c.window_end > overlapping.start
-        )
-    rows = await transaction.execute(query.order_by(debits.c.id))
+        asked |= {"after_window": overlapping.end, "before_window": overlapping.start}
+    rows = await transaction.execute(_debits(frozenset(asked)), asked)
     return [_debit(row, unit) for row in rows]
 
 
@@ -169,13 +205,8 @@ async def totals(
     offset, length = span
     start, _ = period_of(now, period_s)
     chunks = _chunks(offset, length)
-    rows = await transaction.execute(
-        select(accounts).where(
-            *_of(party, chunks),
-            accounts.c.period_s == period_s,
-            accounts.c.period_start == start,
-        )
-    )
+    asked = {**_of(party, chunks), "period": period_s, "start": start}
+    rows = await transaction.execute(_TOTALS, asked)
     known = {row.chunk: _totals(row) for row in rows}
     made = None
     parts = []
@@ -210,28 +241,25 @@ async def charge_accounts(
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
-    rows = await transaction.execute(
-        select(accounts).where(
-            *_of(party, chunks),
-            accounts.c.period_start <= made,
-            accounts.c.period_end > made,
-        )
-    )
+    rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made})
     known = {(row.chunk, row.period_s): row for row in rows}
     wanted = {LIFETIME, *periods} if factor > 0 else set()
     missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
     masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
-    def changed(chunk: int, period_s: int, found: Totals) -> dict[str, Any]:
-        after = found.plus(for_account(charge, period_s), masks[chunk], factor=factor)
+    def row_of(chunk: int, period_s: int, packed: dict[str, bytes]) -> dict[str, Any]:
         start, end = period_of(made, period_s)
         place = {"party": party, "chunk": chunk, "period_s": period_s}
-        return {**place, "period_start": start, "period_end": end, **_packed(after)}
+        return {**place, "period_start": start, "period_end": end, **packed}
+
+    def changed(chunk: int, period_s: int, row: Row[Any]) -> dict[str, Any]:
+        own, mask = for_account(charge, period_s), masks[chunk]
+        return row_of(chunk, period_s, _changed(row, own, mask, factor))
 
     if known:
         await transaction.execute(
-            _CHANGE, [_bound(changed(*key, _totals(row))) for key, row in known.items()]
+            _CHANGE, [_bound(changed(*key, row)) for key, row in known.items()]
         )
     if not missing:
         return
@@ -242,8 +270,10 @@ async def charge_accounts(
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
-            fresh.append(changed(chunk, period_s, found))
-    await transaction.execute(insert(accounts), fresh)
+            own = for_account(charge, period_s)
+            after = found.plus(own, masks[chunk], factor=factor)
+            fresh.append(row_of(chunk, period_s, _packed(after)))
+    await transaction.execute(_ACCOUNT, fresh)
 
 
 def _chunks(offset: int, length: int) -> range:
@@ -251,12 +281,8 @@ def _chunks(offset: int, length: int) -> range:
     return range(offset // CHUNK, (offset + length - 1) // CHUNK + 1)
 
 
-def _of(party: str, chunks: range) -> tuple[ColumnElement[bool], ...]:
-    return (
-        accounts.c.party == party,
-        accounts.c.chunk >= chunks.start,
-        accounts.c.chunk < chunks.stop,
-    )
+def _of(party: str, chunks: range) -> dict[str, Any]:
+    return {"of_party": party, "first": chunks.start, "end": chunks.stop}
 
 
 _KEYS: Final = ("party", "chunk", "period_s", "period_start")
@@ -275,9 +301,22 @@ def _bound(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _totals(row: Row[Any]) -> Totals:
-    return Totals(
-        *(run_lengths.unpack(b) for b in (row.epsilon, row.delta, row.epsilon_all, row.delta_all))
-    )
+    return Totals(*map(run_lengths.unpack, _blobs(row)))
+
+
+def _blobs(row: Row[Any]) -> tuple[bytes, ...]:
+    return row.epsilon, row.delta, row.epsilon_all, row.delta_all
+
+
+def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[str, bytes]:
+    """An account's columns with a charge added. Where everybody is charged, a run stays a run."""
+    if not members.all():
+        return _packed(_totals(row).plus(charge, members, factor=factor))
+    values, lengths = zip(*map(run_lengths.unpack_runs, _blobs(row)), strict=True)
+    after = Totals(*values).plus(charge, members[:1], factor=factor)
+    columns = zip(after.columns(), lengths, strict=True)
+    packed = [run_lengths.pack_runs(*column) for column in columns]
+    return dict(zip(_AMOUNTS, packed, strict=True))
 
 
 def _packed(found: Totals) -> dict[str, bytes]:
@@ -327,8 +366,4 @@ async def add_refusal(
 
 async def forget_refusals(transaction: Transaction, contribution: int, offset: int) -> None:
     """Before a span is decided again (after a crash)."""
-    await transaction.execute(
-        refusals.delete().where(
-            refusals.c.contribution == contribution, refusals.c.offset == offset
-        )
-    )
+    await transaction.execute(_FORGET, {"of_contribution": contribution, "at_offset": offset})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -46,7 +47,7 @@ class RoundRow:
 
     def signed(self) -> Signed[RoundDescriptor]:
         """The descriptor with its signature."""
-        return Signed[RoundDescriptor].model_validate_json(self.descriptor)
+        return _signed(self.descriptor)
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,28 @@ class Answer:
     place: Place
     state: str
     problem: str | None = None
+
+
+# Asked for every party of a round: made once, and so compiled once.
+_CONTRIBUTED: Final = (
+    select(rounds.c.id)
+    .distinct()
+    .join(contributions, contributions.c.round == rounds.c.id)
+    .join(debits, debits.c.contribution == contributions.c.id)
+    .where(
+        contributions.c.party == bindparam("of_party"),
+        contributions.c.credited.is_(None),
+        rounds.c.query_hash == bindparam("of_query"),
+        rounds.c.window_start == bindparam("start"),
+        rounds.c.window_end == bindparam("end"),
+        rounds.c.id != bindparam("except_round"),
+    )
+)
+
+
+@lru_cache(maxsize=4)
+def _signed(text: str) -> Signed[RoundDescriptor]:
+    return Signed[RoundDescriptor].model_validate_json(text)
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -157,23 +180,16 @@ def stored_aborts(text: str | None) -> list[Signed[AbortStatement]]:
 
 async def contributed_rounds(
     transaction: Transaction, party: str, query_hash: bytes, window: Window, except_round: str
-) -> list[RoundRow]:
+) -> list[str]:
     """Rounds of the same query and window in which the party has a debit that was not credited."""
-    rows = await transaction.execute(
-        select(rounds)
-        .distinct()
-        .join(contributions, contributions.c.round == rounds.c.id)
-        .join(debits, debits.c.contribution == contributions.c.id)
-        .where(
-            contributions.c.party == party,
-            contributions.c.credited.is_(None),
-            rounds.c.query_hash == query_hash,
-            rounds.c.window_start == window.start,
-            rounds.c.window_end == window.end,
-            rounds.c.id != except_round,
-        )
-    )
-    return [_round(row) for row in rows]
+    asked = {
+        "of_party": party,
+        "of_query": query_hash,
+        "start": window.start,
+        "end": window.end,
+        "except_round": except_round,
+    }
+    return list((await transaction.execute(_CONTRIBUTED, asked)).scalars())
 
 
 async def open_ended(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
 
@@ -17,6 +17,12 @@ from curator.store.tables import anchors, curators, epoch_keys, facts, parties
 from tacit.protocol.enrolment import PartyKind
 
 ENROLLING, ACTIVE = "enrolling", "active"
+# Asked for every party of a round: made once, and so compiled once.
+_OWN_POLICIES: Final = select(curators.c.key, curators.c.policy).where(
+    curators.c.key >= bindparam("first"),
+    curators.c.key < bindparam("end"),
+    curators.c.policy.is_not(None),
+)
 
 
 @dataclass(frozen=True)
@@ -353,11 +359,8 @@ async def own_policies(
     transaction: Transaction, first_key: int, length: int
 ) -> list[tuple[int, str]]:
     """(key, policy) of the curators of a run that have a policy of their own."""
-    rows = await transaction.execute(
-        select(curators.c.key, curators.c.policy)
-        .where(curators.c.key >= first_key, curators.c.key < first_key + length)
-        .where(curators.c.policy.is_not(None))
-    )
+    asked = {"first": first_key, "end": first_key + length}
+    rows = await transaction.execute(_OWN_POLICIES, asked)
     return [(row.key, row.policy) for row in rows]
 
 

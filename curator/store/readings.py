@@ -328,11 +328,11 @@ async def window(
 def _page(
     driver: sqlite3.Connection, scan: str, names: Sequence[str], values: tuple[int, ...]
 ) -> list[Ints]:
-    """From SQLite: each column as one text, which takes half the time and a tenth of the memory of
-    a Python tuple per row."""
-    texts = ", ".join(f"group_concat({name}, ' ')" for name in names)
+    """From SQLite: each column as one text, which takes a third of the time and a tenth of the
+    memory of a Python tuple per row. Of the texts that SQLite makes, JSON's is the fastest."""
+    texts = ", ".join(f"json_group_array({name})" for name in names)
     row = driver.execute(f"SELECT {texts} FROM ({scan})", values).fetchone()  # noqa: S608
-    return [np.fromstring(text or "", np.int64, sep=" ") for text in row]
+    return [np.fromstring(text[1:-1], np.int64, sep=",") for text in row]
 
 
 async def _page_postgresql(

@@ -85,6 +85,12 @@ curators = Table(
     Column("rejected", BigInteger, nullable=False, default=0),
     Column("refreshed", BigInteger, nullable=False, default=0, server_default="0"),
 )
+Index(
+    "ix_curator_own_policy",
+    curators.c.key,
+    sqlite_where=curators.c.policy.is_not(None),
+    postgresql_where=curators.c.policy.is_not(None),
+)
 
 # --- readings ------------------------------------------------------------------------------------
 

@@ -93,12 +93,14 @@ def check_descriptor(
     signed: Signed[RoundDescriptor], coordinator_key: bytes, now: datetime
 ) -> RoundDescriptor:
     """The descriptor, if the coordinator signed it, it is consistent in itself, and opened."""
-    descriptor = _consistent(signed, coordinator_key)
+    descriptor = check_consistent(signed, coordinator_key)
     check_opened(descriptor.opened, now)
     return descriptor
 
 
-def _consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
+def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
+    """The descriptor, if the coordinator signed it and it is consistent in itself, whenever it was
+    opened. Raises DescriptorRefused."""
     try:
         descriptor = verify(DESCRIPTOR_LABEL, signed, coordinator_key)
         for entry in descriptor.aggregators:
@@ -351,7 +353,7 @@ def check_transcript(
     coordinator names: it could have invented all of them. Raises TranscriptNotAnchored (`trust`
     knows another), TranscriptNotBound, and what each single check raises.
     """
-    descriptor = _consistent(transcript.descriptor, coordinator_key)
+    descriptor = check_consistent(transcript.descriptor, coordinator_key)
     everyone = tuple(entry.id for entry in descriptor.aggregators)
     unknown = everyone if trust is None else trust.check(descriptor, coordinator_key)
     query, contributions = descriptor.query, transcript.contributions

@@ -128,6 +128,12 @@ class Piece(WireModel):
     sealed: Binary
 
 
+class CarriedPiece(Piece):
+    """A piece among those of several parties in one request: each with its own party's token."""
+
+    token: Annotated[str, Field(max_length=512)] | None = None
+
+
 class Contribution(WireModel):
     """An aggregator's own noise as a shared value (Shamir), one sealed piece per aggregator."""
 

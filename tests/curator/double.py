@@ -4,6 +4,7 @@ them, lose answers, refuse, or go down."""
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from common.web.wire import parse_cbor, parse_json
+from common.web.wire import CBOR, decode_cbor, encode, parse_cbor, parse_json
 from tacit import sets
 from tacit.crypto.sealing import (
     Direction,
@@ -47,6 +48,7 @@ from tacit.protocol.round import (
     DESCRIPTOR_LABEL,
     AbortStatement,
     AggregatorEntry,
+    CarriedPiece,
     Piece,
     Refusal,
     RoundDescriptor,
@@ -95,6 +97,8 @@ class FakeAggregator:
     tokens: dict[str, str] = field(default_factory=dict)
     words: dict[str, dict[int, NDArray[np.uint64]]] = field(default_factory=dict)
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
+    """How many pieces came in each request that had several."""
     refusals: list[Response] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
     die_after_enrolment: bool = False
@@ -176,8 +180,8 @@ class FakeAggregator:
         )
         return agree_key(self.private, ends)
 
-    def _gate(self, round_id: str, body: bytes) -> Response | None:
-        self.bodies.append((round_id, body))
+    def _gate(self, round_id: str, *bodies: bytes) -> Response | None:
+        self.bodies += [(round_id, body) for body in bodies]
         if self.refusals:
             return self.refusals.pop(0)
         if round_id in self.closed:
@@ -186,11 +190,38 @@ class FakeAggregator:
 
     async def piece(self, request: Request) -> Response:
         body, round_id = await request.body(), request.path_params["round"]
-        if (refused := self._gate(round_id, body)) is not None:
+        items = decode_cbor(body) if "cbor" in request.headers["content-type"] else None
+        several = items if isinstance(items, list) else None
+        bodies = [body] if several is None else [_without_token(item) for item in several]
+        if (refused := self._gate(round_id, *bodies)) is not None:
             return refused
+        if several is not None:
+            if request.headers["authorization"].removeprefix("Bearer ") not in self.tokens.values():
+                return problem(401, "token_unknown")
+            return self._several(round_id, several)
         parse = parse_cbor if "cbor" in request.headers["content-type"] else parse_json
         piece = parse(body, Piece)
-        self._authorise(request, piece.sender)
+        if request.headers["authorization"] != f"Bearer {self.tokens[piece.sender]}":
+            return problem(401, "token_unknown")
+        return self._open(round_id, piece)
+
+    def _several(self, round_id: str, items: list[dict[str, Any]]) -> Response:
+        """Pieces of several parties, each with its own token."""
+        self.together.append(len(items))
+        answers = []
+        for index, item in enumerate(items):
+            piece = CarriedPiece.model_validate(item)
+            if piece.token != self.tokens[piece.sender]:
+                answers.append({"index": index, "status": 401, "problem": "token_unknown"})
+                continue
+            answer = self._open(round_id, piece)
+            shown: dict[str, Any] = {"index": index, "status": answer.status_code}
+            if answer.status_code >= 400:
+                shown["problem"] = json.loads(bytes(answer.body))["type"].rpartition(":")[2]
+            answers.append(shown)
+        return JSONResponse(answers)
+
+    def _open(self, round_id: str, piece: Piece) -> Response:
         if (piece.sender, piece.key_epoch) not in self.keys:
             return problem(409, "unknown_epoch_key")
         descriptor = self.world.rounds[round_id].statement
@@ -230,6 +261,11 @@ class FakeAggregator:
             return JSONResponse({}, 200)
         held.update(words)
         return JSONResponse({}, 201)
+
+
+def _without_token(item: dict[str, Any]) -> bytes:
+    """A piece of several as it would be alone."""
+    return encode({name: value for name, value in item.items() if name != "token"}, CBOR)
 
 
 class FakeWorld:

@@ -112,15 +112,15 @@ async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: Fake
         await s.enrol("gw", names)
         descriptor = s.open(asked)
         contributor, done = part_of(s.app, Contributor), []
-        original = contributor._portion
+        original = contributor._debit
 
         async def dying(*args: Any) -> Any:
             if len(done) == 2:
                 raise RuntimeError("killed")
-            done.append(args[2].span.segment)
+            done.append(args[2].portion.span.segment)
             return await original(*args)
 
-        contributor._portion = dying  # type: ignore[method-assign]
+        contributor._debit = dying  # type: ignore[method-assign]
         await s.take_part()
         assert done == [0, 1]
     async with site() as s:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from curator.engine import Engine, SealingKey, no_readings
+from curator.engine import Engine, SealingKey, Terms, no_readings
 from tacit.crypto.sealing import Span, spans
 from tacit.query.functions import Readings
 from tacit.randomness import SeededRandom
@@ -27,7 +27,7 @@ def test_a_segment_is_sealed_from_arrays() -> None:
     present = np.arange(40) % 2 == 0
     owner = np.arange(20, dtype=np.int64)
     readings = Readings(20, owner, (owner + 1) * 10**9, np.zeros(20, np.int64))
-    prepared = engine.prepare_segment(descriptor, span, present, readings)
+    prepared = engine.prepare_segment(Terms.of(descriptor), span, present, readings)
     assert [body.aggregator for body in prepared.bodies] == [a.id for a in world.aggregators]
     assert prepared.used.tolist() == [1] * 20
     assert len({len(body.content) for body in prepared.bodies}) == 1
@@ -42,5 +42,7 @@ def test_a_piece_has_one_size(readings: int) -> None:
     empty = no_readings(descriptor.query, 1)
     zeros = np.zeros(readings, np.int64)
     some = Readings(1, zeros, zeros + 10**12, zeros) if readings else empty
-    sizes = {len(body.content) for body in engine.prepare(descriptor, some).bodies}
-    assert sizes == {len(body.content) for body in engine.prepare(descriptor, empty).bodies}
+    sizes = {len(body.content) for body in engine.prepare(Terms.of(descriptor), some).bodies}
+    assert sizes == {
+        len(body.content) for body in engine.prepare(Terms.of(descriptor), empty).bodies
+    }

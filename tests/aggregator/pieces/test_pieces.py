@@ -163,6 +163,46 @@ async def test_arrays_answer_per_item_in_json_and_cbor(pair: Federation) -> None
     assert answer.status_code == 200
 
 
+async def test_an_array_may_hold_pieces_of_several_parties_each_with_its_token(
+    pair: Federation,
+) -> None:
+    senders = await pair.lone(3)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    shares = current.split(np.array([[1], [2], [3]]))[0]
+    pieces = [current.piece(sender, 0, shares[i]) for i, sender in enumerate(senders)]
+    tokens = [sender.tokens[0] for sender in senders]
+    peer = pair.peers[0]
+
+    async def sent(*carried: tuple[Piece, str | None]) -> list[tuple[int, str | None]]:
+        items = [
+            {**piece.model_dump(), **({} if token is None else {"token": token})}
+            for piece, token in carried
+        ]
+        answer = await peer.ask(
+            "POST", current.path("pieces"), cbor2.dumps(items), tokens[0], form="application/cbor"
+        )
+        assert answer.status_code == 200
+        assert not any(token in answer.text for _, token in carried if token)
+        return [(item["status"], item.get("problem")) for item in answer.json()]
+
+    assert await sent((pieces[0], None), (pieces[1], None)) == [
+        (201, None),
+        (403, "not_your_piece"),
+    ]
+    others = (tokens[0], "tct_curator_unknown", peer.coordinator_token, "x" * 513)
+    assert await sent(*((pieces[1], token) for token in others)) == [
+        (403, "not_your_piece"),
+        (401, "token_unknown"),
+        (401, "token_unknown"),
+        (422, "bad_parameter"),
+    ]
+    assert await held(current) == 1
+    everything = list(zip(pieces, tokens, strict=True))
+    assert await sent(*everything) == [(200, None), (201, None), (201, None)]
+    assert await sent(*everything) == [(200, None)] * 3
+    assert await held(current) == 3
+
+
 async def test_who_may_send(alliance: Alliance) -> None:
     async with alliance(1) as federation:
         (sender,) = await federation.lone(1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import delete, text, update
 
@@ -390,8 +391,6 @@ async def test_parties_say_what_they_debited(house: Houses) -> None:
         it.gateway = await it.federation.enrol(host)
         done = await run(it, query(**NOISY))
         path = f"/v1/rounds/{done['id']}/acknowledgement"
-        import numpy as np
-
         said = {"members": encode_binary(pack(np.array([True, True, False])))}
         assert (await it.ask("PUT", path, said, token)).status_code == 204
         found = (await it.ask("GET", f"/v1/budget/rounds/{done['id']}")).json()
@@ -400,6 +399,52 @@ async def test_parties_say_what_they_debited(house: Houses) -> None:
         assert found["debited_but_not_charged"]["curators"] == 0
         wrong = await it.ask("PUT", path, {"members": "AAAA"}, token)
         assert problem(wrong) == (422, "bad_parameter")
+
+
+async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> None:
+    async with house(3) as it:
+        tokens, hosts = [], []
+        for name in ("gateway", "other"):
+            host = it.federation.sender(name, [f"{name}.{index}" for index in range(3)])
+            answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
+            host.first = answer.json()["first"]
+            tokens.append(answer.json()["token"])
+            hosts.append(await it.federation.enrol(host))
+        opened = await it.open(query(**NOISY))
+        for host in hosts:
+            await opened.contribute(host, integers(3))
+        done = await it.finish(opened)
+        path = f"/v1/rounds/{done['id']}/acknowledgements"
+
+        def said(token: str, *members: bool) -> dict[str, str]:
+            return {"token": token, "members": encode_binary(pack(np.array(members)))}
+
+        body = {
+            "parties": [
+                said(tokens[0], True, False, False),
+                said(tokens[1], True, True, False),
+                said("tct_curator_unknown", True, True, True),
+                said(await it.token("analyst"), True, True, True),
+                {"token": tokens[1], "members": "AAAA"},
+            ]
+        }
+        assert problem(await it.ask("PUT", path, body)) == (403, "scope_missing")
+        answer = await it.ask("PUT", path, body, tokens[0])
+        assert answer.status_code == 200
+        assert not any(token in answer.text for token in tokens)
+        assert [(item["status"], item.get("problem")) for item in answer.json()] == [
+            (204, None),
+            (204, None),
+            (401, "token_unknown"),
+            (403, "scope_missing"),
+            (422, "bad_parameter"),
+        ]
+        found = (await it.ask("GET", f"/v1/budget/rounds/{done['id']}")).json()
+        assert found["acknowledged_by"] == ["gateway", "other"]
+        assert (found["charged"], found["acknowledged"]) == (6, 3)
+        left_out = ["gateway.1", "gateway.2", "other.2"]
+        assert found["charged_but_not_debited"] == {"curators": 3, "some": left_out}
+        assert found["debited_but_not_charged"]["curators"] == 0
 
 
 async def tamper(it: House, statement: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ UNITS = ("record", "curator")
 
 async def as_before(transaction: Transaction) -> None:
     """The tables of revision 0003, with what they would hold."""
-    for name in ("ix_debit_account", "ix_debit_window"):
+    for name in ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     await transaction.execute(
         text("ALTER TABLE debit ADD COLUMN verified BOOLEAN DEFAULT true NOT NULL")

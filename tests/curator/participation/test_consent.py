@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import insert
 
 from common.store.transactions import Transaction
+from curator.engine import Terms
 from curator.errors import DeadlinePassed, NotInRound, OpenedBeforeRestore
 from curator.ledger.ledger import INFINITE, Bits, Charge
 from curator.participation import consent as module
@@ -192,7 +193,9 @@ async def test_each_policy_decides_for_its_own_members(transaction: Transaction)
     charges = asking(curator=ONE).charges
     descriptor, span = opened(), (0, 4)
     for default, wanted in ((LENIENT, [0, 3]), (strict, [])):
-        found = await consent(transaction, gateway(), descriptor, charges, default, span, NOON)
+        found = await consent(
+            transaction, gateway(), Terms.of(descriptor), charges, default, span, NOON
+        )
         assert np.flatnonzero(found.present).tolist() == wanted
         assert found.periods == {86_400, 7200}
         names = {item.name: np.flatnonzero(item.members).tolist() for item in found.grounds}
@@ -209,7 +212,9 @@ async def test_a_window_is_repeated_only_where_the_policy_allows_it(
     charges = asking(curator=ONE).charges
 
     async def grounds() -> dict[str, tuple[list[int], str]]:
-        found = await consent(transaction, gateway(), descriptor, charges, LENIENT, (0, 4), NOON)
+        found = await consent(
+            transaction, gateway(), Terms.of(descriptor), charges, LENIENT, (0, 4), NOON
+        )
         return {g.name: (np.flatnonzero(g.members).tolist(), g.figures) for g in found.grounds}
 
     assert {name: where for name, (where, _) in (await grounds()).items()} == {
@@ -230,11 +235,15 @@ async def test_only_the_group_is_concerned(transaction: Transaction) -> None:
     group = sets.compressed(sets.pack(bits(6, 70, 73, length=100)))
     descriptor = opened({"group": "feeder"}, members=group)
     charges = asking().charges
-    found = await consent(transaction, gateway(), descriptor, charges, LENIENT, (4, 8), NOON)
+    found = await consent(
+        transaction, gateway(), Terms.of(descriptor), charges, LENIENT, (4, 8), NOON
+    )
     assert np.flatnonzero(found.present).tolist() == [2, 5]
     (ground,) = found.grounds
     assert (ground.name, ground.figures) == ("not_concerned", '{"group": "feeder"}')
-    everyone = await consent(transaction, gateway(), opened(), charges, LENIENT, (4, 8), NOON)
+    everyone = await consent(
+        transaction, gateway(), Terms.of(opened()), charges, LENIENT, (4, 8), NOON
+    )
     assert everyone.present.all()
     assert everyone.grounds == []
 

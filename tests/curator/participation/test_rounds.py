@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
+from curator.participation import contribution
 from curator.participation.loop import Participation
-from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, query
-from tests.curator.double import FakeWorld
+from tacit.crypto.signing import Identity
+from tacit.protocol.agreement import DescriptorRefused
+from tacit.protocol.round import RoundDescriptor
+from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
+from tests.curator.double import COORDINATOR, FakeWorld, problem
 
 SHAMIR: dict[str, Any] = {"sharing": "shamir", "threshold": 2}
 EXPECTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -184,6 +189,73 @@ async def test_a_hostile_coordinator_gets_nothing(
         await s.take_part()
         assert changed.digest() != late.digest()
         assert len([h for h in await s.history("house") if h["round"] == late.round]) == 1
+
+
+# --- lone curators of one process -----------------------------------------------------------------
+
+
+async def lone(s: Site, count: int) -> RoundDescriptor:
+    """So many lone curators with a reading of half a unit each, and a round for them."""
+    await s.policy(**OPEN)
+    for index in range(count):
+        await s.enrol(f"house-{index}")
+        await s.reading(f"house-{index}", "0.5")
+    return s.open(query(PLAIN))
+
+
+async def test_lone_curators_of_a_process_share_requests(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        descriptor = await lone(s, 7)
+        await s.take_part()
+        assert world.members(descriptor) == set(range(7))
+        assert world.result(descriptor) == {"sum": "3.5"}
+        assert all(item.together == [7] for item in world.aggregators)
+
+
+async def test_what_is_refused_together_is_sent_alone(site: OpenSite, world: FakeWorld) -> None:
+    world.aggregators[0].refusals = [problem(413, "too_many_pieces", max_pieces=1)]
+    async with site() as s:
+        descriptor = await lone(s, 3)
+        await s.take_part()
+        assert world.result(descriptor) == {"sum": "1.5"}
+        assert [item.together for item in world.aggregators] == [[], [3], [3]]
+        for index in range(3):
+            assert [each["state"] for each in await s.history(f"house-{index}")] == ["delivered"]
+
+
+@pytest.mark.parametrize("whose", range(3))
+async def test_a_party_whose_token_ended_holds_up_no_other(
+    site: OpenSite, world: FakeWorld, whose: int
+) -> None:
+    async with site() as s:
+        descriptor = await lone(s, 3)
+        tokens = world.aggregators[0].tokens
+        token, tokens[f"house-{whose}"] = tokens[f"house-{whose}"], "another"
+        participation = part_of(s.app, Participation)
+        await participation.discover(COORDINATOR)
+        sending = asyncio.create_task(participation.contribute_due())
+        others = set(range(3)) - {whose}
+        async with asyncio.timeout(20):
+            while world.members(descriptor) != others:
+                await asyncio.sleep(0.01)
+            tokens[f"house-{whose}"] = token
+            await sending
+        assert world.members(descriptor) == {0, 1, 2}
+        assert world.result(descriptor) == {"sum": "1.5"}
+
+
+def test_only_the_very_text_that_was_verified_counts_as_verified(world: FakeWorld) -> None:
+    world.next_number = 1
+    descriptor = world.open_round(query(PLAIN), START, START + HOUR, START)
+    signed, key = world.rounds[descriptor.round], world.identity.public_key
+    terms = contribution._verified(signed.model_dump_json(), key)
+    assert (terms.descriptor, terms.digest) == (descriptor, descriptor.digest())
+    changed = descriptor.model_copy(update={"query_id": "another"})
+    forged = signed.model_copy(update={"statement": changed})
+    with pytest.raises(DescriptorRefused):
+        contribution._verified(forged.model_dump_json(), key)
+    with pytest.raises(DescriptorRefused):
+        contribution._verified(signed.model_dump_json(), Identity.generate().public_key)
 
 
 def _past() -> Any:

@@ -296,8 +296,13 @@ async def test_what_a_contribution_debited_is_its_own(transaction: Transaction) 
     await add_debit(transaction, row(bits(1, 2, length=3), contribution=one, offset=5, segment=4))
     await add_debit(transaction, row(bits(0, length=1), contribution=other, offset=0, segment=1))
     assert await debited_segments(transaction, [one, none]) == {one: {0, 4}, none: set()}
-    assert np.flatnonzero(await debited_members(transaction, one, 10)).tolist() == [2, 6, 7]
-    assert np.flatnonzero(await debited_members(transaction, other, 10)).tolist() == [0]
+    found = await debited_members(transaction, {one: 10, other: 10, none: 3})
+    assert {key: np.flatnonzero(members).tolist() for key, members in found.items()} == {
+        one: [2, 6, 7],
+        other: [0],
+        none: [],
+    }
+    assert {key: members.size for key, members in found.items()} == {one: 10, other: 10, none: 3}
 
 
 async def test_a_contribution_is_credited_once(transaction: Transaction) -> None:
