@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from common.arrays import grown
 from common.runtime.clock import Clock
 from common.store.transactions import Transaction
 from coordinator.budget.state import LedgerState
@@ -71,9 +72,11 @@ async def differences(
     charge = state.spending.rounds.get(round_id)
     if charge is None:
         raise UnknownRound
-    charged = state.spending.members_of(charge)
-    said, known = np.zeros_like(charged), np.zeros_like(charged)
     parties = await store.list_acknowledgements(transaction, round_id)
+    # A party that enrolled after the round may say that it was in it.
+    size = max((first + count for _, first, count, _ in parties), default=0)
+    charged = grown(state.spending.members_of(charge), size)
+    said, known = np.zeros_like(charged), np.zeros_like(charged)
     for _, first, count, members in parties:
         known[first : first + count] = True
         said[first : first + count] = sets.unpack(members, count)

@@ -401,6 +401,20 @@ async def test_parties_say_what_they_debited(house: Houses) -> None:
         assert problem(wrong) == (422, "bad_parameter")
 
 
+async def test_who_was_enrolled_later_may_say_that_it_was_in_a_round(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        done = await run(it, query(**NOISY))
+        late = it.federation.sender("late", ["late.0", "late.1"])
+        token = (await it.send_enrolment(it.enrolment(late, await it.grant(late)))).json()["token"]
+        said = {"members": encode_binary(pack(np.array([False, True])))}
+        path = f"/v1/rounds/{done['id']}/acknowledgement"
+        assert (await it.ask("PUT", path, said, token)).status_code == 204
+        answer = await it.ask("GET", f"/v1/budget/rounds/{done['id']}")
+        assert answer.status_code == 200
+        assert answer.json()["debited_but_not_charged"] == {"curators": 1, "some": ["late.1"]}
+
+
 async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> None:
     async with house(3) as it:
         tokens, hosts = [], []
