@@ -294,8 +294,8 @@ def processes_cpu_s(running: Running) -> float:
     ticks = 0
     for process in running.processes.values():
         with contextlib.suppress(OSError):
-            told = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(told[11]) + int(told[12])
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -115,7 +115,7 @@ def _soak_in(
             site = _site(deployment, hosts)
         soaked = _watched(plan, site, machines)
         with errors.status("asking everybody what happened"):
-            told = asyncio.run(chaos_checks.ask(site))
+            answers = asyncio.run(chaos_checks.ask(site))
     finally:
         running.stop()
     aggregator_stores = {
@@ -123,7 +123,7 @@ def _soak_in(
     }
     host_stores = [Path(item.directory) / "curator.db" for item in hosts]
     evidence = asyncio.run(
-        chaos_checks.collect(site, soaked, told, aggregator_stores, host_stores, PERIOD_S)
+        chaos_checks.collect(site, soaked, answers, aggregator_stores, host_stores, PERIOD_S)
     )
     found = chaos_checks.checks(soaked, evidence)
     return chaos_checks.document(plan, soaked, found)
@@ -156,10 +156,10 @@ def _watched(plan: chaos.Plan, site: chaos.Site, machines: chaos.Machines) -> ch
     with counted("kills") as bar:
         task = bar.add_task("", total=plan.kills)
 
-        def told(soaked: chaos.Soak) -> None:
+        def show(soaked: chaos.Soak) -> None:
             bar.update(task, completed=soaked.killed, description=f"{len(soaked.rounds)} rounds")
 
-        return asyncio.run(chaos.soak(plan, site, machines, told))
+        return asyncio.run(chaos.soak(plan, site, machines, show))
 
 
 def _print_soak(document: dict[str, Any]) -> None:

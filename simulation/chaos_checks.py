@@ -87,7 +87,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Told:
+class Answers:
     """What the services report about themselves."""
 
     numbers: dict[str, int]
@@ -97,7 +97,7 @@ class Told:
     round_debits: dict[str, int]
 
 
-async def ask(site: Site) -> Told:
+async def ask(site: Site) -> Answers:
     """Query every service once nothing is in progress. Raises TimeoutError."""
     await _settled(site)
     contributions, accepted = [], {}
@@ -117,7 +117,7 @@ async def ask(site: Site) -> Told:
             if event["kind"] == "round_debited":
                 debits[str(event["payload"]["round"])] += 1
         verified = bool((await coordinator.verify_budget())["verified"])
-    return Told(numbers, tuple(contributions), accepted, verified, dict(debits))
+    return Answers(numbers, tuple(contributions), accepted, verified, dict(debits))
 
 
 def _contribution(curator: str, item: Mapping[str, Any]) -> Contribution:
@@ -206,21 +206,21 @@ async def _party_accounts(
 async def collect(
     site: Site,
     soak: Soak,
-    told: Told,
+    answers: Answers,
     aggregator_stores: Mapping[str, Path],
     host_stores: Iterable[Path],
     period_s: int,
 ) -> Evidence:
     """What the services reported, and what their stores hold after they stopped."""
     return Evidence(
-        told.numbers,
+        answers.numbers,
         site.values(),
-        told.contributions,
-        told.accepted,
+        answers.contributions,
+        answers.accepted,
         await read_manifests(aggregator_stores, [ran.id for ran in soak.rounds]),
         await read_accounts(host_stores, period_s),
-        told.ledger_verified,
-        told.round_debits,
+        answers.ledger_verified,
+        answers.round_debits,
     )
 
 

@@ -32,9 +32,9 @@ def evaluation_pictures(
         )
     if "histogram" in evaluation:
         shares = evaluation["histogram"]["true_shares"]
-        told = summary["histogram"]
+        released = summary["histogram"]
         drawn.append(
-            picture(_NAME, "histogram", lambda axes: _histogram(axes, shares, told), _INCHES)
+            picture(_NAME, "histogram", lambda axes: _histogram(axes, shares, released), _INCHES)
         )
     if "classifier" in evaluation:
         measured = evaluation["classifier"]
@@ -54,11 +54,11 @@ def _average(
     axes.set_ylabel(f"mean ({unit})")
 
 
-def _histogram(axes: Axes, true: Sequence[float], told: Mapping[str, Any]) -> None:
+def _histogram(axes: Axes, true: Sequence[float], released: Mapping[str, Any]) -> None:
     axes.set_title("Histogram (private)")
-    axes.stairs(true, told["edges"], color=GREY, fill=True, alpha=0.4, label="true")
-    axes.stairs(told["shares"], told["edges"], color=BLUE, label="released")
-    axes.set_xlabel(told["coordinate"])
+    axes.stairs(true, released["edges"], color=GREY, fill=True, alpha=0.4, label="true")
+    axes.stairs(released["shares"], released["edges"], color=BLUE, label="released")
+    axes.set_xlabel(released["coordinate"])
     axes.set_ylabel("share")
     axes.legend(frameon=False)
 

@@ -31,7 +31,6 @@ from sqlalchemy import (
     insert,
     select,
     text,
-    update,
 )
 from starlette.requests import Request
 from starlette.responses import Response
@@ -159,19 +158,7 @@ async def recall(
         return None
     if row.fingerprint != key.fingerprint:
         raise IdempotencyKeyReused
-    if row.status is None:
-        raise IdempotencyInProgress(retry_after_s=1)
     return StoredAnswer(row.status, row.body, row.media_type, row.location)
-
-
-async def reserve(
-    transaction: Transaction, table: Table, key: RequestKey | None, now: datetime
-) -> None:
-    """For work longer than a transaction: mark a key as in progress; then `remember`/`release`."""
-    if key is not None:
-        await transaction.execute(
-            insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now)
-        )
 
 
 async def remember(
@@ -190,19 +177,9 @@ async def remember(
         "media_type": answer.media_type,
         "location": answer.location,
     }
-    done = await transaction.execute(update(table).where(table.c.id == key.id).values(**content))
-    if done.rowcount == 0:
-        await transaction.execute(
-            insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now, **content)
-        )
-
-
-async def release(transaction: Transaction, table: Table, key: RequestKey | None) -> None:
-    """Give a reserved key back after a failure, so that a retry may do the work."""
-    if key is not None:
-        await transaction.execute(
-            delete(table).where(table.c.id == key.id, table.c.status.is_(None))
-        )
+    await transaction.execute(
+        insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now, **content)
+    )
 
 
 async def forget_before(transaction: Transaction, table: Table, instant: datetime) -> int:

@@ -55,16 +55,16 @@ def table_5_1(_run: Run) -> Outcome:
     everyone, two = aggregate(curators), aggregate([x_1, x_2])
     theorem = source_bounds(everyone).theorem_5_2
     assert theorem is not None
-    told = [curator.disclosed for curator in curators if curator.disclosed is not None]
+    disclosed = [each.disclosed for each in curators if each.disclosed is not None]
     printed: Basis = "printed"
     rows = [
         *(
             Row(f"f(x_{i})", expected, printed, float(each.total), _EXACT)
-            for i, (each, expected) in enumerate(zip(told, (10, 26, 30), strict=True), 1)
+            for i, (each, expected) in enumerate(zip(disclosed, (10, 26, 30), strict=True), 1)
         ),
         *(
             Row(f"D_{i}", expected, printed, float(each.largest_reading), _EXACT)
-            for i, (each, expected) in enumerate(zip(told, (4, 8, 27), strict=True), 1)
+            for i, (each, expected) in enumerate(zip(disclosed, (4, 8, 27), strict=True), 1)
         ),
         Row("sum of D_i", 39, printed, float(everyone.sum_of_largest), _EXACT),
         Row("D_X", 30, printed, float(everyone.largest_total), _EXACT),

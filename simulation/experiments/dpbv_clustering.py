@@ -131,7 +131,7 @@ def figure_5(run: Run) -> Outcome:
     """Mean absolute error over s, with and without closure; 200 points of [0, 25], t = 3."""
     rows: list[Row] = []
     lines = []
-    told = run.counted(len(_EPSILONS) * len(_POINTS))
+    count_one = run.counted(len(_EPSILONS) * len(_POINTS))
     for name, epsilon in _EPSILONS.items():
         errors = {"raw": [], "hop-mean": [], "matched": []}  # type: dict[str, list[float]]
         for bits, raw, matched in zip(_POINTS, RAW[name], MATCHED[name], strict=True):
@@ -152,7 +152,7 @@ def figure_5(run: Run) -> Outcome:
                 )
             if math.isfinite(means["hop-mean"]):
                 rows.append(Row(f"hop-mean error, {at}", None, "quoted", means["hop-mean"]))
-            told()
+            count_one()
         drawn = {kind: each for kind, each in errors.items() if np.isfinite(each).all()}
         lines += [
             Line(f"{kind}, {name}", tuple(map(float, _POINTS)), tuple(each))
@@ -389,7 +389,7 @@ def figure_11(run: Run) -> Outcome:
         )
         for name, value in expected.items()
     ]
-    told = [
+    errors_of_tests = [
         ratio_test_error(
             int(np.not_equal(*_code(0, 50, 25, 1000, run.seed + each).clean(np.array(PAIR))).sum()),
             float(Flip.of_epsilon(epsilon).probability),
@@ -401,7 +401,7 @@ def figure_11(run: Run) -> Outcome:
         over_runs(
             "error of the test 24.3 against 26.2",
             0.0015,
-            told,
+            errors_of_tests,
             reference=_TOLD,
             rounding=0.00005,
         ),
@@ -409,7 +409,7 @@ def figure_11(run: Run) -> Outcome:
             "it is below what a true 1-DP mechanism forces (0.269)",
             True,
             "trend",
-            max(told) < 1 / (1 + math.e),
+            max(errors_of_tests) < 1 / (1 + math.e),
         ),
     ]
     code = _code(0, 50, 25, 1000, run.seed)

@@ -222,11 +222,11 @@ def _timed(run: Run, records: int, dimension: int) -> _Timed:
     table = generated(run, routes)
     marks: list[tuple[float, str]] = []
 
-    def told(_share: float, stage: str) -> None:
+    def mark(_share: float, stage: str) -> None:
         marks.append((time.perf_counter(), stage))
 
     start = time.perf_counter()
-    found = anonymise(table, FULL_MODEL, SequentialContext(on_progress=told))
+    found = anonymise(table, FULL_MODEL, SequentialContext(on_progress=mark))
     marks.append((time.perf_counter(), "end"))
     seconds = {"mining": 0.0, "suppressing": 0.0, "checking": 0.0}
     before = start

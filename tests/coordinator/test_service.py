@@ -12,7 +12,7 @@ from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.migration import drift
 from common.store.transactions import Database
-from common.web.idempotency import RequestKey, recall, reserve
+from common.web.idempotency import RequestKey, StoredAnswer, recall, remember
 from common.web.parts import part_of
 from coordinator import examples
 from coordinator.app import MIGRATIONS
@@ -146,7 +146,7 @@ async def test_old_keys_and_grants_are_forgotten(
         database = part_of(it.app, Database)
         key = RequestKey("a" * 64, "b" * 64)
         async with database.begin() as transaction:
-            await reserve(transaction, idempotency_keys, key, clock.now())
+            await remember(transaction, idempotency_keys, key, StoredAnswer(200, b"x"), clock.now())
         clock.advance(timedelta(days=3))
         await part_of(it.app, Scheduler)._tidy()
         async with database.begin() as transaction:
