@@ -44,15 +44,16 @@ class Desk:
         key = StorageKey(bytes(32))
         self.database, self.clock = database, clock
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
+        identity = Identity.generate()
         conduct = Conduct(
             database,
-            Identity.generate(),
+            identity,
             bytes(32),
             "test",
             Peers(1.0),
             clock,
             1.0,
-            Ledger(database, clock),
+            Ledger(database, clock, identity),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

@@ -279,6 +279,7 @@ ROUTES = [
     ("POST", f"{ROUND}/close", {"operator"}),
     ("POST", f"{ROUND}/abort", {"operator"}),
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
+    ("PUT", f"{ROUND}/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", "/v1/budget", {"operator", "analyst"}),

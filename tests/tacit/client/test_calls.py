@@ -20,6 +20,7 @@ PLACE = "place-holder"
 OTHERS = {
     ("GET", "/healthz"),
     ("PUT", "/v1/rounds/{}/acknowledgement"),
+    ("PUT", "/v1/rounds/{}/acknowledgements"),
     ("PUT", "/v1/rounds/{}/refusal"),
     ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
 }
