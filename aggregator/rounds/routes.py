@@ -98,7 +98,7 @@ def add_rounds(app: FastAPI) -> None:
     @app.post(
         "/v1/rounds/{round_id}/freeze",
         tags=["rounds"],
-        summary="Sign whose pieces are in; with a body, only once so many are",
+        summary="Sign whose pieces are in; with a body, only when enough are",
         description="Without a body at once. With one, 202 and the number held where pieces of "
         "fewer curators are held when the time is over; the round stays open then.",
         openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),

@@ -66,7 +66,7 @@ class RoundSteps:
         return _shown({"missing": found})
 
     async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
-        """Sign whose pieces are in, once so many are."""
+        """Sign whose pieces are in; with a request, only when enough are."""
         if asked is not None:
             awaited = Awaited(asked.accepted, asked.wait_s)
             held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
