@@ -30,7 +30,7 @@ from common.store.database import migrate, open_database
 from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
-from coordinator.budget.spending import Price
+from coordinator.budget.round_charges import Price
 from coordinator.budget.state import LedgerState
 from coordinator.models.budget_events import Draft, Event, Kind, MemberSet, chain
 from coordinator.models.budget_figures import (

@@ -54,7 +54,7 @@ from bench.shares import END, QUERY, SETTINGS, START, cpu_s
 from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
 from common.runtime.clock import epoch_microseconds
 from common.store.database import open_database
-from coordinator.budget.spending import Price
+from coordinator.budget.round_charges import Price
 from coordinator.models.budget_events import Draft, Kind, MemberSet, chain
 from coordinator.store import ledger as ledger_store
 from tacit.accounting.amounts import Amount

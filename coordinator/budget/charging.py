@@ -17,7 +17,8 @@ from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
 from coordinator.budget.ledger import SYSTEM
 from coordinator.budget.limits import Planned, Shortage, shortages
-from coordinator.budget.spending import Price, Spending
+from coordinator.budget.round_charges import Price
+from coordinator.budget.spending import Spending
 from coordinator.budget.state import LedgerState
 from coordinator.errors import BudgetExceeded
 from coordinator.models.budget_events import Draft, Kind, MemberSet

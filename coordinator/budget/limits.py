@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from coordinator.budget.spending import Places, Price, Spending
+from coordinator.budget.round_charges import Places, Price
+from coordinator.budget.spending import Spending
 from coordinator.budget.totals import ByCurator
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount
 from tacit.accounting.scenarios import Scenario

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from common.runtime.clock import epoch_microseconds
 from coordinator.budget.limits import Planned, Shortage
-from coordinator.budget.spending import Price
+from coordinator.budget.round_charges import Price
 from coordinator.budget.state import LedgerState
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.composition import FIXED_SCHEDULE

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.budget.spending import STATES, RoundCharge
+from coordinator.budget.round_charges import STATES, RoundCharge
 from coordinator.budget.state import LedgerState
 from tacit.accounting.screening import Proposal, far_bounds, missed_rounds
 

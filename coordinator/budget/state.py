@@ -18,7 +18,8 @@ import numpy as np
 
 from coordinator.budget.limits import Limit, Limits
 from coordinator.budget.roster import Roster, Status
-from coordinator.budget.spending import Figure, Price, Spending
+from coordinator.budget.round_charges import Price
+from coordinator.budget.spending import Figure, Spending
 from coordinator.budget.totals import ByCurator
 from coordinator.models.budget_events import GENESIS, Event, Kind, MemberSet
 from coordinator.models.budget_figures import (

@@ -15,7 +15,8 @@ import numpy as np
 
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
-from coordinator.budget.spending import Figure, Places, Spending, worst_of_one
+from coordinator.budget.round_charges import Places
+from coordinator.budget.spending import Figure, Spending, worst_of_one
 from coordinator.budget.state import LedgerState
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
 from tacit.accounting.bounds import (

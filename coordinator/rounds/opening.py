@@ -20,7 +20,7 @@ from common.store.database import exclusive
 from common.store.transactions import Transaction
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK
-from coordinator.budget.spending import Price
+from coordinator.budget.round_charges import Price
 from coordinator.errors import (
     NotEnoughAggregators,
     RosterTooLarge,

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from coordinator.budget.limits import Limit, Limits, Planned, Shortage, _shortage
-from coordinator.budget.spending import SCENARIOS, UNITS, Figure, Price, RoundCharge, worst_of
+from coordinator.budget.round_charges import SCENARIOS, UNITS, Price, RoundCharge
+from coordinator.budget.spending import Figure, worst_of
 from coordinator.budget.totals import ByCurator, Spent, Totals
 from coordinator.models.budget_events import MemberSet
 from tacit.accounting.scenarios import Scenario

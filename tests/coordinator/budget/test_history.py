@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from coordinator.budget import instants as instants_module
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limits, Planned, shortages
-from coordinator.budget.spending import Price, Spending, worst_of_one
+from coordinator.budget.round_charges import Price
+from coordinator.budget.spending import Spending, worst_of_one
 from coordinator.models.budget_events import MemberSet
 from tacit.accounting.amounts import FEMTO, Amount
 from tacit.accounting.scenarios import Scenario

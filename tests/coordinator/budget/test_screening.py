@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coordinator.budget.round_charges import Price, RoundCharge
 from coordinator.budget.screening import attendance
-from coordinator.budget.spending import Price, RoundCharge, Spending
+from coordinator.budget.spending import Spending
 from coordinator.models.budget_events import MemberSet
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, problem, query

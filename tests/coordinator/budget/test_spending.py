@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limit, Limits, Planned, shortages
-from coordinator.budget.spending import Figure, Price, Spending, worst_of_one
+from coordinator.budget.round_charges import Price
+from coordinator.budget.spending import Figure, Spending, worst_of_one
 from coordinator.models.budget_events import MemberSet
 from tacit.accounting.amounts import FEMTO, MICRO, Amount
 from tacit.accounting.scenarios import Scenario

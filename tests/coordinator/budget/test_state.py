@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.budget.maxima import Maxima
 from coordinator.budget.roster import Status
-from coordinator.budget.spending import Price
+from coordinator.budget.round_charges import Price
 from coordinator.budget.state import CURATOR_KINDS, LedgerState
 from coordinator.models.budget_events import Draft, Kind, MemberSet, chain, first_break
 from coordinator.models.budget_figures import (

@@ -1,0 +1,276 @@
+"""The rounds of a ledger as rows of columns, and what each costs a member.
+
+What many rounds share (sets of curators, prices, queries) is kept once: a history of a million
+rounds takes a hundred bytes a round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import grown
+from common.interned import Interned
+from coordinator.budget.totals import Spent
+from coordinator.models.budget_events import MemberSet
+from tacit.accounting.amounts import Amount
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.sweep import Ints
+from tacit.query.words import PrivacyUnit
+from tacit.wire import canonical_json
+
+UNITS: Final = tuple(PrivacyUnit)
+SCENARIOS: Final = tuple(Scenario)
+_SHAPE: Final = (len(UNITS), len(SCENARIOS))
+STATES: Final = ("debited", "released", "aborted")
+_COLUMNS: Final[Mapping[str, type[Any]]] = {
+    "made": np.int64,
+    "start": np.int64,
+    "end": np.int64,
+    "query": np.int32,
+    "operators": np.int32,
+    "price": np.int32,
+    "members": np.int32,
+    "invited": np.int32,
+    "state": np.uint8,
+    "credited": np.uint8,
+}
+_POOLS: Final = ("names", "queries", "operators", "prices", "sets")
+
+Places = NDArray[np.intp]
+"""Rounds, by their places in the order of their debits."""
+
+
+def place_of(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
+    """Where a cost stands in arrays of the shape (units, scenarios)."""
+    return UNITS.index(unit), SCENARIOS.index(scenario)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a round costs each of its members: (unit, scenario) arrays.
+
+    `credited`: what is left of it when the round ended before anything can have been opened.
+    """
+
+    full: Spent
+    credited: Spent
+
+    @classmethod
+    def of(cls, costs: Mapping[tuple[PrivacyUnit, Scenario], Amount | None]) -> Price:
+        """The price of these costs; None: nothing finite is verified."""
+        full, credited = Spent.zeros(*_SHAPE), Spent.zeros(*_SHAPE)
+        for (unit, scenario), cost in costs.items():
+            place = place_of(unit, scenario)
+            for spent in (full,) if scenario is Scenario.ASSUMED else (full, credited):
+                if cost is None:
+                    spent.unverified[place] = 1
+                else:
+                    spent.epsilon[place], spent.delta[place] = cost.epsilon, cost.delta
+        return cls(full, credited)
+
+    @cached_property
+    def text(self) -> bytes:
+        """Equal for equal prices."""
+        return canonical_json(self.to_payload())
+
+    def cost(self, unit: PrivacyUnit, scenario: Scenario) -> Amount | None:
+        """One of the costs that it was made of."""
+        spent = self.full.at(*place_of(unit, scenario))
+        return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
+
+    def table(self) -> Ints:
+        """(full or credited, epsilon delta unverified, units, scenarios)."""
+        return np.stack([np.stack(each.parts) for each in (self.full, self.credited)])
+
+    def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
+        """The form used in an event."""
+        return {
+            unit.value: {
+                scenario.value: None if cost is None else [cost.epsilon, cost.delta]
+                for scenario in SCENARIOS
+                for cost in (self.cost(unit, scenario),)
+            }
+            for unit in UNITS
+        }
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Price:
+        """The price of `to_payload`."""
+        return cls.of(
+            {
+                (PrivacyUnit(unit), Scenario(scenario)): None if cost is None else Amount(*cost)
+                for unit, row in payload.items()
+                for scenario, cost in row.items()
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCharge:
+    """A round of the ledger. Times in microseconds since 1970; `invited`: the curators charged when
+    it was opened."""
+
+    round: str
+    query_id: str
+    made: int
+    start: int
+    end: int
+    price: Price
+    members: MemberSet
+    operators: tuple[str, ...]
+    state: str = "debited"
+    credited: bool = False
+    invited: MemberSet | None = None
+
+    @property
+    def amounts(self) -> Spent:
+        """(units, scenarios): what it currently costs each of its members."""
+        return self.price.credited if self.credited else self.price.full
+
+
+class Rounds(Mapping[str, RoundCharge]):
+    """All rounds of a ledger by name, oldest first; a charge is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(0, kind) for name, kind in _COLUMNS.items()
+        }
+        self.pools = {name: Interned() for name in _POOLS}
+        self.costs: Ints = np.zeros((0, 2, 3, *_SHAPE), np.int64)
+        """(prices, full or credited, epsilon delta unverified, units, scenarios)"""
+        self._prices: list[Price] = []
+
+    def __len__(self) -> int:
+        return len(self.pools["names"])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.name(place) for place in range(len(self)))
+
+    def __getitem__(self, name: str) -> RoundCharge:
+        return self.charge(self.place(name))
+
+    def place(self, name: str) -> int:
+        """Where a round is; KeyError if there is none of this name."""
+        place = self.pools["names"].find(name.encode())
+        if place is None:
+            raise KeyError(name)
+        return place
+
+    def name(self, place: int) -> str:
+        """The round of a place."""
+        return self.pools["names"][place].decode()
+
+    def column(self, name: str) -> NDArray[Any]:
+        """(k,) one column of all rounds."""
+        return self.columns[name][: len(self)]
+
+    def charge(self, place: int) -> RoundCharge:
+        """The round of a place, as it is now."""
+        row = {name: int(column[place]) for name, column in self.columns.items()}
+        return RoundCharge(
+            self.name(place),
+            self.query(row["query"]),
+            row["made"],
+            row["start"],
+            row["end"],
+            self._prices[row["price"]],
+            self.members(row["members"]),
+            self.operators(row["operators"]),
+            STATES[row["state"]],
+            bool(row["credited"]),
+            self.members(row["invited"]),
+        )
+
+    def query(self, number: int) -> str:
+        """A query's id by its number."""
+        return self.pools["queries"][number].decode()
+
+    def queries(self) -> list[str]:
+        """The ids of all queries that had a round."""
+        return [self.query(number) for number in range(len(self.pools["queries"]))]
+
+    def members(self, number: int) -> MemberSet:
+        """A set of curators by its number."""
+        size, _, text = self.pools["sets"][number].partition(b" ")
+        return MemberSet(text.decode(), int(size))
+
+    def set_size(self, number: int) -> int:
+        """How many roster numbers there were when a set was made."""
+        return int(self.pools["sets"][number].partition(b" ")[0])
+
+    def operators(self, number: int) -> tuple[str, ...]:
+        """The operators of a round by their number."""
+        return tuple(json.loads(self.pools["operators"][number]))
+
+    def kinds(self, places: Places) -> tuple[Ints, Ints]:
+        """The different (members, price, credited) of these rounds, (n, 3), and how often each
+        occurs."""
+        words = self.column("members")[places].astype(np.int64) << 32
+        words |= (
+            self.column("price")[places].astype(np.int64) << 1 | self.column("credited")[places]
+        )
+        found, counts = np.unique(words, return_counts=True)
+        kinds = np.stack([found >> 32, (found & 0xFFFFFFFF) >> 1, found & 1], axis=1)
+        return kinds, counts.astype(np.int64)
+
+    def add(self, charge: RoundCharge) -> None:
+        """A round of a new name; ValueError for one that was there."""
+        place, pools = len(self), self.pools
+        row = {
+            "made": charge.made,
+            "start": charge.start,
+            "end": charge.end,
+            "query": pools["queries"].add(charge.query_id.encode()),
+            "operators": pools["operators"].add(json.dumps(charge.operators).encode()),
+            "price": self._price(charge.price),
+            "members": self.set_of(charge.members),
+            "invited": self.set_of(charge.members),
+        }
+        if pools["names"].add(charge.round.encode()) != place:
+            raise ValueError("a round is debited once")
+        for name in _COLUMNS:
+            self.columns[name] = grown(self.columns[name], place + 1)
+            self.columns[name][place] = row.get(name, 0)
+
+    def set_of(self, members: MemberSet) -> int:
+        """The number of a set of curators."""
+        return self.pools["sets"].add(f"{members.size} {members.text}".encode())
+
+    def _price(self, price: Price) -> int:
+        number = self.pools["prices"].add(price.text)
+        if number == len(self._prices):
+            self._prices.append(price)
+            self.costs = np.concatenate([self.costs, price.table()[None]])
+        return number
+
+    def parts(self) -> dict[str, Any]:
+        """What it holds, by name: views."""
+        found: dict[str, Any] = {name: self.column(name) for name in _COLUMNS}
+        for name, pool in self.pools.items():
+            found[f"pool_{name}"], found[f"pool_{name}_ends"] = pool.parts()
+        return found
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Rounds:
+        """The rounds of `parts`. Raises ValueError for what cannot have come from it."""
+        made = cls()
+        made.pools = {
+            name: Interned.of(parts[f"pool_{name}"], parts[f"pool_{name}_ends"]) for name in _POOLS
+        }
+        made.columns = {name: parts[name] for name in _COLUMNS}
+        if any(column.shape != (len(made),) for column in made.columns.values()):
+            raise ValueError("columns of different lengths")
+        prices = made.pools["prices"]
+        made._prices = [
+            Price.from_payload(json.loads(prices[number])) for number in range(len(prices))
+        ]
+        tables = [price.table() for price in made._prices]
+        made.costs = np.array(tables, np.int64).reshape(-1, 2, 3, *_SHAPE)
+        return made
