@@ -1,7 +1,7 @@
 """Steps that are due in many rounds at one aggregator share a request.
 
-The first goes at once. What comes while requests are under way waits for one of them to return, and
-goes together: there is no timer, and a round alone waits for nothing.
+The first goes at once. What comes while a request is under way waits for it to return, and goes
+together: there is no timer, and a round alone waits for nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from pydantic import ValidationError
 from coordinator.errors import AggregatorUnreachable
 from tacit.protocol.steps import MOST_STEPS, Step, StepAnswers, StepName, Steps
 
-AT_ONCE: Final = 2
-"""Requests with steps that are under way to one aggregator."""
+AT_ONCE: Final = 4
+"""Requests with steps that are under way to one aggregator; all but one of them are slow."""
+SLOW_S: Final = 0.5
+"""A request that takes longer holds a large round's step: others no longer wait for it."""
 MOST_BYTES: Final = 1 << 20
 PATHS: Final = {
     StepName.CONTRIBUTE: "contributions",
@@ -55,29 +57,46 @@ class StepQueue:
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._senders: set[asyncio.Task[None]] = set()
+        self._awaited: asyncio.Task[None] | None = None
 
     async def ask(self, step: Step, post: Post) -> httpx.Response:
         """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
         waiting = _Waiting(step, post)
         self._waiting.append(waiting)
-        if len(self._senders) < AT_ONCE:
-            sender = asyncio.create_task(self._send(), name="steps")
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
+        self._start()
         return await waiting.answer
 
-    async def _send(self) -> None:
-        while lot := self._lot():
-            try:
-                answers = await _answers(lot)
-            except Exception as error:
-                for waiting in lot:
-                    if not waiting.answer.done():
-                        waiting.answer.set_exception(error)
-            else:
-                for waiting, answer in zip(lot, answers, strict=True):
-                    if not waiting.answer.done():
-                        waiting.answer.set_result(answer)
+    def _start(self) -> None:
+        if self._awaited is not None or len(self._senders) >= AT_ONCE:
+            return
+        if lot := self._lot():
+            sender = self._awaited = asyncio.create_task(self._send(lot), name="steps")
+            self._senders.add(sender)
+
+    async def _send(self, lot: Sequence[_Waiting]) -> None:
+        sender = asyncio.current_task()
+        assert sender is not None
+        slow = asyncio.get_running_loop().call_later(SLOW_S, self._pass_by, sender)
+        try:
+            answers = await _answers(lot)
+        except Exception as error:
+            for waiting in lot:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
+        else:
+            for waiting, answer in zip(lot, answers, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
+        finally:  # here, not when the task is done: what is asked in between would wait for ever
+            slow.cancel()
+            self._senders.discard(sender)
+            self._pass_by(sender)
+
+    def _pass_by(self, sender: asyncio.Task[None]) -> None:
+        """What waits goes, as this request is answered, or takes too long to wait for it."""
+        if self._awaited is sender:
+            self._awaited = None
+        self._start()
 
     def _lot(self) -> list[_Waiting]:
         """What goes next: at least one step, and no more than fits."""
@@ -94,9 +113,11 @@ class StepQueue:
 
     async def aclose(self) -> None:
         """End the requests under way."""
-        for sender in self._senders:
+        self._waiting.clear()
+        senders = list(self._senders)
+        for sender in senders:
             sender.cancel()
-        await asyncio.gather(*self._senders, return_exceptions=True)
+        await asyncio.gather(*senders, return_exceptions=True)
 
 
 async def _answers(lot: Sequence[_Waiting]) -> list[httpx.Response]:

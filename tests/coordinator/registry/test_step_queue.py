@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from coordinator.errors import AggregatorUnreachable
+from coordinator.registry import step_queue
 from coordinator.registry.step_queue import AT_ONCE, MOST_BYTES, StepQueue
 from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
 
@@ -64,8 +65,37 @@ async def test_what_waits_goes_together_and_answers_are_not_mixed_up() -> None:
     steps = [step(number) for number in range(MOST_STEPS + 20)]
     answers = await ask(queue, it, *steps)
     assert [item.text for item in answers] == [item.round for item in steps]
-    assert sum(it.lots) == len(steps)
-    assert len(it.lots) <= AT_ONCE + 2
+    assert it.lots == [1, MOST_STEPS, 19]
+    await queue.aclose()
+
+
+async def test_what_is_asked_as_an_answer_comes_does_not_wait_for_ever() -> None:
+    queue, it = StepQueue(), Aggregator()
+    it.gate.set()
+    async with asyncio.timeout(30):
+        for number in range(20):  # no turn of the loop between an answer and the next step
+            await queue.ask(step(number), it.post)
+    assert it.lots == [1] * 20
+
+
+async def test_others_wait_for_a_slow_request_no_longer_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_queue, "SLOW_S", 0.01)
+    queue, slow, quick = StepQueue(), Aggregator(), Aggregator()
+    quick.gate.set()
+    large = [asyncio.create_task(queue.ask(step(number), slow.post)) for number in range(3)]
+    await under_way(slow)
+    async with asyncio.timeout(30):
+        while sum(slow.lots) < 3:  # the second and third go together, and are slow as well
+            await asyncio.sleep(0.005)
+        assert (await queue.ask(step(7), quick.post)).text == step(7).round
+    for number in range(AT_ONCE + 3):
+        large.append(asyncio.create_task(queue.ask(step(10 + number), slow.post)))
+        await asyncio.sleep(0.03)
+    assert len(slow.lots) == AT_ONCE  # no more than that at once, however slow they are
+    slow.gate.set()
+    assert len(await asyncio.gather(*large)) == AT_ONCE + 6
     await queue.aclose()
 
 
