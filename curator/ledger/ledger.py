@@ -207,10 +207,12 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
     """The same, a column with one element only where it is the same for everybody: most debits are
-    of all curators of a span."""
+    of all curators of a span, or of none."""
     total = Totals.zero(1)
     for item in debits:
         members = item.over(offset, length)
+        if not members.any():
+            continue
         who = members[:1] if members.all() else members
         total = total.plus(_for_account(item.counted, verified_only), who)
     return total

@@ -187,6 +187,12 @@ async def afford(
     result: Consent,
 ) -> None:
     """Exclude the members whose limits, in either unit, the charges would exceed."""
+    places = np.flatnonzero(members & result.present)
+    if not places.size:
+        return
+    # Of a host's curators a round may concern few: the ledger is read no further than they reach.
+    first, end = int(places[0]), int(places[-1]) + 1
+    near = (span[0] + first, end - first)
     for unit, charge in asked.charges.items():
         limits = policy.limits(unit)
         if limits == Limits():
@@ -199,9 +205,9 @@ async def afford(
         if unit is PrivacyUnit.RECORD:
             since = None if limits.lifetime != Limit() else period_of(now, policy.period_s)[0]
             overlapping = await accounts.list_debits(
-                transaction, row.id, unit, since=since, overlapping=asked.window, span=span
+                transaction, row.id, unit, since=since, overlapping=asked.window, span=near
             )
-        for some in spans(*span, TOGETHER):
+        for some in spans(*near, TOGETHER):
             part = (some.first, some.length)
             if unit is PrivacyUnit.CURATOR:
                 period = await accounts.totals(transaction, row.id, policy.period_s, now, part)
