@@ -278,14 +278,18 @@ class Contributor:
         portion, decision = decided.portion, decided.decision
         party, contribution = portion.task.party, portion.task.contribution.id
         segment, now = portion.span.segment, self._clock.now()
+        # No longer than it reaches: later rounds of others' curators need not read it.
+        places = np.flatnonzero(decision.present)
+        first, end = int(places[0]), int(places[-1]) + 1
+        offset, present = portion.offset + first, decision.present[first:end]
         debit = NewDebit(
             contribution=contribution,
             party=party.id,
             segment=segment,
             part=PART,
-            offset=portion.offset,
-            length=portion.span.length,
-            presence=sets.pack(decision.present),
+            offset=offset,
+            length=present.size,
+            presence=sets.pack(present),
             unit=work.terms.query.privacy_unit,
             charges=work.charges,
             window=work.terms.descriptor.window,
@@ -299,7 +303,7 @@ class Contributor:
             party.curators,
             debit.charges[PrivacyUnit.CURATOR],
             now,
-            (portion.offset, decision.present),
+            (offset, present),
             sorted(decision.periods),
         )
         await accounts.add_debit(transaction, debit)

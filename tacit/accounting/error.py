@@ -154,6 +154,7 @@ def relative_error(query: Query, participants: int, typical: Fraction | None = N
     return worst
 
 
+@lru_cache(maxsize=4096)  # every round's report asks it of its query
 def smallest_useful_group(
     query: Query, share: Fraction, typical: Fraction | None = None
 ) -> int | None:

@@ -13,6 +13,7 @@ A wrap would spoil a result, not privacy.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 from tacit.accounting.error import all_draws
@@ -50,6 +51,7 @@ def _log_moment(layer: Draws, theta: float) -> float:
     )
 
 
+@lru_cache(maxsize=4096)  # an aggregator asks it in every round of a query
 def headroom_problem(query: Query) -> str | None:
     """Why sums of this query could wrap; None if they cannot."""
     modulus = scheme(query).modulus

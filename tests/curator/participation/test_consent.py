@@ -329,6 +329,26 @@ async def test_a_record_meets_the_rounds_of_its_window_and_period(
     assert some[0] == [0, 2, 3]
 
 
+async def test_who_is_not_concerned_changes_nothing_for_the_others(
+    transaction: Transaction,
+) -> None:
+    """Debits are read only as far as a round's members reach; each decision is as over all."""
+    chance = np.random.default_rng(3)
+    for first in (0, 3, 7):  # of 12 curators, the last five always among them
+        new = row(chance.random(12 - first) < 0.5, FREE, offset=first)
+        charges = {PrivacyUnit.CURATOR: FREE, PrivacyUnit.RECORD: ONE}
+        await add_debit(transaction, type(new)(**{**vars(new), "charges": charges}))
+    asked, policy = asking(record=ONE), limited("record", lifetime="2")
+    whole, _ = await left(transaction, asked, policy, span=(0, 12))
+    assert 0 < len(whole) < 12
+    for number in range(1 << 12):
+        if chance.random() > 0.02 and number.bit_count() > 1:
+            continue
+        members = np.array([number >> place & 1 for place in range(12)], np.bool_)
+        found, _ = await left(transaction, asked, policy, span=(0, 12), members=members)
+        assert found == [place for place in range(12) if place in whole or not members[place]]
+
+
 async def test_a_round_without_a_figure_ends_a_records_lifetime_and_no_period(
     transaction: Transaction,
 ) -> None:
