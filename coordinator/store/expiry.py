@@ -21,10 +21,9 @@ from sqlalchemy import case, delete, exists, select, text, update
 
 from common.store.transactions import Transaction
 from coordinator.models.job import FINISHED
+from coordinator.store.rounds import ACTIVE
 from coordinator.store.tables import job_steps, jobs, queries, refusals, rounds
-from tacit.protocol.round import RoundState
 
-_ENDED: Final = (RoundState.RELEASED.value, RoundState.ABORTED.value)
 _MOVE: Final = text(
     "UPDATE round SET rowid = (SELECT max(rowid) + 1 FROM round) WHERE id = :round_id"
 )
@@ -54,7 +53,7 @@ async def expire(
         .where(
             rounds.c.expired.is_(None),
             rounds.c.finished < before,
-            rounds.c.state.in_(_ENDED),
+            rounds.c.state.not_in(ACTIVE),  # found by `finished`, not by state
             rounds.c.id.not_in(newest),
             rounds.c.id.not_in(under_way),
         )
