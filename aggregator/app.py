@@ -56,7 +56,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         aggregator, intake, warmer = await _start(app, meters, settings, time, intake_type)
-        sweeper = Sweeper(aggregator, intake)
+        sweeper = Sweeper(aggregator, intake, meters)
         sweeper.start()
         try:
             yield
@@ -155,11 +155,11 @@ class Sweeper(Repeating):
     """The aggregator's one loop: it ends what is overdue and destroys what is no longer needed. All
     else that a round does here is a request of its coordinator."""
 
-    def __init__(self, aggregator: Aggregator, intake: Intake) -> None:
+    def __init__(self, aggregator: Aggregator, intake: Intake, meters: Meters) -> None:
         pause_s = aggregator.settings.sweep_s
         super().__init__("sweep", _logger, pause_s, first_s=pause_s)
-        self._aggregator, self._intake = aggregator, intake
+        self._aggregator, self._intake, self._meters = aggregator, intake, meters
 
     async def look(self) -> None:
         """Sweep once."""
-        await state_machine.sweep(self._aggregator, self._intake)
+        self._meters.expired.inc(await state_machine.sweep(self._aggregator, self._intake))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from aggregator.errors import UnknownRound
+from aggregator.errors import RoundExpired, UnknownRound
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
@@ -91,7 +91,7 @@ class Aggregator:
         return self._locks[round_id]
 
     async def round(self, round_id: str) -> RoundContext:
-        """The context of a round. Raises UnknownRound."""
+        """The context of a round. Raises UnknownRound or RoundExpired."""
         known = self._rounds.get(round_id)
         if known is not None:
             self._rounds.move_to_end(round_id)
@@ -132,11 +132,18 @@ class Aggregator:
 
 
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:
-    """The stored round. Raises UnknownRound."""
+    """The stored round. Raises UnknownRound or RoundExpired."""
     row = await store.round_row(transaction, round_id)
     if row is None:
+        await refuse_expired(transaction, round_id)
         raise UnknownRound
     return row
+
+
+async def refuse_expired(transaction: Transaction, round_id: str) -> None:
+    """Raise RoundExpired for a round that was deleted after its retention."""
+    if await store.is_expired(transaction, round_id):
+        raise RoundExpired
 
 
 def wire_json(model: BaseModel) -> str:

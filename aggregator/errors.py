@@ -33,6 +33,11 @@ class UnknownRound(NotFound):
     title = "There is no such round"
 
 
+class RoundExpired(Gone):
+    name = "round_expired"
+    title = "The round was forgotten: its retention is over"
+
+
 class RoundConflict(Conflict):
     name = "round_conflict"
     title = "Another descriptor was opened for this round"

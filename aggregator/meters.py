@@ -21,6 +21,9 @@ class Meters:
             "pieces_refused", "Pieces and batches refused, by problem.", ("form", "reason")
         )
         self.rounds: Gauge = metrics.gauge("rounds", "Rounds in the store, by state.", ("state",))
+        self.expired: Counter = metrics.counter(
+            "rounds_expired", "Rounds that this process deleted after their retention."
+        )
         self.commits: Counter = metrics.counter("commits", "Transactions of the writer.")
 
     async def count_rounds(self, database: Database) -> None:

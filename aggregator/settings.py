@@ -113,7 +113,8 @@ class AggregatorSettings(ServiceSettings):
     retention_s: int = Field(
         default=90 * 86_400,
         ge=60,
-        description="How long a finished round is remembered after its deadline.",
+        description="How long a finished round is remembered after its deadline; then it is "
+        "answered with 410. Its id and its set against differencing always stay.",
     )
     sweep_s: float = Field(
         default=30.0, gt=0, description="Pause between looks for what is overdue."

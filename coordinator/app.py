@@ -37,6 +37,7 @@ from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.expiry import Expiry
 from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
@@ -92,6 +93,7 @@ def create_app(
             tracer=tracer,
         )
         scheduler = Scheduler(conduct, conductor.wake)
+        expiry = Expiry(database, time, settings.retention_s, app.state.metrics)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
         authenticator = Authenticator(database, tokens, time)
         storage_key = load_storage_key(settings)
@@ -111,6 +113,7 @@ def create_app(
             conduct,
             conductor,
             scheduler,
+            expiry,
             changes,
             datasets,
             jobs,
@@ -127,6 +130,7 @@ def create_app(
         changes.start()
         conductor.start()
         scheduler.start()
+        expiry.start()
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()
@@ -137,6 +141,7 @@ def create_app(
             await jobs.federated.stop()
             await jobs.dispatcher.stop()
             jobs.changes.notify()
+            await expiry.stop()
             await scheduler.stop()
             await conductor.stop()
             await changes.stop()

@@ -38,6 +38,13 @@ class RoundClosed(Gone):
     title = "The round is closed"
 
 
+class RoundExpired(Gone):
+    """`state`: how the round ended; `expired`: when its content was dropped."""
+
+    name = "round_expired"
+    title = "The round's content was dropped: its retention is over"
+
+
 class QueryRefused(Invalid):
     name = "query_refused"
     title = "The query cannot be accepted"

@@ -41,6 +41,15 @@ class CoordinatorSettings(ServiceSettings):
         "before it aborts, and after its opening until all have heard of it. A Shamir quorum goes "
         "on without the missing ones after a quarter of it, at most 5 seconds.",
     )
+    retention_s: int | None = Field(
+        default=None,
+        ge=60,
+        le=100 * 366 * 86_400,
+        description="How long after its end a round's result, report, transcript and other content "
+        "are kept; then they are answered with 410. Without it they stay: they are what a round "
+        "is for. The ledger, the sets against differencing and the round's id always stay, and so "
+        "do the newest 100 rounds.",
+    )
     lease_s: float = Field(
         default=15.0, gt=1, description="How long a replica holds a round without renewing it."
     )

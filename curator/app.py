@@ -31,6 +31,7 @@ from curator.leading import Active, connected
 from curator.owner.ledger_routes import add_ledger
 from curator.owner.policy_routes import add_policy
 from curator.owner.routes import add_owner
+from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.parties.peers import Peers
 from curator.parties.routes import add_parties, check_token
@@ -71,7 +72,9 @@ def create_app(
         add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "erasure", participation.erasure.readiness)
         meters = await _meters(app, settings, time)
-        active = Active(participation, meters, participate=settings.participate)
+        active = Active(
+            participation, part_of(app, Expiry), meters, participate=settings.participate
+        )
         leader = Leader(database, "curator", active.start, active.stop)
         if meters is not None:
             add_readiness(app, "mqtt", partial(connected, leader, meters))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.store.leader import Leader
+from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 
 if TYPE_CHECKING:
@@ -19,15 +20,21 @@ class Active:
     """The leader's part of a service. Without `participate`, it joins no round by itself."""
 
     def __init__(
-        self, participation: Participation, meters: Connection | None, *, participate: bool
+        self,
+        participation: Participation,
+        expiry: Expiry,
+        meters: Connection | None,
+        *,
+        participate: bool,
     ) -> None:
-        self._participation, self._meters = participation, meters
+        self._participation, self._expiry, self._meters = participation, expiry, meters
         self._participate = participate
 
     async def start(self) -> None:
         """Begin."""
         if self._participate:
             self._participation.start()
+        self._expiry.start()
         if self._meters is not None:
             self._meters.start()
 
@@ -35,6 +42,7 @@ class Active:
         """End; the next start continues from the stored state, here or elsewhere."""
         if self._meters is not None:
             await self._meters.stop()
+        await self._expiry.stop()
         await self._participation.stop()
 
 

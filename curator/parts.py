@@ -18,6 +18,7 @@ from curator.intake.intake import Intake
 from curator.owner.policies import Policies
 from curator.participation.contribution import Contributor
 from curator.participation.delivery import Delivery
+from curator.participation.expiry import Expiry
 from curator.participation.federated_steps import Steps
 from curator.participation.loop import Participation
 from curator.participation.noisy_reports import Reporting
@@ -41,6 +42,9 @@ async def build(
     policies = await Policies.load(database, settings)
     contributed = metrics.counter("contributions", "Contributions by outcome.", ("outcome",))
     delivered = metrics.counter("deliveries", "Deliveries by outcome.", ("outcome",))
+    expired = metrics.counter(
+        "rounds_expired", "Rounds whose refusals and deliveries were dropped after their retention."
+    )
     peers = Peers(settings.peer_timeout_s, transports, settings.trust())
     intake = Intake(database, clock, settings)
     async with database.reading() as transaction:
@@ -96,4 +100,5 @@ async def build(
         delivery,
         reporting,
         participation,
+        Expiry(database, clock, settings.retention_s, expired),
     )

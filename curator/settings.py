@@ -55,6 +55,14 @@ class CuratorSettings(ServiceSettings):
         ge=0,
         description="How long after a round's deadline delivery is still tried.",
     )
+    retention_s: int = Field(
+        default=400 * 86_400,
+        ge=60,
+        le=100 * 366 * 86_400,
+        description="How long after a round's deadline the owner is shown which curators refused "
+        "it, on which grounds, and what was delivered to which aggregator. Debits, credits and the "
+        "round's descriptor always stay.",
+    )
     settle_after_s: float = Field(
         default=5.0, ge=0, description="Pause between questions about how a round ended."
     )

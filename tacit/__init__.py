@@ -33,6 +33,7 @@ __all__ = [
     "Problem",
     "Retry",
     "RoundClosed",
+    "RoundExpired",
     "RoundNotReleased",
     "ServiceFailed",
     "TooLarge",

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
-from aggregator.errors import BatchOverlaps, PieceConflict, RoundClosed, UnknownRound
+from aggregator.errors import BatchOverlaps, PieceConflict, RoundClosed, RoundExpired
 from aggregator.pieces.unsealing import BatchItem, LonePiece, Words, batch_words, words_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
@@ -187,7 +187,7 @@ class Intake:
             key, state.moved = item.context.key, False
             state.state = (await round_store.states(transaction, [key])).get(key)
         if state.state is None:
-            raise UnknownRound
+            raise RoundExpired
         if isinstance(item, PiecesItem):
             return [await self._lone(transaction, state, piece) for piece in item.pieces]
         if isinstance(item, BatchItem):

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from pydantic import RootModel
 
-from aggregator.context import Aggregator, RoundContext, wire_json
+from aggregator.context import Aggregator, RoundContext, refuse_expired, wire_json
 from aggregator.errors import (
     ContributionRefused,
     NotPaired,
@@ -183,6 +183,7 @@ async def _open(
         known = await round_store.round_row(transaction, descriptor.round)
         if known is not None:
             return await _opened_before(transaction, known, digest), False
+        await refuse_expired(transaction, descriptor.round)
         key = await round_store.add_round(
             transaction,
             descriptor.round,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -49,6 +49,10 @@ from tacit.wire import encode_binary, format_instant
 _logger = get_logger("tacit.aggregator.rounds")
 MAX_WAIT_S: Final = 30.0
 GATHER_S: Final = 0.01
+FORGOTTEN_AT_ONCE: Final = 50
+"""Rounds that are deleted in one transaction, for which pieces wait."""
+STEPS_AT_MOST: Final = 20
+REST_S: Final = 0.05
 LOOK_S: Final = 0.5
 """Another process on the same database may have accepted pieces without a notification here."""
 
@@ -248,8 +252,9 @@ def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
     }
 
 
-async def sweep(aggregator: Aggregator, intake: Intake) -> None:
-    """Abort abandoned rounds, delete old ones, make and destroy epoch keys, erase."""
+async def sweep(aggregator: Aggregator, intake: Intake) -> int:
+    """Abort abandoned rounds, delete old ones, make and destroy epoch keys, erase; how many rounds
+    were deleted."""
     settings, now = aggregator.settings, aggregator.clock.now()
     async with aggregator.database.reading() as transaction:
         abandoned = await round_store.overdue(
@@ -257,13 +262,28 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> None:
         )
     for round_id in abandoned:
         await abort(aggregator, intake, round_id, AbortRequest(reason="abandoned"))
+    before = now - timedelta(seconds=settings.retention_s)
+    forgotten = await _forget_rounds(aggregator, before)
     async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, ROUNDS_LOCK)
-        before = now - timedelta(seconds=settings.retention_s)
-        await round_store.purge(transaction, before)
         await forget_grants(transaction, grants, before)
     await aggregator.keyring.current()
-    if await aggregator.keyring.destroy_idle():
+    if await aggregator.keyring.destroy_idle() or forgotten:
         aggregator.forget_rounds()
     if not await aggregator.erasure.erase():
         _logger.warning("log_not_emptied")
+    return forgotten
+
+
+async def _forget_rounds(aggregator: Aggregator, before: datetime) -> int:
+    """Delete finished rounds whose deadline is before an instant; how many. A later sweep takes up
+    those that this one leaves."""
+    total = 0
+    for _ in range(STEPS_AT_MOST):
+        async with aggregator.database.begin() as transaction:
+            await exclusive(transaction, ROUNDS_LOCK)
+            forgotten = await round_store.purge(transaction, before, FORGOTTEN_AT_ONCE)
+        total += forgotten
+        if forgotten < FORGOTTEN_AT_ONCE:
+            break
+        await asyncio.sleep(REST_S)
+    return total

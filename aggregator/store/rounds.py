@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Row, Update, bindparam, delete, func, insert, select, update
 
-from aggregator.store.tables import batches, contributions, pieces, rounds
+from aggregator.store.tables import batches, contributions, expired_rounds, pieces, rounds
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from tacit.protocol.round import RoundState
@@ -65,6 +65,7 @@ _PLACES = (
 )
 
 
+_EXPIRED = select(expired_rounds.c.id).where(expired_rounds.c.id == bindparam("round_id"))
 _DOCUMENTS = {
     name: select(rounds.c[name]).where(rounds.c.key == bindparam("round_key"))
     for name in get_args(Document)
@@ -194,13 +195,28 @@ async def live(transaction: Transaction) -> tuple[str, ...]:
     return tuple(found.scalars())
 
 
-async def purge(transaction: Transaction, before: datetime) -> int:
-    """Delete finished rounds whose deadline is before an instant."""
-    old = select(rounds.c.key).where(rounds.c.state.not_in(LIVE), rounds.c.deadline < before)
+async def purge(transaction: Transaction, before: datetime, limit: int) -> int:
+    """Delete finished rounds whose deadline is before an instant, the oldest first and at most
+    `limit` of them; how many there were. Their ids stay: no round is opened twice."""
+    found = await transaction.execute(
+        select(rounds.c.key, rounds.c.id)
+        .where(rounds.c.state.not_in(LIVE), rounds.c.deadline < before)
+        .order_by(rounds.c.deadline)
+        .limit(limit)
+    )
+    old = {row.key: row.id for row in found}
+    if not old:
+        return 0
+    await transaction.execute(insert(expired_rounds), [{"id": name} for name in old.values()])
     for table in (pieces, batches, contributions):
         await transaction.execute(delete(table).where(table.c.round.in_(old)))
-    done = await transaction.execute(delete(rounds).where(rounds.c.key.in_(old)))
-    return done.rowcount
+    await transaction.execute(delete(rounds).where(rounds.c.key.in_(old)))
+    return len(old)
+
+
+async def is_expired(transaction: Transaction, round_id: str) -> bool:
+    """Whether this round was here, and was deleted after its retention."""
+    return (await transaction.execute(_EXPIRED, {"round_id": round_id})).first() is not None
 
 
 async def destroy_pieces(transaction: Transaction, key: int) -> None:

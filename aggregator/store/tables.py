@@ -118,6 +118,13 @@ rounds = Table(
     Column("abort_statement", Text, nullable=True),
     Column("reason", String(256), nullable=True),
     Column("finished", Instant, nullable=True),
+    Index("ix_round_deadline", "deadline"),
+)
+expired_rounds = Table(
+    "expired_round",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    sqlite_with_rowid=False,
 )
 revealed_sets = Table(
     "revealed_set",

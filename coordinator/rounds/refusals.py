@@ -13,7 +13,8 @@ import numpy as np
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty, UnknownRound
+from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty
+from coordinator.rounds import state_machine
 from coordinator.store import refusals as store
 from coordinator.store import registry
 from coordinator.store import rounds as round_store
@@ -28,13 +29,11 @@ async def take(
 ) -> None:
     """Store a party's refusal; an identical repetition changes nothing.
 
-    Raises UnknownRound, UnknownParty, Invalid, RefusalConflict or RoundClosed.
+    Raises UnknownRound, RoundExpired, UnknownParty, Invalid, RefusalConflict or RoundClosed.
     """
     # Rows get their ids in the order of their commits, so that an incremental reader misses none.
     await exclusive(transaction, f"refusals {round_id}")
-    head = await round_store.head(transaction, round_id)
-    if head is None:
-        raise UnknownRound
+    head = await state_machine.find(transaction, round_id)
     party = await registry.party(transaction, party_id)
     if party is None:
         raise UnknownParty

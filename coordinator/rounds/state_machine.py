@@ -30,7 +30,7 @@ from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.errors import AggregatorUnreachable, UnknownRound
+from coordinator.errors import AggregatorUnreachable, RoundExpired, UnknownRound
 from coordinator.models.budget_events import Draft
 from coordinator.registry.peers import (
     Peer,
@@ -76,6 +76,7 @@ from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.sets import Bits
+from tacit.wire import format_instant
 
 REASON_CHARACTERS = 256
 log = get_logger("tacit.rounds")
@@ -103,10 +104,12 @@ class RoundAborted(Exception):
 
 
 async def find(transaction: Transaction, round_id: str) -> RoundHead:
-    """What is shown of a round. Raises UnknownRound."""
+    """What is shown of a round. Raises UnknownRound or RoundExpired."""
     row = await store.head(transaction, round_id)
     if row is None:
         raise UnknownRound
+    if row.expired is not None:
+        raise RoundExpired(extra={"state": row.state.value, "expired": format_instant(row.expired)})
     return row
 
 

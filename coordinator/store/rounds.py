@@ -28,7 +28,8 @@ ACTIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.v
 @dataclass(frozen=True)
 class RoundHead:
     """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
-    it freezes at the latest, `ending` the reason of a requested abort."""
+    it freezes at the latest, `ending` the reason of a requested abort, `expired` when its content
+    was dropped (`coordinator.store.expiry`)."""
 
     id: str
     query_id: str
@@ -45,6 +46,7 @@ class RoundHead:
     reason: str | None
     participants: int | None
     finished: datetime | None
+    expired: datetime | None
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,8 @@ class Filter:
     query_id: str | None = None
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
-        """Hide open rounds that too few aggregators know."""
+        """Hide open rounds that too few aggregators know, and rounds without their content."""
+        chosen = chosen.where(rounds.c.expired.is_(None))
         if self.state is not None:
             chosen = chosen.where(rounds.c.state == self.state.value)
         if self.state is RoundState.OPEN:
@@ -276,7 +279,12 @@ async def descriptors(
 
 async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
     """The newest rounds' signed descriptors, the newest first."""
-    chosen = select(rounds.c.descriptor, rounds.c.sample).order_by(rounds.c.id.desc()).limit(limit)
+    chosen = (
+        select(rounds.c.descriptor, rounds.c.sample)
+        .where(rounds.c.expired.is_(None))
+        .order_by(rounds.c.id.desc())
+        .limit(limit)
+    )
     return [
         texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample))
         for row in await transaction.execute(chosen)

@@ -194,9 +194,21 @@ rounds = Table(
     Column("lease_holder", String(64), nullable=True),
     Column("lease_until", Instant, nullable=True),
     Column("sample", String(36), nullable=True),
+    Column("expired", Instant, nullable=True),
     UniqueConstraint("query_id", "slot", name="uq_round_query_slot"),
     Index("ix_round_state", "state"),
 )
+for _name, _column in (
+    ("ix_round_kept", rounds.c.id),
+    ("ix_round_kept_finished", rounds.c.finished),
+    ("ix_round_kept_sample", rounds.c.sample),
+):
+    Index(
+        _name,
+        _column,
+        sqlite_where=rounds.c.expired.is_(None),
+        postgresql_where=rounds.c.expired.is_(None),
+    )
 jobs = Table(
     "job",
     metadata,

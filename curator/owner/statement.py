@@ -29,6 +29,7 @@ from curator.owner.unusable import unusable
 from curator.policy import Policy
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
+from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import assumption
 from tacit.crypto.signing import Signed
@@ -144,6 +145,8 @@ def _contribution(
         for r in refusals
         if presence_bits(r.members, r.length)[position - r.offset]
     ]
+    # Of an expired round the grounds are gone: who is not in what was delivered has refused.
+    refused = grounds or (item.expired is not None and item.state == State.DELIVERED)
     answer: dict[str, Any] = {
         "round": item.round,
         "query": descriptor.query_id,
@@ -155,10 +158,11 @@ def _contribution(
         "stance": query.stance.value,
         "privacy_unit": query.privacy_unit.value,
         "window": descriptor.window.model_dump(mode="json"),
-        "state": item.state if taken or not grounds else "refused",
+        "state": "refused" if refused and not taken else item.state,
         "send_at": format_instant(item.send_at),
         "finished": None if item.finished is None else format_instant(item.finished),
         "outcome": item.outcome,
+        "expired": None if item.expired is None else format_instant(item.expired),
         "contributed": bool(taken),
         "refused_because": grounds,
         "credited": item.credited is not None,

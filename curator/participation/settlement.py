@@ -63,7 +63,10 @@ class Settling:
             document = await self.peers.round_state(
                 speaker.coordinator_url, speaker.coordinator_token, row.id
             )
-        except (PeerUnavailable, ProblemReceived):
+        except ProblemReceived as problem:
+            # Its statements are gone, and with them a credit; how it ended is still said.
+            document = dict(problem.problem) if problem.name == "round_expired" else {}
+        except PeerUnavailable:
             document = {}
         state = document.get("state")
         outcome = state if state in FINAL else None

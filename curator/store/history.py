@@ -23,6 +23,7 @@ async def history(
             contributions,
             rounds.c.descriptor,
             rounds.c.outcome,
+            rounds.c.expired,
         )
         .join(rounds, rounds.c.id == contributions.c.round)
         .where(contributions.c.party == party)

@@ -150,6 +150,13 @@ rounds = Table(
     Column("outcome", String(16), nullable=True),
     Column("asked", Instant, nullable=True),
     Column("aborts", Text, nullable=True),
+    Column("expired", Instant, nullable=True),
+)
+Index(
+    "ix_round_kept_deadline",
+    rounds.c.deadline,
+    sqlite_where=rounds.c.expired.is_(None),
+    postgresql_where=rounds.c.expired.is_(None),
 )
 contributions = Table(
     "contribution",

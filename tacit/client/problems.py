@@ -161,6 +161,11 @@ class RoundClosed(Gone):
     """The round takes nothing more."""
 
 
+class RoundExpired(Gone):
+    """The round's content was dropped after the deployment's retention; its id and what it cost
+    are kept (`figures` has its `state` and when it `expired`)."""
+
+
 class KeyReused(Invalid):
     """The Idempotency-Key was used for another request."""
 
@@ -186,6 +191,7 @@ _BY_NAME: Final[Mapping[str, type[Problem]]] = MappingProxyType(
         "budget_exceeded": BudgetExceeded,
         "not_released": NotReleased,
         "round_closed": RoundClosed,
+        "round_expired": RoundExpired,
         "idempotency_key_reused": KeyReused,
     }
 )

@@ -279,6 +279,7 @@ class FakeWorld:
         self.tokens: dict[str, str] = {}
         self.rounds: dict[str, Signed[RoundDescriptor]] = {}
         self.states: dict[str, dict[str, Any]] = {}
+        self.gone: dict[str, Response] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         """What was told, by round and party."""
         self.next_number = 0
@@ -426,5 +427,8 @@ class FakeWorld:
     async def _one(self, request: Request) -> Response:
         if not self._known(request):
             return problem(401, "token_unknown")
-        state = self.states.get(request.path_params["round"], {"state": "open", "aborts": []})
+        round_id = request.path_params["round"]
+        if round_id in self.gone:
+            return self.gone[round_id]
+        state = self.states.get(round_id, {"state": "open", "aborts": []})
         return Response(to_json(state), media_type="application/json")

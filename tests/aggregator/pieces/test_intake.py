@@ -185,7 +185,7 @@ async def test_a_round_that_is_not_stored_any_more_takes_nothing(alliance: Allia
             await transaction.execute(text("DELETE FROM round"))
         with pytest.raises(DomainError) as found:
             await service.intake.submit(pieces)
-        assert found.value.name == "unknown_round"
+        assert found.value.name == "round_expired"
 
 
 async def test_a_piece_again_is_known_and_another_conflicts(pair: Federation) -> None:

@@ -174,7 +174,7 @@ async def test_sets_outlive_the_rounds(alliance: Alliance, clock: ManualClock) -
         for peer in pair.peers:
             await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
             answer = await peer.coordinate("GET", first.path())
-            refused(answer, 404, "unknown_round")
+            refused(answer, 410, "round_expired")
         opened = await deliver(await pair.open(asked(), window=window), lone[1:])
         refused(await commitment(opened), 409, "difference_refused")
 

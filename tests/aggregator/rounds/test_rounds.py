@@ -181,11 +181,40 @@ async def test_the_sweep_ends_what_is_abandoned_and_forgets_what_is_old(
             (3890, "open"),
             (20, "aborted"),
             (82_700, "aborted"),
-            (200, "404"),
+            (200, "410"),
         ):
             clock.advance(timedelta(seconds=passed_s))
             await state_machine.sweep(service.aggregator, service.intake)
             assert await state() == wanted
+
+
+async def test_an_id_is_never_opened_again(
+    alliance: Alliance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_machine, "FORGOTTEN_AT_ONCE", 2)
+    async with alliance(1, retention_s=3600) as federation:
+        service, peer = parts_of(federation), federation.peers[0]
+        (sender,) = await federation.lone(1)
+        opened = [await federation.open(query()) for _ in range(5)]
+        for current in opened:
+            await current.contribute(sender, np.array([[4]]))
+            await peer.coordinate("POST", current.path("abort"), {"reason": "test"})
+        clock.advance(timedelta(hours=3))
+        federation.now = clock.now()
+        assert await state_machine.sweep(service.aggregator, service.intake) == 5
+        assert await state_machine.sweep(service.aggregator, service.intake) == 0
+        for old in opened:
+            again = await federation.descriptor(query(), round=old.id)
+            answers = [
+                await peer.coordinate("POST", "/v1/rounds", again),
+                await peer.coordinate("GET", old.path()),
+                await peer.coordinate("POST", old.path("freeze")),
+                await peer.coordinate("POST", old.path("abort"), {"reason": "test"}),
+                await old.send(sender, 0, old.piece(sender, 0, np.array([4], np.uint64))),
+            ]
+            for answer in answers:
+                refused(answer, 410, "round_expired")
+        await federation.open(query())
 
 
 async def test_the_sweep_keeps_grants_that_may_still_be_used(alliance: Alliance) -> None:

@@ -433,6 +433,6 @@ async def test_abandoned_rounds_are_aborted_and_old_ones_forgotten(
         clock.advance(timedelta(days=2))
         await state_machine.sweep(aggregator, intake)
         answer = await peer.coordinate("GET", current.path())
-        refused(answer, 404, "unknown_round")
+        refused(answer, 410, "round_expired")
         replayed = await peer.coordinate("POST", "/v1/rounds", current.signed)
         refused(replayed, 422, "descriptor_refused")

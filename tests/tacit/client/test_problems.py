@@ -7,7 +7,7 @@ import pytest
 
 import tacit
 from common.web import problems as service
-from coordinator.errors import BudgetExceeded, NotReleased, RoundClosed
+from coordinator.errors import BudgetExceeded, NotReleased, RoundClosed, RoundExpired
 from tacit import errors
 from tacit.client.problems import MEDIA_TYPE, TYPE_PREFIX, problem_in
 from tacit.errors import DomainError, FieldError
@@ -28,6 +28,7 @@ KINDS = {
     BudgetExceeded: tacit.BudgetExceeded,
     NotReleased: tacit.NotReleased,
     RoundClosed: tacit.RoundClosed,
+    RoundExpired: tacit.RoundExpired,
 }
 
 
