@@ -184,6 +184,14 @@ class Participation:
             _logger.warning("descriptor_refused", round=descriptor.round, problem=error.name)
             return
         digest = descriptor.digest()
+        async with self._store.reading() as transaction:  # most are known, and planned
+            known = await outbox.find_round(transaction, descriptor.round)
+            if known is not None and known.hash == digest:
+                left = await outbox.parties_without(
+                    transaction, descriptor.round, coordinator_key, descriptor.deployment
+                )
+                if not left:
+                    return
         async with self._store.begin() as transaction:
             known = await outbox.find_round(transaction, descriptor.round)
             if known is not None and known.hash != digest:
@@ -195,8 +203,8 @@ class Participation:
                 transaction, descriptor.round, coordinator_key, descriptor.deployment
             )
             if parties:
-                left = max(timedelta(0), descriptor.deadline - now)
-                share = left * self._settings.send_window_share
+                open_for = max(timedelta(0), descriptor.deadline - now)
+                share = open_for * self._settings.send_window_share
                 moments = [(party, now + share * _moment.random()) for party in parties]
                 await outbox.plan(transaction, descriptor.round, moments, now)
 
