@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tacit.validity.arithmetic import NUMPY
+from tacit.validity.compiled import COMPILED
 from tacit.validity.field import Elements, Field
 
-ARITHMETICS = [pytest.param(NUMPY, id="numpy")]
+ARITHMETICS = [pytest.param(NUMPY, id="numpy"), pytest.param(COMPILED, id="compiled")]
 
 
 class SmallField(Field):
