@@ -142,7 +142,9 @@ class Field(ABC):
 
     def words(self, rows: Rows) -> Elements:
         """Little-endian bytes (B, n element_bytes) as unreduced words (limbs, n, B)."""
-        table = np.ascontiguousarray(rows).view("<u8").reshape(len(rows), -1, self.limbs)
+        count = rows.shape[1] // self.element_bytes
+        words = np.ascontiguousarray(rows).view("<u8")
+        table = words.reshape(len(rows), count, self.limbs)
         return np.array(table.transpose(2, 1, 0), np.uint64, order="C")
 
     def decode(self, rows: Rows) -> tuple[Elements, Mask]:
@@ -160,4 +162,5 @@ class Field(ABC):
     def encode(self, elements: Elements) -> Rows:
         """Little-endian bytes (B, n element_bytes) of elements (limbs, n, B)."""
         table = np.ascontiguousarray(elements.transpose(2, 1, 0).astype("<u8", copy=False))
-        return table.reshape(len(table), -1).view(np.uint8)
+        words = table.reshape(len(table), table.shape[1] * self.limbs)
+        return words.view(np.uint8)

@@ -140,7 +140,7 @@ class Prio3:
     def draw_randomness(self, source: NoiseSource, count: int) -> tuple[Rows, Rows]:
         """Nonces (count, 16) and randomness (count, randomness_bytes) for so many contributions."""
         width = NONCE_BYTES + self.randomness_bytes
-        drawn = _rows(source.bytes(count * width), count)
+        drawn = np.frombuffer(source.bytes(count * width), np.uint8).reshape(count, width)
         return drawn[:, :NONCE_BYTES], drawn[:, NONCE_BYTES:]
 
     def shard(
@@ -149,8 +149,15 @@ class Prio3:
         """Split encoded measurements (limbs, n, B), with their proofs.
 
         context: what the proof is bound to. nonces (B, 16), randomness (B, randomness_bytes):
-        secret, uniform, and never used again.
+        secret, uniform, and never used again. ValueError: a length is wrong.
         """
+        count, length = len(nonces), self.circuit.measurement_length
+        if (
+            measurements.shape != (self.circuit.field.limbs, length, count)
+            or nonces.shape != (count, NONCE_BYTES)
+            or randomness.shape != (count, self.randomness_bytes)
+        ):
+            raise ValueError("a measurement, nonce or randomness has a wrong length")
         parts = [
             self._shard(context, measurements[:, :, block], nonces[block], randomness[block])
             for block in self._blocks(len(nonces))
@@ -323,7 +330,7 @@ class Prio3:
         self, context: bytes, measurements: Elements, nonces: Rows, randomness: Rows
     ) -> Contributions:
         field, circuit = self.circuit.field, self.circuit
-        seeds = randomness.reshape(len(nonces), -1, SEED_BYTES)
+        seeds = randomness.reshape(len(nonces), self.randomness_bytes // SEED_BYTES, SEED_BYTES)
         helpers = seeds[:, : self.shares - 1]
         blinds: list[Rows] = []
         if self.joint:
@@ -423,10 +430,6 @@ class Prio3:
 
     def _per_proof(self, elements: Elements) -> list[Elements]:
         return np.split(elements, self.proofs, axis=1)
-
-
-def _rows(data: bytes, count: int) -> Rows:
-    return np.frombuffer(data, np.uint8).reshape(count, -1)
 
 
 def _binders(binder: bytes | Rows, count: int) -> Rows:

@@ -283,11 +283,11 @@ def _consecutive_powers(field: Field, base: Elements, count: int) -> Elements:
 def _entry_bits(entry: BoundedInteger, values: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Bits (n b, B) of values (B, n), entry after entry."""
     bits = entry.encode(values)
-    return bits.transpose(2, 0, 1).reshape(-1, len(values))
+    return bits.transpose(2, 0, 1).reshape(values.shape[1] * entry.bits, len(values))
 
 
 def _entries(field: Field, bits: Elements, entry: BoundedInteger) -> Elements:
     """Entries (limbs, n, B) of bits (limbs, n b, B)."""
-    table = bits.reshape(field.limbs, -1, entry.bits, bits.shape[2])
+    table = bits.reshape(field.limbs, bits.shape[1] // entry.bits, entry.bits, bits.shape[2])
     weights = field.elements(entry.weights).reshape(field.limbs, 1, -1, 1)
     return field.sum(field.multiply(table, weights), axis=2)

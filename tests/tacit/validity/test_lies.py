@@ -244,6 +244,38 @@ def test_words_from_the_prime_on_are_told_at_acceptance_and_refused_later(case):
     assert not prio3.decide(CONTEXT, shares).proved.any()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 700])
+def test_any_number_at_once_is_the_same_as_one_by_one(case, count):
+    function, honest = case
+    prio3 = function.prio3(2)
+    many = np.repeat(honest, count, axis=2)
+    nonces, randomness = prio3.draw_randomness(SeededRandom(2), count)
+    whole = prio3.shard(CONTEXT, many, nonces, randomness)
+    decided, _ = outcomes(prio3, nonces, whole)
+    assert decided.shape == (2, count)
+    assert not decided.any()
+    for place in {0, count // 2, count - 1} if count else ():
+        one = slice(place, place + 1)
+        alone = prio3.shard(CONTEXT, many[:, :, one], nonces[one], randomness[one])
+        assert (alone.public_shares == whole.public_shares[one]).all()
+        for index in range(2):
+            assert (alone.input_shares[index] == whole.input_shares[index][one]).all()
+
+
+def test_a_split_of_wrong_lengths_is_refused(case):
+    function, honest = case
+    prio3 = function.prio3(2)
+    nonces, randomness = prio3.draw_randomness(SeededRandom(2), 1)
+    for arguments in (
+        (honest[:, 1:], nonces, randomness),
+        (honest, nonces[:, 1:], randomness),
+        (honest, nonces, randomness[:, 1:]),
+        (honest, np.concatenate((nonces, nonces)), randomness),
+    ):
+        with pytest.raises(ValueError, match="wrong length"):
+            prio3.shard(CONTEXT, *arguments)
+
+
 def test_wrong_lengths_and_keys_are_refused():
     function = proved_count(1)
     prio3 = function.prio3(2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +36,22 @@ def test_the_bounds_of_a_larger_tail():
     tail = Tail(10**6, 1, Fraction(1, 10**10))
     assert noise_bound(tail, Fraction(1000), Fraction(1, 10**6)) // 100 == 253
     assert noise_bound(tail, Fraction(1000), Fraction(1)) // 10 == 4155
+
+
+def test_every_machine_finds_the_same_bounds():
+    """A digest, made once, of the bounds of 200 random queries."""
+    source, bounds = random.Random(1), []
+    for _ in range(200):
+        participants = source.randrange(2, 10**6)
+        curators = source.randrange(1, min(participants, 4096) + 1)
+        tail = Tail(
+            participants, source.randrange(1, 5000), Fraction(1, source.randrange(2, 2**64))
+        )
+        scale = Fraction(source.randrange(1, 10**9), source.randrange(1, 1000))
+        weight = Fraction(1, source.randrange(1, participants + 1))
+        bounds.append(noise_bound(tail, scale, weight, curators))
+    digest = hashlib.sha256(repr(bounds).encode()).hexdigest()
+    assert digest == "17016385b03d504605720e024b20abe71c07f82e6083aaba4af5beb6f37a0742"
 
 
 def two_sided_tail(scale: float, weight: float, bounds: np.ndarray) -> np.ndarray:
