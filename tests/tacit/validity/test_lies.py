@@ -242,6 +242,8 @@ def test_words_from_the_prime_on_are_told_at_acceptance_and_refused_later(case):
     shares = [each.verifier_shares.copy() for each in found]
     shares[1][:, :size] = 0xFF
     assert not prio3.decide(CONTEXT, shares).proved.any()
+    shares[0][:] = 0  # nor is such a share taken for zeros, which alone would be accepted
+    assert not prio3.decide(CONTEXT, shares).proved.any()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 700])
