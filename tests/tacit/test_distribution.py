@@ -84,6 +84,19 @@ def test_a_part_of_the_library_brings_no_client():
     assert not loaded & {"httpx", "tacit.client"}
 
 
+def test_the_client_loads_no_proofs_and_the_proofs_load_no_client():
+    """pycryptodome belongs to the extra `proofs`: a client is installed without it."""
+    for loading, absent in (
+        ("tacit; tacit.Client", {"Crypto", "tacit.validity"}),
+        ("tacit.validity.prio3", {"httpx", "tacit.client", "numba"}),
+    ):
+        name, _, used = loading.partition("; ")
+        program = f"import sys, {name}; {used or 'pass'}; print(*sys.modules)"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+        assert not absent & set(done.stdout.split())
+
+
 def test_the_client_s_names_are_the_library_s():
     assert tacit.__all__ == tacit.client.__all__
     assert all(getattr(tacit, name) is getattr(tacit.client, name) for name in tacit.__all__)
