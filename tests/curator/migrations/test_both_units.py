@@ -20,8 +20,10 @@ UNITS = ("record", "curator")
 
 async def as_before(transaction: Transaction) -> None:
     """The tables of revision 0003, with what they would hold."""
-    for name in ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy"):
+    indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
+    for name in (*indices, "ix_round_kept_deadline"):
         await transaction.execute(text(f"DROP INDEX {name}"))
+    await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     await transaction.execute(
         text("ALTER TABLE debit ADD COLUMN verified BOOLEAN DEFAULT true NOT NULL")
     )
