@@ -87,7 +87,7 @@ class StepQueue:
             for waiting, answer in zip(lot, answers, strict=True):
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)
-        finally:  # here, not when the task is done: what is asked in between would wait for ever
+        finally:  # before the task is done: a step asked in between would never be sent
             slow.cancel()
             self._senders.discard(sender)
             self._pass_by(sender)

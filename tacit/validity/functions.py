@@ -116,7 +116,7 @@ class ProvedFunction(ABC):
         return (0,) * self.circuit.output_length
 
     def prio3(self, shares: int) -> Prio3:
-        """The scheme for so many aggregators."""
+        """The scheme for this number of aggregators."""
         return Prio3(self.algorithm, self.circuit, shares, self.proofs, self.arithmetic.hash_rows)
 
     def _check_noise_bounds(self, dimension: int) -> None:
@@ -361,7 +361,7 @@ def proved_histogram(
     noise_bounds: tuple[int, ...] = (),
     arithmetic: Arithmetic = NUMPY,
 ) -> ProvedVector:
-    """`count` readings at most, in so many bins."""
+    """At most `count` readings, in `bins` bins."""
     return ProvedVector((Block(bins, count, count),), noise_bounds, arithmetic)
 
 

@@ -1,11 +1,11 @@
 """Prio3: contributions split into shares with a proof, verified together and added up.
 
-One curator splits; each aggregator makes a verifier share from its own input share alone; whoever
-has all verifier shares decides. Everything is done for B contributions at once, and messages are
+One curator splits; each aggregator makes a verifier share from its own input share alone; all
+verifier shares together decide. Everything is done for B contributions at once, and messages are
 rows of bytes, byte for byte those of the draft.
 
-Randomness is handed in: whoever protects people draws it by `draw_randomness` from `SecureRandom`,
-anew for each contribution.
+Randomness is handed in: a service draws it by `draw_randomness` from `SecureRandom`, again for each
+contribution.
 
 Source: VDAF draft, "Prio3" (wire version 18). Spec: validity, sections 8, 12 and 13.
 """
@@ -138,7 +138,7 @@ class Prio3:
         return length + (SEED_BYTES if self.joint else 0)
 
     def draw_randomness(self, source: NoiseSource, count: int) -> tuple[Rows, Rows]:
-        """Nonces (count, 16) and randomness (count, randomness_bytes) for so many contributions."""
+        """Nonces (count, 16) and randomness (count, randomness_bytes) of `count` contributions."""
         width = NONCE_BYTES + self.randomness_bytes
         drawn = np.frombuffer(source.bytes(count * width), np.uint8).reshape(count, width)
         return drawn[:, :NONCE_BYTES], drawn[:, NONCE_BYTES:]

@@ -251,7 +251,7 @@ def multihot_count_vector(field: Field, length: int, max_weight: int, chunk: int
 
 
 def least_proof_chunk(bits: int) -> int:
-    """The chunk with the shortest proof for so many bits, the smaller one of equals.
+    """The chunk with the shortest proof for this number of bits, the smaller one of equals.
 
     Proof: 2 chunk + 2 (P - 1) + 1, P = next_pow2(1 + ceil(bits / chunk)). For each P the best
     chunk is the smallest that needs no more calls, so only these are compared.
