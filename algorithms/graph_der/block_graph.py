@@ -21,6 +21,7 @@ from algorithms.graph_der.consistency import rounded
 from algorithms.graph_der.geometry import Ints, Labels
 from algorithms.graph_der.labelling import labelled, order_of
 from algorithms.graph_der.parameters import Labelling
+from algorithms.simplex import on_simplex
 from tacit.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -100,19 +101,6 @@ def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> In
     spread = lack * other / (one + other) / np.maximum(number, 1)
     parts += spread[fine.coarse]
     return rounded(np.minimum(on_simplex(parts), fine.room), fine.room, source)
-
-
-def on_simplex(values: Floats) -> Floats:
-    """The nearest numbers, none below 0, with the same sum; all 0 where the sum is not above 0."""
-    total = values.sum()
-    if total <= 0:
-        return np.zeros(values.size)
-    falling = np.sort(values)[::-1]
-    excess = np.cumsum(falling) - total
-    place = np.arange(1, values.size + 1)
-    last = int(np.flatnonzero(falling * place > excess)[-1])
-    found: Floats = np.maximum(values - excess[last] / (last + 1), 0.0)
-    return found
 
 
 def vertex_weights(degrees: Ints | None, plan: BlockPlan) -> Floats:

@@ -20,7 +20,6 @@ from algorithms.datasets.edge_list_files import read_snap
 from algorithms.graph_der import Parameters, algorithm, check, preview, run
 from algorithms.graph_der.block_graph import (
     laplace_variance,
-    on_simplex,
     publish_blocks,
     vertex_weights,
 )
@@ -28,6 +27,7 @@ from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, measure, sides_
 from algorithms.graph_der.parameters import BLOCK_SHARES, block_plan_of
 from algorithms.graph_der.problems import BadCells, BadShares
 from algorithms.problems import MethodNeedsSound
+from algorithms.simplex import on_simplex
 from simulation.graph_stand_in import blocks, power_law
 from simulation.populations import shared_data
 from tacit.errors import Invalid
