@@ -44,7 +44,7 @@ class TacitFlow(ConfigFlow, domain=DOMAIN):
         shown = self.add_suggested_values_to_schema(SCHEMA, user_input or {})
         return self.async_show_form(step_id="user", data_schema=shown, errors=errors)
 
-    async def async_step_reauth(self, entry_data: Mapping[str, Any]) -> FlowResult:
+    async def async_step_reauth(self, _: Mapping[str, Any]) -> FlowResult:
         """The curator refuses the token."""
         return await self.async_step_token()
 

@@ -10,5 +10,5 @@ CONF_METERS: Final = "meters"
 STATEMENT_EVERY: Final = timedelta(minutes=5)
 SEND_EVERY: Final = timedelta(minutes=5)
 MOST_WAITING: Final = 5_000
-"""Readings that wait for the curator. Of counters the newest suffice: a total covers those before."""
+"""Readings that wait for the curator. Of a counter the newest total covers all before."""
 AT_ONCE: Final = 500
