@@ -171,8 +171,9 @@ def _ask(it: Engine, path: str) -> Any:
 def _released(it: Engine) -> dict[str, Any]:
     """Results of released rounds, by their ids."""
     rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
-    found = {item["id"]: _ask(it, f"/v1/rounds/{item['id']}") for item in rounds}
-    return {name: item["result"] for name, item in found.items() if item["state"] == "released"}
+    released = [item["id"] for item in rounds if item["state"] == "released"]
+    assert released
+    return {name: _ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
 
 
 def _job(it: Engine, directory: Path) -> subprocess.CompletedProcess[str]:
