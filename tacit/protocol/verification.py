@@ -1,4 +1,4 @@
-"""The checks of a proved round: its verify key, who is a candidate, what is decided, what is summed.
+"""The checks of a proved round: its verify key, who is a candidate, what is decided and summed.
 
 Pure, as `agreement`: the coordinator and every aggregator call the same functions. Contributions
 stand in one order everywhere: lone curators by number, then hosts' parts as they are listed.
@@ -9,6 +9,7 @@ Spec: validity, sections 7 and 10.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from tacit.protocol.round import (
 from tacit.query.proofs import ProofPlan
 from tacit.sets import Bits
 from tacit.validity.prio3 import Outcome
+from tacit.wire import Binary, WireModel
 
 SECRET_BYTES: Final = 32
 CHUNK_BYTES: Final = 4 << 20
@@ -107,6 +109,13 @@ def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
 # --- candidates ----------------------------------------------------------------------------------
 
 
+class CandidateList(WireModel):
+    """Candidates as they are stored; `lone`: a bitmap over roster numbers, compressed."""
+
+    lone: Binary
+    parts: tuple[ProvedPart, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The contributions that every aggregator holds alike: what is verified.
@@ -118,6 +127,18 @@ class Candidates:
     parts: tuple[ProvedPart, ...]
     roster_size: int
     hash: bytes
+
+    @classmethod
+    def of(cls, listed: CandidateList, roster_size: int, digest: bytes) -> Candidates:
+        """Those of a list that was stored with their hash."""
+        lone = sets.unpack(sets.decompressed(listed.lone, roster_size), roster_size)
+        return cls(np.flatnonzero(lone), listed.parts, roster_size, digest)
+
+    def listed(self) -> CandidateList:
+        """As they are stored."""
+        lone = np.zeros(self.roster_size, np.bool_)
+        lone[self.lone] = True
+        return CandidateList(lone=sets.compressed(sets.pack(lone)), parts=self.parts)
 
     @property
     def items(self) -> int:
@@ -172,7 +193,7 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart], members: 
     """The numbers (roster_size,) of a set's parts, each in one of them and in the set."""
     covered = np.zeros(descriptor.roster_size, np.bool_)
     order = [part.order for part in parts]
-    if any(one >= other for one, other in zip(order, order[1:], strict=False)):
+    if any(one >= other for one, other in itertools.pairwise(order)):
         raise ManifestRefused("an accepted set's parts are not sorted, each once")
     for part in parts:
         span = Span(part.segment, part.first, part.length)
