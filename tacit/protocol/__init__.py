@@ -1,6 +1,7 @@
 """What parties sign and check. Who calls whom is the services' part.
 
 enrolment      join tokens and identities
+proved_pieces  what a sealed piece of a proved round holds
 round          descriptors, set documents, commitments, transcripts
 agreement      the checks of a round: sets, commitments, openings, transcripts
 verification   the checks of a proved round: verify key, candidates, verdicts (extra `proofs`)
