@@ -255,6 +255,8 @@ class QueryFields(WireModel):
     @classmethod
     def _enough_aggregators(cls, value: int, info: ValidationInfo) -> int:
         sharing, mechanism = info.data.get("sharing"), info.data.get("mechanism")
+        if sharing is None:  # that error is reported already
+            return value
         local = mechanism is Mechanism.LOCAL
         require(local == (sharing is Sharing.NONE), value, 'sharing "none" and local go together')
         if local:
@@ -265,6 +267,8 @@ class QueryFields(WireModel):
     @classmethod
     def _quorums_meet(cls, value: int | None, info: ValidationInfo) -> int | None:
         sharing, aggregators = info.data.get("sharing"), info.data.get("aggregators")
+        if sharing is None:
+            return value
         if sharing is not Sharing.SHAMIR:
             return require(value is None, value, "only sharing shamir has a threshold")
         if value is None:
@@ -303,6 +307,8 @@ class QueryFields(WireModel):
     def _certain_noise(cls, value: int | None, info: ValidationInfo) -> int | None:
         data = info.data
         sharing, aggregators = data.get("sharing"), data.get("aggregators")
+        if sharing is None:
+            return value
         if sharing is not Sharing.SHAMIR or aggregators is None or data.get("threshold") is None:
             return require(value is None, value, "only sharing shamir declares c_noise")
         if data.get("mechanism") is Mechanism.EXACT:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from typing import Final
 
 from tacit.query.fields import QueryFields
-from tacit.query.functions import Part, dimension, parts, reading_rule, vector_blocks
-from tacit.query.mechanisms import curator_plan
+from tacit.query.functions import Part, parts, reading_rule, vector_blocks
+from tacit.query.mechanisms import clamped_tail, curator_plan
 from tacit.query.words import Function, Mechanism, Validity
 from tacit.validity import limits
 from tacit.validity.arithmetic import NUMPY, Arithmetic
@@ -32,7 +33,7 @@ from tacit.validity.functions import (
     proved_count,
 )
 from tacit.validity.limits import FieldTooSmall
-from tacit.validity.noise_bound import DEFAULT_TAIL, Tail, noise_bound
+from tacit.validity.noise_bound import noise_bound
 from tacit.validity.prio3 import NONCE_BYTES, Prio3
 from tacit.validity.vectors import Block
 
@@ -95,6 +96,17 @@ class ProofPlan:
         return tuple(total)
 
 
+@cache
+def fastest_arithmetic() -> Arithmetic:
+    """Compiled where the extra `fast` is installed: for many contributions, since compiling takes
+    some seconds when it is first used."""
+    if find_spec("numba") is None:
+        return NUMPY
+    from tacit.validity.compiled import COMPILED
+
+    return COMPILED
+
+
 @lru_cache(maxsize=256)
 def proof_plan(query: QueryFields, arithmetic: Arithmetic = NUMPY) -> ProofPlan:
     """The plan of a proved query. ValueError: its contributions carry no proofs."""
@@ -106,12 +118,6 @@ def proof_plan(query: QueryFields, arithmetic: Arithmetic = NUMPY) -> ProofPlan:
 def largest_part(query: QueryFields) -> int:
     """The most curators that one contribution of a round can be of."""
     return min(SEGMENT_SIZE, query.n_max)
-
-
-def tail_of(query: QueryFields) -> Tail:
-    """How much total variation clamping may cost: the query's, or 2^-64."""
-    total = DEFAULT_TAIL if query.noise_tail is None else query.noise_tail
-    return Tail(query.n_max, dimension(query), total)
 
 
 def proof_problem(query: QueryFields) -> tuple[str, str] | None:
@@ -184,10 +190,9 @@ def _contribution(query: QueryFields, arithmetic: Arithmetic, curators: int) -> 
 @lru_cache(maxsize=1024)
 def _part_noise_bounds(query: QueryFields, curators: int) -> tuple[int, ...]:
     """T of each part of the query, () where curators draw no noise."""
-    plan = curator_plan(query)
-    if plan is None:
+    plan, tail = curator_plan(query), clamped_tail(query)
+    if plan is None or tail is None:
         return ()
-    tail = tail_of(query)
     found: dict[Fraction, int] = {}
     for scale in plan.scales:
         if scale not in found:
