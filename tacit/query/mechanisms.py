@@ -26,9 +26,10 @@ from tacit.noise.vector import polya_shares, probabilistic_laplace
 from tacit.query.fields import QueryFields
 from tacit.query.fixedpoint import headroom
 from tacit.query.functions import parts
-from tacit.query.words import Layer, Mechanism, Sharing
+from tacit.query.words import Layer, Mechanism, Sharing, Validity
 from tacit.randomness import NoiseSource
 from tacit.units import MAX_QUANTITY
+from tacit.validity.noise_bound import DEFAULT_TAIL, Tail
 
 Ints = NDArray[np.int64]
 
@@ -78,6 +79,15 @@ def aggregator_plan(query: QueryFields) -> NoisePlan | None:
             return _plan(query, query.epsilon, weight=Fraction(1, honest))
         case _:
             return None
+
+
+def clamped_tail(query: QueryFields) -> Tail | None:
+    """How much total variation the clamping of curators' noise may cost in a round; None where none
+    is clamped. Spec: validity, section 5."""
+    if query.validity is not Validity.PROVED or curator_plan(query) is None:
+        return None
+    total = DEFAULT_TAIL if query.noise_tail is None else query.noise_tail
+    return Tail(query.n_max, sum(part.dimension for part in parts(query)), total)
 
 
 def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:

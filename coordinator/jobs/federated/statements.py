@@ -44,6 +44,7 @@ def completed(
         "charged": _charges(rounds),
         "noise": tuple(item for one in rounds for item in one.noise),
         "sensitivity": tuple(item for one in rounds for item in one.sensitivity),
+        "validity": last.validity,
         "sampler_delta": delta_amount(
             sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
         ),
