@@ -22,6 +22,7 @@ from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import restoring, state_machine
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
+from aggregator.rounds.verifying import Evaluations, Verifying
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from common.runtime.background import Repeating
@@ -135,7 +136,8 @@ async def _start(
     warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tokens, clock)
     pieces = PieceParts(aggregator, intake, directory, meters)
-    steps = RoundSteps(aggregator, intake, warmer)
+    verifying = Verifying(aggregator, intake, Evaluations())
+    steps = RoundSteps(aggregator, intake, warmer, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, pieces)
     install_authenticator(app, authenticator)
     await intake.start()

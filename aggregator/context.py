@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
 
 from pydantic import BaseModel
 
@@ -25,8 +27,10 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
+from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
+from tacit.validity.arithmetic import NUMPY, Arithmetic
 
 _KEPT_ROUNDS = 256
 _SignedDescriptor = Signed[RoundDescriptor]
@@ -44,6 +48,8 @@ class RoundContext:
     dimension: int
     own_key: EpochSecret | None
     invited: sets.Bits | None = None
+    proofs: ProofPlan | None = None
+    """Of a proved round."""
 
     @property
     def id(self) -> str:
@@ -73,6 +79,8 @@ class Aggregator:
     erasure: Erasure
     samplers_passed: bool
     """Whether the noise samplers passed their self-test at the start; no round opens otherwise."""
+    verify_keys: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    """Of proved rounds, by id, in memory only (`aggregator.pieces.verify_keys`)."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -110,14 +118,16 @@ class Aggregator:
         self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
     ) -> RoundContext:
         """Make and keep the context of a stored round."""
+        query = descriptor.query
         context = RoundContext(
             key,
             descriptor,
             digest,
             descriptor.index_of(self.id),
-            dimension(descriptor.query),
+            dimension(query),
             own_key,
             descriptor.invited(),
+            proof_plan(query, _arithmetic()) if is_proved(query) else None,
         )
         self._rounds[descriptor.round] = context
         while len(self._rounds) > _KEPT_ROUNDS:
@@ -127,8 +137,19 @@ class Aggregator:
     def forget_rounds(self) -> None:
         """Drop cached contexts of rounds: keys may have been destroyed, rounds purged."""
         self._rounds.clear()
+        self.verify_keys.clear()
         for round_id in [name for name, lock in self._locks.items() if not lock.locked()]:
             del self._locks[round_id]
+
+
+@lru_cache
+def _arithmetic() -> Arithmetic:
+    """How proofs are computed here: compiled where the extra `fast` is installed."""
+    if find_spec("numba") is None:
+        return NUMPY
+    from tacit.validity.compiled import COMPILED
+
+    return COMPILED
 
 
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:

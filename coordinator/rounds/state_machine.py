@@ -452,7 +452,7 @@ def _manifest_fields(manifest: Manifest) -> dict[str, Any]:
     """A transcript's manifest fields other than figures; format 1 for an earlier version."""
     if manifest.salt is None:
         return {"format": "tacit.transcript/1", "manifest_hash": manifest_hash(manifest)}
-    return {"members_hash": members_hash(manifest.salt, manifest.members)}
+    return {"members_hash": members_hash(manifest.salt, manifest.members, manifest.parts)}
 
 
 def _manifest(row: RoundRow) -> Manifest:
