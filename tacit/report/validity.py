@@ -2,7 +2,7 @@
 
 A lie within the declared range is never noticed, so the range is what a report has to show: the
 *influence*, the largest change of one coordinate's total by one accepted contribution. A declared
-query has none to show. Spec: validity, sections 1, 4, 10 and 12.
+query has none to show. Spec: validity, sections 1, 4 and 12.
 """
 
 from __future__ import annotations

@@ -85,7 +85,12 @@ def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyRepor
 
     lines = tuple(
         line.model_copy(
-            update={"epsilon": epsilons(line.epsilon), "delta": deltas(line.delta), "curve": ()}
+            update={
+                "epsilon": epsilons(line.epsilon),
+                "delta": deltas(line.delta),
+                "clamp_delta": deltas(line.clamp_delta),
+                "curve": (),
+            }
         )
         for line in first.verified
     )
@@ -118,9 +123,16 @@ def _sum(lines: Sequence[VerifiedStatement]) -> VerifiedStatement:
             "model": "pure-dp" if delta == 0 else "approximate-dp",
             "epsilon": epsilon_amount(epsilon),
             "delta": delta_amount(delta),
+            "clamp_delta": _clamped(lines),
             "curve": (),
         }
     )
+
+
+def _clamped(lines: Sequence[VerifiedStatement]) -> str | None:
+    """What clamping adds to delta in all rounds; None where no noise is clamped."""
+    added = [Fraction(line.clamp_delta) for line in lines if line.clamp_delta is not None]
+    return delta_amount(min(sum(added, Fraction(0)), Fraction(1))) if added else None
 
 
 def _charges(rounds: Sequence[PrivacyReport]) -> Charge | None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tacit.query import proofs
@@ -332,3 +334,49 @@ def test_one_message_names_what_sharing_is_needed() -> None:
 
     local = {"mechanism": "local", "epsilon_i": "1", "sharing": "none", "aggregators": 1}
     assert refusal(**local) == found
+
+
+@given(
+    kind=st.sampled_from(sorted(VARIANTS)),
+    noise=st.sampled_from(sorted(NOISE)),
+    epsilon=st.sampled_from(["0.001", "1", "30", "10000"]),
+    low=st.integers(-(10**6), 10**6),
+    width=st.integers(1, 10**6),
+    resolution=st.sampled_from(["0.000000001", "0.001", "1", "1000"]),
+    max_readings=st.sampled_from([1, 7, 1_000_000]),
+    n_max=st.sampled_from([2, 5000, 10_000_000]),
+    completeness=st.sampled_from([None, "curators"]),
+    unit=st.sampled_from(["curator", "record"]),
+    tail=st.sampled_from([None, "0.999999", "1e-30"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_query_is_refused_by_a_field_or_has_a_plan(
+    kind: str, noise: str, epsilon: str, low: int, width: int, tail: str | None, **changes: Any
+) -> None:
+    given_noise = dict(NOISE[noise])
+    for field in ("epsilon", "epsilon_u"):
+        if field in given_noise:
+            given_noise[field] = epsilon
+    changes = {"bounds": [str(low), str(low + width)], "privacy_unit": changes.pop("unit"),
+               **VARIANTS[kind], **given_noise, **changes}  # fmt: skip
+    try:
+        asked = proved(**changes, noise_tail=tail if noise in DRAWN else None)
+    except ValidationError as error:
+        places = [problem["loc"] for problem in error.errors()]
+    else:
+        check_plan(asked)
+        return
+    assert places
+    assert all(place and place[0] in Query.model_fields for place in places)
+
+
+def check_plan(asked: Query) -> None:
+    plan = proof_plan(asked)
+    for curators in {1, plan.largest_part}:
+        proof = plan.of(curators)
+        assert 0 < proof.share_bytes(0) <= proofs.PLAINTEXT_LIMIT
+        assert len(proof.function.offset) == dimension(asked)
+        assert all(reach > 0 for reach in proof.function.influence)
+    tighter = plan.of(1).function.influence
+    wider = plan.of(plan.largest_part).function.influence
+    assert all(one <= other for one, other in zip(tighter, wider, strict=True))
