@@ -33,6 +33,9 @@ from tacit.validity.noise_bound import DEFAULT_TAIL, Tail
 
 Ints = NDArray[np.int64]
 
+_TOGETHER = 1 << 18
+"""Numbers drawn at a time, about, of which only the total is kept."""
+
 
 @dataclass(frozen=True)
 class NoisePlan:
@@ -132,6 +135,22 @@ def draw(plan: NoisePlan, source: NoiseSource, count: int) -> Ints:
     if plan.weight != 1:
         return polya_shares(source, plan.scales, plan.dimensions, plan.weight, count)
     return probabilistic_laplace(source, plan.scales, plan.dimensions, plan.probability, count)
+
+
+def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints:
+    """The total noise of this many contributions, (sum of dimensions,), without each of them.
+
+    Shares of weight r add up to one share of weight n r; of discrete Laplaces with coins as many
+    are added up as coins say, one number for all coordinates. Spec: validity, section 5.
+    """
+    if plan.weight != 1:
+        weight = contributions * plan.weight
+        return polya_shares(source, plan.scales, plan.dimensions, weight, 1).reshape(-1)
+    total = np.zeros(sum(plan.dimensions), np.int64)
+    step = max(1, _TOGETHER // total.size)
+    for start in range(0, contributions, step):
+        total += draw(plan, source, min(step, contributions - start)).sum(axis=0)
+    return total
 
 
 def draw_by_local_sensitivity(
