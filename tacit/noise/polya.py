@@ -65,11 +65,8 @@ class PolyaShare:
         """`count` independent shares."""
         drawn = np.zeros(count, dtype=np.int64)
         whole, part = divmod(self.weight, 1)
-        step = max(1, BLOCK // max(count, 1))
-        for start in range(0, whole, step):  # few large draws instead of many small ones
-            rows = min(step, whole - start)
-            laplaces = DiscreteLaplace(self.scale).draw(source, rows * count)
-            drawn += laplaces.reshape(rows, count).sum(axis=0)
+        for _ in range(whole):
+            drawn += DiscreteLaplace(self.scale).draw(source, count)
         if part:
             tables = share_tables(self.scale, part)
             for start in range(0, count, tables.block):

@@ -140,16 +140,20 @@ def draw(plan: NoisePlan, source: NoiseSource, count: int) -> Ints:
 def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints:
     """The total noise of this many contributions, (sum of dimensions,), without each of them.
 
-    Shares of weight r add up to one share of weight n r; of discrete Laplaces with coins as many
-    are added up as coins say, one number for all coordinates. Spec: validity, section 5.
+    Shares of weight r add up to one of weight n r: whole discrete Laplaces, and one share of the
+    rest. With coins as many Laplaces count as coins say, one number for all coordinates; all are
+    drawn, so that the time does not tell how many. Spec: validity, section 5.
     """
-    if plan.weight != 1:
-        weight = contributions * plan.weight
-        return polya_shares(source, plan.scales, plan.dimensions, weight, 1).reshape(-1)
+    whole, rest = divmod(contributions * plan.weight, 1)
     total = np.zeros(sum(plan.dimensions), np.int64)
     step = max(1, _TOGETHER // total.size)
-    for start in range(0, contributions, step):
-        total += draw(plan, source, min(step, contributions - start)).sum(axis=0)
+    for start in range(0, whole, step):
+        rows = min(step, whole - start)
+        total += probabilistic_laplace(
+            source, plan.scales, plan.dimensions, plan.probability, rows
+        ).sum(axis=0)
+    if rest:
+        total += polya_shares(source, plan.scales, plan.dimensions, rest, 1).sum(axis=0)
     return total
 
 
