@@ -22,7 +22,7 @@ from tacit.protocol.round import (
     VerificationRequest,
 )
 from tests.aggregator.conftest import Alliance, Running, settings
-from tests.aggregator.double import Federation, Sender
+from tests.aggregator.double import Federation, Sender, query
 from tests.aggregator.process import Process
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
@@ -113,8 +113,6 @@ async def test_another_s_chunk_has_its_place_and_length(pair: Federation) -> Non
 
 
 async def test_a_declared_round_has_no_verification(pair: Federation) -> None:
-    from tests.aggregator.double import query
-
     current = await pair.open(query(mechanism="exact", **TWO))
     accepted = await current.freeze()
     body = VerificationRequest(accepted=tuple(accepted))
@@ -141,8 +139,8 @@ async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation
         aggregator = peer.part(Aggregator)
         async with aggregator.database.reading() as transaction:
             for table, column in (("piece", "bodies"), ("share_chunk", "body")):
-                query = f"SELECT COALESCE(SUM(length({column})), 0) FROM {table}"
-                assert (await transaction.execute(text(query))).scalar_one() == 0
+                sizes = f"SELECT COALESCE(SUM(length({column})), 0) FROM {table}"
+                assert (await transaction.execute(text(sizes))).scalar_one() == 0
         if stop >= 1:
             body = VerificationRequest(accepted=tuple(accepted))
             answer = await peer.coordinate("POST", current.path("verification"), body)
