@@ -39,6 +39,7 @@ from tacit.wire import encode_binary, format_instant
 
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
+UNPROVED: Final = "refused by the proof: its software is faulty, it lies, or an aggregator does"
 NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
 
 
@@ -173,6 +174,8 @@ def _contribution(
         answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
         answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
+        if debit.refused is not None:
+            answer["refused_by_proof"] = {"reasons": debit.refused.split(", "), "detail": UNPROVED}
     return answer
 
 

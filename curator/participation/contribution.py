@@ -12,25 +12,34 @@ public parameters only; a curator without readings contributes like others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine, Prepared, Terms, joined, prepare_together
+from curator.engine import Encodable, Engine, Prepared, Terms, joined, prepare_together
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
-from curator.participation.grouping import Portion, Task, groups, keys_of, lots, portions
+from curator.participation.grouping import (
+    LOT_WORDS,
+    Portion,
+    Task,
+    groups,
+    keys_of,
+    lots,
+    portions,
+)
 from curator.participation.restoring import Restore
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
 from curator.parties.parties import Keyring
@@ -41,11 +50,19 @@ from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
+from tacit.crypto.sealing import spans
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_anchors, check_consistent, check_opened
+from tacit.protocol.agreement import (
+    DescriptorRefused,
+    check_anchors,
+    check_consistent,
+    check_opened,
+)
+from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
 from tacit.protocol.round import RoundDescriptor
+from tacit.query.functions import Readings
 from tacit.query.words import PrivacyUnit
 
 PART = 0
@@ -123,7 +140,7 @@ class Contributor:
             large = sum(portion.span.length for portion in group) >= LARGE_ROWS
             async with self._store.reading(large=large) as transaction:
                 window = await source.load(transaction, keys_of(group))
-            for lot in lots(group, terms.dimension):
+            for lot in lots(group, terms.dimension, terms.piece_words):
                 sealed = await self._lot(work, lot, window)
                 if sealed:
                     yield sealed
@@ -186,6 +203,7 @@ class Contributor:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
         consent.check_round(party, descriptor, now, self._restore)
+        _check_parts(terms, party)
         return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
@@ -335,6 +353,17 @@ class Contributor:
             )
 
 
+def _check_parts(terms: Terms, party: PartyRow) -> None:
+    """Raise DescriptorRefused if a host's part would be of more curators than can be proved."""
+    if terms.proofs is None or party.kind is not PartyKind.HOST or party.first is None:
+        return
+    for span in spans(party.first, party.curators, terms.descriptor.segment_size):
+        own = slice(span.first, span.first + span.length)
+        awaited = span.length if terms.invited is None else int(terms.invited[own].sum())
+        if awaited > terms.proofs.largest_part:
+            raise DescriptorRefused("a part would be of more curators than the query's n_max")
+
+
 def _prepare(
     terms: Terms, decided: Sequence[_Decided], window: WindowReadings | RecordWindow
 ) -> list[Prepared]:
@@ -352,7 +381,20 @@ def _prepare(
 
 def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
     portion, present = each.portion, each.decision.present
+    if portion.hosted and terms.proofs is not None:
+        blocks = _blocks(window, portion.first_key, present, max(1, LOT_WORDS // terms.dimension))
+        return each.engine.prepare_part(terms, portion.span, present, blocks, PART)
     readings = window.of(portion.first_key, present)
     if portion.hosted:
         return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
     return each.engine.prepare(terms, readings)
+
+
+def _blocks(
+    window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_], size: int
+) -> Iterator[Readings | Encodable]:
+    """The readings of the present curators, of this many at a time."""
+    for start in range(0, present.size, size):
+        block = present[start : start + size]
+        if block.any():
+            yield window.of(first_key + start, block)

@@ -8,7 +8,7 @@ them different ones. All lengths follow from the query, the aggregator's index a
 the contribution is of. Whole batches are packed and unpacked at once: rows of bytes, one per
 contribution.
 
-Spec: validity, section 8.
+Spec: validity, sections 5 and 8.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.crypto.sealing import length_prefixed
+from tacit.query.proofs import ContributionProof
+from tacit.randomness import NoiseSource
 from tacit.validity.field import Mask, Rows
 from tacit.validity.prio3 import NONCE_BYTES, Contributions, Prio3
 
@@ -65,6 +68,28 @@ def piece_context(
         str(index).encode(),
         str(length).encode(),
     )
+
+
+def split(
+    proof: ContributionProof,
+    descriptor_hash: bytes,
+    values: NDArray[np.int64],
+    noise: NDArray[np.int64] | None,
+    source: NoiseSource,
+) -> tuple[Rows, ...]:
+    """Contributions with their proofs, as plaintexts (B, length) for each aggregator.
+
+    values: (B, d), each the f(x) of a lone curator or the total of a part, as `proof` has it.
+    noise: (B, d), of these as drawn; it is clamped here. None where curators draw none. The source
+    is `SecureRandom` in a service. ValueError: a value is outside of what can be proved.
+    """
+    if noise is not None:
+        bounds = np.array(proof.function.noise_bounds)
+        noise = np.clip(noise, -bounds, bounds)
+    measurements = proof.function.encode(values, noise)
+    nonces, randomness = proof.prio3.draw_randomness(source, len(values))
+    context = proof_context(descriptor_hash)
+    return pack(nonces, proof.prio3.shard(context, measurements, nonces, randomness))
 
 
 def pack(nonces: Rows, contributions: Contributions) -> tuple[Rows, ...]:

@@ -26,8 +26,8 @@ from tacit.protocol.round import (
     Piece,
     RelayedKeyShares,
     SealedKeyShare,
-    VerdictRequest,
     Verdict,
+    VerdictRequest,
     Verification,
     VerificationRequest,
 )
