@@ -112,13 +112,15 @@ class Aggregator:
             own_key = await self.keyring.of(row.own_epoch)
         except EpochKeyGone:
             own_key = None
-        return self.remember(row.key, descriptor, row.descriptor_hash, own_key)
+        return await self.remember(row.key, descriptor, row.descriptor_hash, own_key)
 
-    def remember(
+    async def remember(
         self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
     ) -> RoundContext:
         """Make and keep the context of a stored round."""
-        query = descriptor.query
+        query, plan = descriptor.query, None
+        if is_proved(query):
+            plan = proof_plan(query, await asyncio.to_thread(_arithmetic))
         context = RoundContext(
             key,
             descriptor,
@@ -127,7 +129,7 @@ class Aggregator:
             dimension(query),
             own_key,
             descriptor.invited(),
-            proof_plan(query, _arithmetic()) if is_proved(query) else None,
+            plan,
         )
         self._rounds[descriptor.round] = context
         while len(self._rounds) > _KEPT_ROUNDS:
@@ -144,7 +146,8 @@ class Aggregator:
 
 @lru_cache
 def _arithmetic() -> Arithmetic:
-    """How proofs are computed here: compiled where the extra `fast` is installed."""
+    """How proofs are computed here: compiled where the extra `fast` is installed, which takes some
+    seconds at the first call."""
     if find_spec("numba") is None:
         return NUMPY
     from tacit.validity.compiled import COMPILED
