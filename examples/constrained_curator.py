@@ -39,7 +39,6 @@ TAKEN = {  # what a query must say; a layer left out is the aggregators'
     "layer": "aggregator",
     "sharing": "additive",
     "delta": "0",
-    "validity": "declared",
     "completeness": None,
     "validity": "declared",  # it makes no proofs
 }

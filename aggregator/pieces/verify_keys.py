@@ -36,6 +36,8 @@ async def demand_key(aggregator: Aggregator, context: RoundContext) -> None:
         row = await stored_round(transaction, context.id)
     if row.key_check is None:
         raise RoundNotKeyed
+    if context.own_key is not None:
+        await verify_key(aggregator, context)  # kept: the next piece asks no store
 
 
 async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:

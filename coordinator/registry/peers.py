@@ -50,7 +50,7 @@ from tacit.wire import WireModel
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
-CHUNKS_AT_ONCE: Final = 8
+CHUNKS_AT_ONCE: Final = 4
 """Chunks of verifier shares, of up to 4 MiB, that are passed on at a time."""
 JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"
