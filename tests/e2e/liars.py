@@ -101,8 +101,7 @@ def _lied(
     noise: NDArray[np.int64] | None,
     source: NoiseSource,
 ) -> Plaintexts:
-    bounds = np.array(proof.function.noise_bounds)
-    drawn = None if noise is None else np.clip(noise, -bounds, bounds)
+    drawn = None if noise is None else proved_pieces.clamped(proof, noise)
     measurement = proof.function.encode(values, drawn).copy()
     if lie in MEASUREMENTS:
         MEASUREMENTS[lie](proof.prio3.circuit.field, measurement)

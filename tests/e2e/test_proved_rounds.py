@@ -4,6 +4,7 @@ validity, section 10)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
@@ -74,7 +75,8 @@ def asked(function: str, layer: str) -> dict[str, Any]:
     names = ("epsilon_u", "epsilon_s") if layer == "two-layer" else ("epsilon",)
     for name in names:
         query[name] = "1"
-    least = min(part.sensitivity / part.epsilon_share for part in parts(Query(**query)))
+    parsed = Query.model_validate_json(json.dumps(query))
+    least = min(part.sensitivity / part.epsilon_share for part in parts(parsed))
     return query | dict.fromkeys(names, str(int(least / SMALL)))
 
 
