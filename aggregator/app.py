@@ -56,7 +56,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        aggregator, intake, warmer = await _start(app, meters, settings, time, intake_type)
+        aggregator, intake, warmer, evaluations = await _start(
+            app, meters, settings, time, intake_type
+        )
         sweeper = Sweeper(aggregator, intake, meters)
         sweeper.start()
         try:
@@ -64,6 +66,7 @@ def create_app(
         finally:
             await sweeper.stop()
             await warmer.stop()
+            await evaluations.stop()
             await intake.stop()
             await aggregator.database.dispose()
 
@@ -110,7 +113,7 @@ async def _start(
     settings: AggregatorSettings,
     clock: Clock,
     intake_type: Callable[..., Intake],
-) -> tuple[Aggregator, Intake, KeyWarmer]:
+) -> tuple[Aggregator, Intake, KeyWarmer, Evaluations]:
     """Make and provide the parts; those that have to be stopped again are returned."""
     database = open_store(settings)
     add_store_meters(app.state.metrics, database)
@@ -136,7 +139,8 @@ async def _start(
     warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tokens, clock)
     pieces = PieceParts(aggregator, intake, directory, meters)
-    verifying = Verifying(aggregator, intake, Evaluations())
+    evaluations = Evaluations()
+    verifying = Verifying(aggregator, intake, evaluations)
     steps = RoundSteps(aggregator, intake, warmer, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, pieces)
     install_authenticator(app, authenticator)
@@ -150,7 +154,7 @@ async def _start(
     add_readiness(app, "database", lambda: check(database))
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
-    return aggregator, intake, warmer
+    return aggregator, intake, warmer, evaluations
 
 
 class Sweeper(Repeating):

@@ -182,6 +182,11 @@ class CandidatesFixed(Conflict):
     title = "Other contributions are being verified: there are never others in a round"
 
 
+class StillVerifying(Unavailable):
+    name = "still_verifying"
+    title = "The contributions are being verified: ask again"
+
+
 class SharesMissing(Conflict):
     """`missing`: the first chunks, by index of the aggregator and number."""
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from aggregator.errors import (
     RoundNotVerified,
     SealBrokenHere,
     SharesMissing,
+    StillVerifying,
     UnknownChunk,
 )
 from aggregator.pieces.intake import Intake, TransitionItem
@@ -35,6 +37,7 @@ from aggregator.rounds.evaluating import Evaluated, evaluation_of
 from aggregator.store import rounds as store
 from aggregator.store import share_chunks
 from aggregator.store.rounds import RoundRow
+from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
 from tacit.crypto.signing import Signed
@@ -67,6 +70,9 @@ from tacit.protocol.verification import (
 )
 from tacit.validity.field import Elements, Rows
 
+_logger = get_logger("tacit.aggregator.rounds")
+HOLD_S: Final = 5.0
+"""How long a request waits for a verification."""
 _KEPT: Final = 64
 _NAMED: Final = 100
 
@@ -77,6 +83,30 @@ class Evaluations:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Evaluated] = OrderedDict()
+        self._work: dict[str, asyncio.Task[str]] = {}
+
+    def work(
+        self, round_id: str, begin: Callable[[], Coroutine[Any, Any, str]]
+    ) -> asyncio.Task[str]:
+        """The verification of a round that is under way, or a new one."""
+        if round_id not in self._work:
+            task = asyncio.create_task(begin(), name=f"verify {round_id}")
+            self._work[round_id] = task
+            task.add_done_callback(partial(self._ended, round_id))
+        return self._work[round_id]
+
+    async def stop(self) -> None:
+        """End what is under way: it is begun again after a start."""
+        under_way = list(self._work.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _ended(self, round_id: str, task: asyncio.Task[str]) -> None:
+        del self._work[round_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the next request begins again
+            _logger.warning("verification_failed", round=round_id, **describe(error))
 
     def get(self, round_id: str) -> Evaluated | None:
         """Of a round."""
@@ -106,22 +136,34 @@ class Verifying:
     async def verify(self, round_id: str, request: VerificationRequest) -> str:
         """Fix the candidates, compute the own verifier shares, and sign their hash.
 
-        Raises RoundNotFrozen, CandidatesFixed, ManifestRefused or TooFewParticipants.
+        Raises RoundNotFrozen, CandidatesFixed, ManifestRefused, TooFewParticipants; StillVerifying
+        if that takes longer than a request should: it goes on, and the same request asks for it.
         """
         context = await self.aggregator.round(round_id)
-        async with self.aggregator.lock(round_id):
-            row, accepted, signed = await self._read(context, "accepted", "verification")
-            if accepted is None:
-                raise RoundNotFrozen
-            candidates = await asyncio.to_thread(_checked, context, accepted, request)
-            if row.candidates_hash not in (None, candidates.hash):
-                raise CandidatesFixed
-            if signed is not None:
-                return signed
-            await self._fix(context, candidates)
+        row, accepted, signed = await self._read(context, "accepted", "verification")
+        if accepted is None:
+            raise RoundNotFrozen
+        candidates = await asyncio.to_thread(_checked, context, accepted, request)
+        if row.candidates_hash not in (None, candidates.hash):
+            raise CandidatesFixed
+        if signed is not None:
+            return signed
+        await self._fix(context, candidates)
+        work = self.evaluations.work(round_id, lambda: self._verified(context, candidates))
+        done, _ = await asyncio.wait({work}, timeout=HOLD_S)
+        if not done:
+            raise StillVerifying
+        return work.result()
+
+    async def _verified(self, context: RoundContext, candidates: Candidates) -> str:
+        """Not under the round's lock: an abort does not wait for it."""
+        try:
             evaluated, shares_hash = await self._evaluate(context, candidates)
-            self.evaluations.put(round_id, evaluated)
-            return await self._sign(context, candidates, shares_hash)
+        except Exception:
+            await self._read(context, "accepted", "verification")  # says so after an abort
+            raise
+        self.evaluations.put(context.id, evaluated)
+        return await self._sign(context, candidates, shares_hash)
 
     async def _fix(self, context: RoundContext, candidates: Candidates) -> None:
         """Durable before anything is evaluated."""

@@ -18,6 +18,7 @@ from uuid import uuid4
 from common.runtime.background import Pauses, finish
 from common.runtime.logs import describe, get_logger
 from common.runtime.tracing import Tracer, Untraced
+from coordinator.errors import StillVerifying
 from coordinator.registry.peers import CONNECTIONS
 from coordinator.rounds import state_machine, verifying
 from coordinator.rounds.refusals import Refusing
@@ -168,6 +169,8 @@ class Conductor:
             pause = await self._advance(row, look)
         except RoundAborted as error:
             reason = str(error)
+        except StillVerifying as error:  # however long it takes: they answer
+            return self._wait(row, look, error)
         except ENDINGS as error:
             reason = f"{error.title}: {error.detail}"
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import text
 
 from aggregator.app import create_app
 from aggregator.context import Aggregator
+from aggregator.rounds import verifying
 from common.runtime.clock import ManualClock, SystemClock
 from tacit.protocol.round import (
     ManifestRequest,
@@ -221,3 +223,77 @@ async def test_no_sum_without_noise_is_in_the_store(pair: Federation) -> None:
     request = current.request(accepted, verdicts)
     assert isinstance(request, ManifestRequest)
     await current.commit_to(request)
+
+
+async def test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed(
+    pair: Federation,
+) -> None:
+    """The guard is asked about the set that is summed, not about the one that was frozen."""
+    lone = await pair.lone(4)
+    first = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await first.prove(sender, np.array([1]))
+    assert (await first.proved_release())[1].count == 4
+    second = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await second.prove(sender, np.array([1]), corrupt if sender is lone[0] else None)
+    accepted, verdicts = await second.verdicts()
+    request = second.request(accepted, verdicts)
+    assert request.manifest.count == 3
+    for peer in pair.peers:
+        answer = await peer.coordinate("POST", second.path("commitment"), request)
+        refused(answer, 409, "difference_refused")
+
+
+async def test_proved_and_declared_steps_go_in_one_request(pair: Federation) -> None:
+    """Steps of many rounds: what each raises is its own answer."""
+    current, _ = await filled(pair)
+    accepted = await current.freeze()
+    body = VerificationRequest(accepted=tuple(accepted)).model_dump_json()
+    steps = [
+        {"name": "verification", "round": current.id, "body": body},
+        {"name": "verdict", "round": current.id, "body": '{"verifications": []}'},
+        {"name": "keys", "round": current.id, "body": current.key_shares(0).model_dump_json()},
+    ]
+    answer = await pair.peers[0].coordinate("POST", "/v1/rounds/steps", {"steps": steps})
+    statuses = {
+        step["name"]: item["status"]
+        for step, item in zip(steps, answer.json()["answers"], strict=True)
+    }
+    assert statuses == {"verification": 200, "verdict": 409, "keys": 200}
+
+
+async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
+    pair: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    evaluate = verifying.Verifying._evaluate
+
+    async def slow(self: Any, context: Any, candidates: Any) -> Any:
+        begun.set()
+        await go.wait()
+        return await evaluate(self, context, candidates)
+
+    monkeypatch.setattr(verifying, "HOLD_S", 0.05)
+    monkeypatch.setattr(verifying.Verifying, "_evaluate", slow)
+    first, lone = await filled(pair)
+    second = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await second.prove(sender, np.array([1]))
+    peer = pair.peers[0]
+    for current in (first, second):
+        body = VerificationRequest(accepted=tuple(await current.freeze()))
+        path = current.path("verification")
+        for _ in range(2):
+            refused(await peer.coordinate("POST", path, body), 503, "still_verifying")
+        await begun.wait()
+        if current is second:  # nobody waits for the verification to be over
+            ended = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
+            assert ended.status_code == 200
+        go.set()
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(verifying, "HOLD_S", 20.0)
+        answer = await peer.coordinate("POST", path, body)
+        assert answer.status_code == (200 if current is first else 410), answer.text
+        monkeypatch.setattr(verifying, "HOLD_S", 0.05)
+        go.clear()

@@ -11,6 +11,7 @@ import pytest
 from tacit.protocol.agreement import check_transcript
 from tacit.protocol.round import Transcript
 from tacit.wire import parse_binary
+from tests.adversary.test_lie_about_a_contribution import LIES
 from tests.aggregator.double import Sender
 from tests.aggregator.proved import ProvedRound
 from tests.coordinator.conftest import Houses
@@ -156,3 +157,29 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(house: Houses, step
         await it.start()
         shown = await it.finish(current)
         assert (shown["state"], shown["participants"]) == ("released", 4)
+
+
+@pytest.mark.slow
+async def test_five_aggregators_many_curators_seven_liars_and_a_host(house: Houses) -> None:
+    async with house(5, patience_s=120.0) as it:
+        senders = await lone(it, 150)
+        host = await it.host("gateway", 5000)  # a full part, and a second one
+        current = await opened(it, proved(aggregators=5))
+        liars = list(LIES.items())[:7]
+        for place, sender in enumerate(senders):
+            value = np.array([place % 21])
+            if place < len(liars):
+                await current.deliver(sender, liars[place][1](current, value))
+            else:
+                await current.prove(sender, value)
+        values = np.arange(5000).reshape(5000, 1) % 21
+        await current.prove_parts(host, values)
+        shown = await it.finish(current)
+        assert shown["state"] == "released", shown
+        assert (shown["participants"], shown["refused"]) == (5143, 7)
+        result = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
+        honest = sum(place % 21 for place in range(7, 150))
+        assert float(result["result"]["sum"]) == honest + int(values.sum())
+        everyone = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
+        named = [item["number"] for item in everyone["refused"]]
+        assert named == sorted(sender.first for sender in senders[:7])
