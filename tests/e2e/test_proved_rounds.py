@@ -105,8 +105,8 @@ async def test_every_layer(place: Place, function: str, layer: str) -> None:
 
 
 async def check(place: Place, function: str, layer: str) -> str:
-    """One round, its id: released, the liars named by each verdict, and the sum that of the others: exact,
-    or as near as its noise lets it be; and who has the transcript gets the same sum."""
+    """One round, its id: released, the liars named by each verdict, and the sum that of the others:
+    exact, or as near as its noise lets it be; and who has the transcript gets the same sum."""
     village, query = place.village, asked(function, layer)
     round_id = await place.world.open(query)
     finished = await place.world.finish(round_id)
