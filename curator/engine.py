@@ -13,7 +13,7 @@ The noisy values and the shares exist inside `prepare` only: its results are sea
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -104,6 +104,21 @@ class Prepared:
     bodies: tuple[Body, ...]
     used: Ints
     clamped: Ints
+
+
+@dataclass(frozen=True)
+class Total:
+    """What some curators of a part add: f(x) of all (d,), and `used` and `clamped` of each."""
+
+    values: Ints
+    used: Ints
+    clamped: Ints
+
+    @classmethod
+    def of(cls, query: Query, readings: Readings | Encodable) -> Total:
+        """That of these readings."""
+        encoded = _encoded(query, readings)
+        return cls(encoded.values.sum(axis=0), encoded.used, encoded.clamped)
 
 
 class Encodable(Protocol):
@@ -217,27 +232,21 @@ class Engine:
         terms: Terms,
         span: Span,
         present: NDArray[np.bool_],
-        blocks: Iterable[Readings | Encodable],
+        totals: Sequence[Total],
         part: int = 0,
     ) -> Prepared:
         """A host's proved total of one segment, one body per aggregator, in a proved round.
 
-        `present`: (span.length,) whether each participates; `blocks`: the readings of these in the
-        order of their roster numbers, of as many at a time as fit into memory.
+        `present`: (span.length,) whether each participates; `totals`: of these, in the order of
+        their roster numbers.
         """
         assert terms.proofs is not None
         proof = terms.proofs.of(int(present.sum()))
-        total = np.zeros((1, terms.dimension), np.int64)
-        used, clamped = [], []
-        for readings in blocks:
-            encoded = _encoded(terms.query, readings)
-            total += encoded.values.sum(axis=0)
-            used.append(encoded.used)
-            clamped.append(encoded.clamped)
+        values = np.sum([total.values for total in totals], axis=0)[np.newaxis]
         noise = None
         if terms.plan is not None:
             noise = draw_total(terms.plan, self._source, int(present.sum()))[np.newaxis]
-        shares = proved_pieces.split(proof, terms.digest, total, noise, self._source)
+        shares = proved_pieces.split(proof, terms.digest, values, noise, self._source)
         presence = sets.pack(present)
         bodies = []
         for index, entry in enumerate(terms.descriptor.aggregators):
@@ -253,7 +262,11 @@ class Engine:
                 presence=presence,
             )
             bodies.append(Body(entry.id, OCTETS, seal_part(self._agreed_key(entry), header, plain)))
-        return Prepared(tuple(bodies), np.concatenate(used), np.concatenate(clamped))
+        return Prepared(
+            tuple(bodies),
+            np.concatenate([total.used for total in totals]),
+            np.concatenate([total.clamped for total in totals]),
+        )
 
     def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
         """A lone curator's piece for the aggregator of this place."""

@@ -44,7 +44,7 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
-from coordinator.rounds import differencing, quorum
+from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
@@ -79,6 +79,7 @@ from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
+from tacit.report.validity import with_total
 from tacit.sets import Bits
 from tacit.wire import format_instant
 
@@ -407,12 +408,18 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     descriptor, manifest = signed.statement, _manifest(row)
     query, digest = descriptor.query, manifest_hash(manifest)
     commitments = _COMMITMENTS.validate_json(row.commitments or "[]")
+    host_parts: tuple[int, ...] | None = None
+    if manifest.parts is not None:
+        async with conduct.database.reading() as transaction:
+            host_parts = await hosts.parts_of_largest(transaction, manifest.parts)
     report = await asyncio.to_thread(
         query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=tuple(entry.operator for entry in descriptor.aggregators),
+        host_parts=host_parts,
+        refused=row.refused,
     )
     peers = await _quorum(conduct, descriptor, manifest)
     request = RevealRequest(commitments=tuple(commitments))
@@ -442,7 +449,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             event,
             state=RoundState.RELEASED,
             result=json.dumps(decode(query, total)),
-            report=report.model_dump_json(),
+            report=with_total(report, query, total).model_dump_json(),
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),
         )

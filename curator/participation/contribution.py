@@ -12,10 +12,11 @@ public parameters only; a curator without readings contributes like others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Encodable, Engine, Prepared, Terms, joined, prepare_together
+from curator.engine import Engine, Prepared, Terms, Total, joined, prepare_together
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
@@ -62,9 +63,10 @@ from tacit.protocol.agreement import (
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
 from tacit.protocol.round import RoundDescriptor
-from tacit.query.functions import Readings
 from tacit.query.words import PrivacyUnit
 
+Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
+"""Readings, or where they are while they are not read."""
 PART = 0
 STEP_RETRY_S = 1.0
 
@@ -137,9 +139,11 @@ class Contributor:
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
-            large = sum(portion.span.length for portion in group) >= LARGE_ROWS
-            async with self._store.reading(large=large) as transaction:
-                window = await source.load(transaction, keys_of(group))
+            window: Window = source
+            if not _read_in_blocks(terms, group, source.reach):
+                large = sum(portion.span.length for portion in group) >= LARGE_ROWS
+                async with self._store.reading(large=large) as transaction:
+                    window = await source.load(transaction, keys_of(group))
             for lot in lots(group, terms.dimension, terms.piece_words):
                 sealed = await self._lot(work, lot, window)
                 if sealed:
@@ -234,9 +238,7 @@ class Contributor:
 
     # --- a lot, in one transaction ---------------------------------------------------------------
 
-    async def _lot(
-        self, work: Work, lot: Sequence[Portion], window: WindowReadings | RecordWindow
-    ) -> list[Sealed]:
+    async def _lot(self, work: Work, lot: Sequence[Portion], window: Window) -> list[Sealed]:
         """Sealed bytes of a lot, durable; none if no curator participates."""
         tasks = {each.task.contribution.id: each.task for each in lot}
         sealed: list[Sealed] = []
@@ -256,7 +258,7 @@ class Contributor:
                     segments.add(portion.span.segment)
                     decided.append(found)
             if decided:
-                prepared = await asyncio.to_thread(_prepare, work.terms, decided, window)
+                prepared = await self._prepared(transaction, work.terms, decided, window)
                 for each, own in zip(decided, prepared, strict=True):
                     sealed += await self._debit(transaction, work, each, own)
                 await outbox.add_sealed(transaction, sealed)
@@ -288,6 +290,24 @@ class Contributor:
         if not decision.present.any():
             return None
         return _Decided(portion, decision, await self._keyring.engine_of(transaction, party.id))
+
+    async def _prepared(
+        self, transaction: Transaction, terms: Terms, decided: Sequence[_Decided], window: Window
+    ) -> list[Prepared]:
+        """Sealed bodies of each; what was too large to be read at once is read here."""
+        if not isinstance(window, ReadingSource | RecordSource):
+            return await asyncio.to_thread(_prepare, terms, decided, window)
+        (each,) = decided
+        portion, present = each.portion, each.decision.present
+        totals: list[Total] = []
+        for start in range(0, present.size, window.reach):
+            block, key = present[start : start + window.reach], portion.first_key + start
+            loaded = await window.load(transaction, (key, key + block.size))
+            totals += await asyncio.to_thread(_totals, terms, loaded, key, block)
+        engine = each.engine
+        return [
+            await asyncio.to_thread(engine.prepare_part, terms, portion.span, present, totals, PART)
+        ]
 
     async def _debit(
         self, transaction: Transaction, work: Work, decided: _Decided, prepared: Prepared
@@ -382,19 +402,29 @@ def _prepare(
 def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
     portion, present = each.portion, each.decision.present
     if portion.hosted and terms.proofs is not None:
-        blocks = _blocks(window, portion.first_key, present, max(1, LOT_WORDS // terms.dimension))
-        return each.engine.prepare_part(terms, portion.span, present, blocks, PART)
+        totals = _totals(terms, window, portion.first_key, present)
+        return each.engine.prepare_part(terms, portion.span, present, totals, PART)
     readings = window.of(portion.first_key, present)
     if portion.hosted:
         return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
     return each.engine.prepare(terms, readings)
 
 
-def _blocks(
-    window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_], size: int
-) -> Iterator[Readings | Encodable]:
-    """The readings of the present curators, of this many at a time."""
+def _read_in_blocks(terms: Terms, group: Sequence[Portion], reach: int) -> bool:
+    """Whether a group is one part of a proved round whose readings pass what is read at once: of
+    these only the total is kept."""
+    alone = len(group) == 1 and group[0].hosted
+    return terms.proofs is not None and alone and group[0].span.length > reach
+
+
+def _totals(
+    terms: Terms, window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_]
+) -> list[Total]:
+    """What the present curators of a run add, some at a time, so that their f(x) fit in memory."""
+    size = max(1, LOT_WORDS // terms.dimension)
+    totals = []
     for start in range(0, present.size, size):
         block = present[start : start + size]
         if block.any():
-            yield window.of(first_key + start, block)
+            totals.append(Total.of(terms.query, window.of(first_key + start, block)))
+    return totals

@@ -83,13 +83,18 @@ def split(
     noise: (B, d), of these as drawn; it is clamped here. None where curators draw none. The source
     is `SecureRandom` in a service. ValueError: a value is outside of what can be proved.
     """
-    if noise is not None:
-        bounds = np.array(proof.function.noise_bounds)
-        noise = np.clip(noise, -bounds, bounds)
-    measurements = proof.function.encode(values, noise)
+    drawn = None if noise is None else clamped(proof, noise)
+    measurements = proof.function.encode(values, drawn)
     nonces, randomness = proof.prio3.draw_randomness(source, len(values))
     context = proof_context(descriptor_hash)
     return pack(nonces, proof.prio3.shard(context, measurements, nonces, randomness))
+
+
+def clamped(proof: ContributionProof, noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Noise (B, d) of contributions, each coordinate moved into its [-T, T]. Spec: validity,
+    section 5."""
+    bounds = np.array(proof.function.noise_bounds)
+    return np.clip(noise, -bounds, bounds)
 
 
 def pack(nonces: Rows, contributions: Contributions) -> tuple[Rows, ...]:

@@ -161,7 +161,7 @@ class ValidityStatement(WireModel):
     `host_curators`: of the largest host. `false_acceptance`: the probability that an invalid
     contribution is counted, per try; `honest_refusal`: that an honest one is not; both with every
     aggregator honest. `noise_tail`: how much total variation the clamping of curators' noise costs.
-    `refused`: contributions of the round that the proof refused.
+    `refused`: curators of the round whose contributions the proof refused.
     """
 
     kind: Literal["declared", "proved"]

@@ -53,7 +53,7 @@ def validity_statement(
 
     `host_parts`: how many curators are in each part of the host with the most of them, none if no
     host took part; None: a host with one part, as large as one can be. `refused`: how many
-    contributions of the round were refused by the proof.
+    curators of the round were left out, as their contributions were refused by the proof.
     """
     if query.validity is not Validity.PROVED:
         return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
@@ -178,7 +178,7 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
         )
     if statement.refused:
         held.append(
-            f"{statement.refused:,} of the round's contributions "
+            f"{statement.refused:,} of the round's curators "
             f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED}."
         )
     return tuple(held)

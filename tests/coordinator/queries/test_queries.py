@@ -60,7 +60,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({**NOISY, "validity": "proved", "stance": "paper"}, "/stance"),
     ({**NOISY, "validity": "proved", "noise_tail": "1e-9"}, "/noise_tail"),
     ({**TWO_LAYER, "noise_tail": "1e-9"}, "/noise_tail"),
-    ({"validity": "proved", "resolution": "0.000000001", "n_max": 5}, "/resolution"),
+    (
+        {"validity": "proved", "resolution": "1e-9", "max_readings": 10**6, "n_max": 5},
+        "/resolution",
+    ),
     ({"function": "vector_sum", "dimension": 0, "l1_bound": "1"}, "/dimension"),
     ({"function": "histogram", "edges": ["0"]}, "/edges"),
     ({"deadline_s": 0}, "/deadline_s"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from common.web.parts import part_of
+from curator.participation import contribution, windows
 from curator.participation.loop import Participation
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.proofs import proof_plan
@@ -257,3 +258,28 @@ async def settled(s: Site, descriptor: RoundDescriptor, refused: int) -> None:
     s.world.states[descriptor.round] = {"state": "released", "aborts": [], "refused": refused}
     s.clock.advance(timedelta(hours=3))
     await part_of(s.app, Participation).settle()
+
+
+@pytest.mark.parametrize("function", ["sum", "slots"])
+async def test_a_part_too_large_to_be_read_at_once_is_read_in_blocks(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """One curator at a time: the same total, each counted once."""
+    changes, expected = EXPECTED[function]
+    monkeypatch.setattr(windows, "TOGETHER", 1)
+    monkeypatch.setattr(contribution, "LOT_WORDS", 1)
+    loaded: list[tuple[int, int]] = []
+    honest = windows.ReadingSource.load
+
+    async def load(self: Any, transaction: Any, keys: tuple[int, int]) -> Any:
+        loaded.append(keys)
+        return await honest(self, transaction, keys)
+
+    monkeypatch.setattr(windows.ReadingSource, "load", load)
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(PLAIN, **changes, **PROVED))
+        await s.take_part()
+        assert world.result(descriptor) == expected
+        assert [(await s.history(f"g-{i}"))[0]["readings"]["used"] for i in (1, 2, 3)] == [1, 0, 2]
+    assert len(loaded) > 2 and all(end - first <= 2 for first, end in loaded)

@@ -153,10 +153,10 @@ def test_how_sure_a_proof_is() -> None:
 def test_who_was_refused_is_a_count() -> None:
     one = validity(report(proved(**METER), refused=1))
     assert one.refused == 1
-    assert one.sentences[-1].startswith("1 of the round's contributions was left out")
+    assert one.sentences[-1].startswith("1 of the round's curators was left out")
     many = validity(report(proved(**METER), refused=1200))
     assert many.sentences[-1] == (
-        f"1,200 of the round's contributions were left out, each {REFUSED}."
+        f"1,200 of the round's curators were left out, each {REFUSED}."
     )
 
 
