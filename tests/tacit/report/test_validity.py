@@ -155,9 +155,7 @@ def test_who_was_refused_is_a_count() -> None:
     assert one.refused == 1
     assert one.sentences[-1].startswith("1 of the round's curators was left out")
     many = validity(report(proved(**METER), refused=1200))
-    assert many.sentences[-1] == (
-        f"1,200 of the round's curators were left out, each {REFUSED}."
-    )
+    assert many.sentences[-1] == (f"1,200 of the round's curators were left out, each {REFUSED}.")
 
 
 def test_clamped_noise_is_part_of_a_lies_reach() -> None:
