@@ -179,6 +179,8 @@ class ProvedRound(Round):
         found = []
         for peer in self.federation.peers:
             answer = await peer.coordinate("POST", self.path("verification"), request)
+            while answer.status_code == 503:  # it goes on, and is asked again
+                answer = await peer.coordinate("POST", self.path("verification"), request)
             assert answer.status_code == 200, answer.text
             found.append(Signed[Verification].model_validate_json(answer.content))
         return found

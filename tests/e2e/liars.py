@@ -6,6 +6,7 @@ of them. It enrols as any other, so its lies pass everything but the proof.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import cycle
@@ -122,11 +123,16 @@ class Liars:
     def __init__(self, client: httpx.AsyncClient, names: list[str]) -> None:
         self._client, self.names = client, names
 
-    async def history(self, name: str) -> list[dict[str, Any]]:
-        """What a liar may read of its own contributions."""
-        answer = await self._client.get(f"/v1/curators/{name}/contributions")
-        found: list[dict[str, Any]] = answer.json()["contributions"]
-        return found
+    async def settled(self, name: str, round_id: str) -> dict[str, Any]:
+        """What a liar reads of its contribution to a round, once it knows how the round ended."""
+        async with asyncio.timeout(60):
+            while True:
+                answer = await self._client.get(f"/v1/curators/{name}/contributions")
+                for item in answer.json()["contributions"]:
+                    if item["round"] == round_id and item["outcome"] is not None:
+                        found: dict[str, Any] = item
+                        return found
+                await asyncio.sleep(0.2)
 
 
 @asynccontextmanager
