@@ -63,7 +63,11 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "variance of one": {"function": "variance", "max_readings": 1},
     "histogram": {"function": "histogram", "edges": ["0", "1", "2", "5"]},
     "slots": {"function": "vector_sum", "dimension": 4, "l1_bound": "3"},
-    "completeness": {"function": "mean", "completeness": "curators", "split": ["0.4", "0.4", "0.2"]},
+    "completeness": {
+        "function": "mean",
+        "completeness": "curators",
+        "split": ["0.4", "0.4", "0.2"],
+    },
 }
 LAYERS: dict[str, dict[str, Any]] = {
     "exact": PLAIN,
