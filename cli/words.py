@@ -125,6 +125,8 @@ def print_report(report: Json) -> None:
     console.print(guarantees_table(report))
     for line in error_lines(report):
         say(line)
+    for text in (report.get("validity") or {}).get("sentences", ()):
+        say(f"  - {text}")
     for name in ("caveats", "not_protected", "source_defects"):
         for text in report.get(name) or ():
             say(f"  - {text}")
