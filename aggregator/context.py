@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.util import find_spec
 
 from pydantic import BaseModel
 
@@ -27,10 +25,9 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
-from tacit.query.proofs import ProofPlan, is_proved, proof_plan
+from tacit.query.proofs import ProofPlan, fastest_arithmetic, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
-from tacit.validity.arithmetic import NUMPY, Arithmetic
 
 _KEPT_ROUNDS = 256
 _SignedDescriptor = Signed[RoundDescriptor]
@@ -120,7 +117,7 @@ class Aggregator:
         """Make and keep the context of a stored round."""
         query, plan = descriptor.query, None
         if is_proved(query):
-            plan = proof_plan(query, await asyncio.to_thread(_arithmetic))
+            plan = proof_plan(query, await asyncio.to_thread(fastest_arithmetic))
         context = RoundContext(
             key,
             descriptor,
@@ -142,17 +139,6 @@ class Aggregator:
         self.verify_keys.clear()
         for round_id in [name for name, lock in self._locks.items() if not lock.locked()]:
             del self._locks[round_id]
-
-
-@lru_cache
-def _arithmetic() -> Arithmetic:
-    """How proofs are computed here: compiled where the extra `fast` is installed, which takes some
-    seconds at the first call."""
-    if find_spec("numba") is None:
-        return NUMPY
-    from tacit.validity.compiled import COMPILED
-
-    return COMPILED
 
 
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:

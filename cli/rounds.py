@@ -18,7 +18,7 @@ from tacit.report.words import plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
-STEPS = ("open", "frozen", "committed", "released")
+STEPS = ("open", "frozen", "verified", "committed", "released")
 
 RoundId = Annotated[str, typer.Argument(help="Id of the round.")]
 Start = Annotated[str | None, typer.Option("--from", help="Start of the window, RFC 3339.")]
@@ -120,6 +120,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         lines.append(f"Who runs these is not pinned: {', '.join(checked['unknown_operators'])}.")
     else:
         lines.append("Every identity and operator is pinned by the trust file.")
+    lines.extend(checked["validity"]["sentences"])
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
 

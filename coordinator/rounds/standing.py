@@ -19,11 +19,10 @@ from coordinator.store import rounds as store
 from coordinator.store.ledger import curator_names
 from coordinator.store.rounds import RoundHead
 from tacit import sets
-from tacit.protocol.round import ProofReason
+from tacit.protocol.round import REFUSED_BY_PROOF, ProofReason
 from tacit.wire import Binary, WireModel
 
 NAMED: Final = 1000
-TEXT: Final = "refused by the proof: its software is faulty, it lies, or an aggregator does"
 
 
 class Refused(WireModel):
@@ -80,6 +79,6 @@ def _head(head: RoundHead) -> dict[str, Any]:
 
 def _listed(refused: dict[int, list[str]]) -> list[dict[str, Any]]:
     return [
-        {"number": number, "reasons": reasons, "detail": TEXT}
+        {"number": number, "reasons": reasons, "detail": REFUSED_BY_PROOF}
         for number, reasons in refused.items()
     ]

@@ -33,13 +33,12 @@ from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import assumption
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round import REFUSED_BY_PROOF, RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tacit.wire import encode_binary, format_instant
 
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
-UNPROVED: Final = "refused by the proof: its software is faulty, it lies, or an aggregator does"
 NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
 
 
@@ -175,7 +174,10 @@ def _contribution(
         answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
         if debit.refused is not None:
-            answer["refused_by_proof"] = {"reasons": debit.refused.split(", "), "detail": UNPROVED}
+            answer["refused_by_proof"] = {
+                "reasons": debit.refused.split(", "),
+                "detail": REFUSED_BY_PROOF,
+            }
     return answer
 
 

@@ -7,7 +7,7 @@ commitment and debit: parties that were shown different descriptors cannot end u
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -228,6 +228,12 @@ class VerdictRequest(WireModel):
     """The signed verifications of all aggregators."""
 
     verifications: tuple[Signed[Verification], ...]
+
+
+REFUSED_BY_PROOF: Final = (
+    "refused by the proof: its software is faulty, it lies, or an aggregator does"
+)
+"""What every party and report says of a curator whose contribution was not counted."""
 
 
 class ProofReason(StrEnum):

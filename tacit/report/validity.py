@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.protocol.round import REFUSED_BY_PROOF
 from tacit.query.functions import Part, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
@@ -39,7 +40,6 @@ EVERY_AGGREGATOR: Final = (
     "operator that runs an aggregator and a host or curators is unproved for these. Secrecy needs "
     "one honest aggregator, as without proofs."
 )
-REFUSED: Final = "refused by the proof: its software is faulty, it lies, or an aggregator does"
 
 _SIX: Final = Context(prec=6, rounding=ROUND_CEILING)
 _TWO: Final = Context(prec=2, rounding=ROUND_CEILING)
@@ -84,12 +84,13 @@ def validity_statement(
     return _worded(statement, query)
 
 
-def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) -> PrivacyReport:
-    """The report of a round with each influence as a share of the released `total`, (d,) ring
-    units: it is public, so this costs nothing. Parts of several coordinates have no share."""
-    statement = report.validity
-    if statement is None or statement.kind != "proved":
-        return report
+def with_shares(
+    statement: ValidityStatement, query: Query, total: NDArray[np.int64]
+) -> ValidityStatement:
+    """Each influence also as a share of the released `total`, (d,) ring units: it is public, so
+    this costs nothing. Parts of several coordinates have no share."""
+    if statement.kind != "proved":
+        return statement
     shared, place = [], 0
     for part, item in zip(parts(query), statement.influence, strict=True):
         released = abs(int(total[place])) * part.value
@@ -102,8 +103,15 @@ def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) ->
             )
         shared.append(item)
         place += part.dimension
-    changed = statement.model_copy(update={"influence": tuple(shared)})
-    return report.model_copy(update={"validity": _worded(changed, query)})
+    return _worded(statement.model_copy(update={"influence": tuple(shared)}), query)
+
+
+def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) -> PrivacyReport:
+    """The report of a round whose sum is opened; see `with_shares`."""
+    if report.validity is None:
+        return report
+    shared = with_shares(report.validity, query, total)
+    return report.model_copy(update={"validity": shared})
 
 
 def caveats(query: Query) -> tuple[str, ...]:
@@ -179,7 +187,7 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
     if statement.refused:
         held.append(
             f"{statement.refused:,} of the round's curators "
-            f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED}."
+            f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED_BY_PROOF}."
         )
     return tuple(held)
 

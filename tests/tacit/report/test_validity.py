@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.protocol.round import REFUSED_BY_PROOF
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport, Subject, ValidityStatement
@@ -18,7 +19,6 @@ from tacit.report.validity import (
     LYING_AGGREGATORS,
     NOT_PROVED,
     PROVED,
-    REFUSED,
     with_total,
 )
 from tacit.report.words import plain_words
@@ -92,7 +92,7 @@ def test_every_proved_query_has_a_whole_report(kind: str, layer: str, completene
     assert ANY_AMOUNT not in page
     assert LYING_AGGREGATORS in page
     assert "host," not in page
-    assert REFUSED not in page
+    assert REFUSED_BY_PROOF not in page
 
 
 def reach_of(asked: Query, curators: int, place: int) -> tuple[Fraction, Fraction]:
@@ -155,7 +155,9 @@ def test_who_was_refused_is_a_count() -> None:
     assert one.refused == 1
     assert one.sentences[-1].startswith("1 of the round's curators was left out")
     many = validity(report(proved(**METER), refused=1200))
-    assert many.sentences[-1] == (f"1,200 of the round's curators were left out, each {REFUSED}.")
+    assert many.sentences[-1] == (
+        f"1,200 of the round's curators were left out, each {REFUSED_BY_PROOF}."
+    )
 
 
 def test_clamped_noise_is_part_of_a_lies_reach() -> None:
