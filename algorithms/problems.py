@@ -17,3 +17,10 @@ class BadEpsilon(Invalid):
 
     name = "bad_epsilon"
     title = "Epsilon is not valid"
+
+
+class MethodNeedsSound(Invalid):
+    """A method that is not the source's, in stance `paper`."""
+
+    name = "method_needs_sound"
+    title = "The stance paper has the source's method only"

@@ -1,9 +1,10 @@
 """Predictable crowd sensing with Salus. Spec: crowd-tasking.
 
 `parameters` what a publisher posts; `task` the same with every choice made, and what it costs;
-`noise_law`, `prediction` mathematics of the noise and of errors; `paper` the source's floating
-noise; `aggregates` what a server computes of reports; `attacks` what it could guess; `report`,
-`pictures`, `evaluation`; `algorithm` the central form. Devices: `tacit.encoders.crowd_tasking`.
+`noise_law`, `prediction` mathematics of the noise and of errors; `window` bounded reports; `paper`
+the source's floating noise; `aggregates` what a server computes of reports; `attacks` what it could
+guess; `report`, `pictures`, `evaluation`; `algorithm` the central form. Devices:
+`tacit.encoders.crowd_tasking`.
 """
 
 from dataclasses import replace

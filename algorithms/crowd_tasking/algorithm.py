@@ -20,8 +20,10 @@ from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.crowd_tasking.aggregates import (
     Reports,
     averages,
+    bucket_of,
     cross_validated,
     deconvolved,
+    histogram_distance,
     shares,
     shares_by_round,
 )
@@ -34,6 +36,7 @@ from algorithms.crowd_tasking.prediction import accuracy_outlook
 from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import UserSeries
+from algorithms.simplex import on_simplex
 from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
 from tacit.errors import Invalid
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
@@ -83,8 +86,11 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     rows = rows[np.lexsort((dataset.rounds[rows], dataset.users[rows]))]
     users, rounds, readings = dataset.users[rows], dataset.rounds[rows], dataset.values[rows]
     true_labels = None if labels is None else labels[rows]
-    blocks = _blocks(users, rounds, readings, true_labels)
+    blocks = _blocks(users, rounds, readings, true_labels, task)
     context.progress(0.05, "collecting")
+    if task.report == "subset":
+        people = {"offered": int(everyone.size), "joined": int(joined.size)}
+        return _run_subset(task, blocks, people, context)
 
     def collect(block: _Block) -> tuple[Floats, Ints | None]:
         found = _reports_of(block, task, context)
@@ -165,13 +171,16 @@ def _willing(users: Ints, task: Task) -> Bools:
     )
 
 
-def _blocks(users: Ints, rounds: Ints, readings: Floats, labels: Ints | None) -> list[_Block]:
+def _blocks(
+    users: Ints, rounds: Ints, readings: Floats, labels: Ints | None, task: Task
+) -> list[_Block]:
     if not users.size:
         return []
+    width = task.subset.buckets if task.report == "subset" else readings.shape[1]
     starts = np.flatnonzero(np.concatenate([[True], users[1:] != users[:-1]])).tolist()
     cuts, begin = [], 0
     for start, end in zip(starts, [*starts[1:], users.size], strict=True):
-        if (end - begin) * readings.shape[1] > BLOCK and start > begin:
+        if (end - begin) * width > BLOCK and start > begin:
             cuts.append((begin, start))
             begin = start
     cuts.append((begin, users.size))
@@ -200,6 +209,12 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
             block.readings,
             _floating(source),
         )
+    elif task.report == "window":
+        mechanism, law = task.perturbation, task.window
+        steps_above = mechanism.quantise(block.readings)
+        numbers = law.placed(steps_above.ravel(), mechanism.steps, source)
+        estimated = law.estimates(*law.reports(numbers, source)).reshape(steps_above.shape)
+        values = mechanism.decode((estimated + 1) / 2 * mechanism.steps)
     else:
         mechanism = task.perturbation
         noisy = perturb(
@@ -216,6 +231,71 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
     return values, labels_sent
 
 
+def _buckets_of(block: _Block, task: Task, context: Context) -> Ints:
+    """(T, d) how many subset reports of each round hold each bucket."""
+    mechanism, law = task.perturbation, task.subset
+    inside = np.clip(block.readings[:, 0], mechanism.lower[0], mechanism.upper[0])
+    places = bucket_of(inside, np.array(task.params.bucket_edges))
+    held = law.reports(places, context.noise("reports", block.number))
+    found = np.zeros((task.params.rounds, law.buckets), np.int64)
+    np.add.at(found, block.rounds - 1, held)
+    return found
+
+
+def _run_subset(
+    task: Task, blocks: list[_Block], people: Mapping[str, int], context: Context
+) -> Outcome:
+    """A histogram from subset reports: nothing else is known of a reading."""
+
+    def collect(block: _Block) -> Ints:
+        found = _buckets_of(block, task, context)
+        context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
+        return found
+
+    law, params = task.subset, task.params
+    counts = np.zeros((params.rounds, law.buckets), np.int64)
+    for part in context.map_blocks(collect, blocks):
+        counts += part
+    held = counts.sum(axis=1) // law.size
+    total = int(held.sum())
+    edges = np.array(params.bucket_edges)
+    estimated = np.full(law.buckets, np.nan)
+    if total:
+        estimated = on_simplex(law.shares(counts.sum(axis=0), total))
+    summary = _summary(task, total, people)
+    summary["histogram"] = {
+        "coordinate": params.histogram_coordinate.name,
+        "estimator": "subset",
+        "edges": edges.tolist(),
+        "shares": [_number(share) for share in estimated],
+        "standard_error_of_an_empty_bucket": _number(law.deviation(total)) if total else None,
+    }
+    each = np.stack([law.shares(row, max(1, int(n))) for row, n in zip(counts, held, strict=True)])
+    each[held == 0] = np.nan
+    files = () if each.size > _MOST_CELLS else (_shares_file(each, edges),)
+
+    def tick() -> None:
+        context.progress(0.85, "aggregating")
+
+    nothing = Reports(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 1)))
+    plots = task_plots(task, people["joined"], nothing, estimated, tick)
+    evaluation = None
+    if params.evaluate and total:
+        truth = np.concatenate([block.readings[:, 0] for block in blocks])
+        true = shares(truth, edges)
+        evaluation = {
+            "readings": total,
+            "histogram": {
+                "true_shares": true.tolist(),
+                "error": histogram_distance(estimated, true),
+            },
+        }
+    context.progress(1.0, "done")
+    report = privacy_report(task, joined=people["joined"], evaluated=params.evaluate)
+    seeds = {"prediction_seed": params.prediction_seed}
+    return Outcome(summary, report, files, plots, seeds, evaluation)
+
+
 def _floating(source: NoiseSource) -> SeededRandom:
     """The generator of floating noise, which protects nobody, from the job's own stream."""
     return SeededRandom(int.from_bytes(source.bytes(16)))
@@ -224,15 +304,10 @@ def _floating(source: NoiseSource) -> SeededRandom:
 # ----------------------------------------------------------------------------------- aggregating
 
 
-def _aggregated(
-    task: Task, reports: Reports, people: Mapping[str, int], context: Context
-) -> tuple[Outcome, Floats | None]:
+def _summary(task: Task, reports: int, people: Mapping[str, int]) -> dict[str, Any]:
+    """What a result says of the task, and how many reported."""
     params = task.params
-
-    def tick() -> None:
-        context.progress(0.85, "aggregating")
-
-    summary: dict[str, Any] = {
+    return {
         "task": {
             "aggregate": params.aggregate,
             "sensor": params.sensor.name,
@@ -243,12 +318,24 @@ def _aggregated(
             "components": list(task.components),
             "sensitivity": "per-coordinate" if task.per_coordinate else "l1",
             "descriptor": task.digest,
+            **({} if task.report == "laplace" else {"report": task.report}),
         },
         "users": dict(people),
-        "reports": reports.count,
+        "reports": reports,
         "predicted": _predicted(task, params.n),
         "predicted_for_joined": _predicted(task, people["joined"]),
     }
+
+
+def _aggregated(
+    task: Task, reports: Reports, people: Mapping[str, int], context: Context
+) -> tuple[Outcome, Floats | None]:
+    params = task.params
+
+    def tick() -> None:
+        context.progress(0.85, "aggregating")
+
+    summary = _summary(task, reports.count, people)
     found = averages(reports, params.rounds, task.scales, task.components, float(params.p))
     low, high = found.interval
     names = [each.name for each in params.sensor.coordinates]
@@ -389,11 +476,13 @@ ALGORITHM: Final = Algorithm(
     preview=preview,
     result={
         "users": "how many were offered the task and how many joined",
-        "average": "estimate, standard error and 95 % interval of each coordinate, over all rounds",
+        "average": "estimate, standard error and 95 % interval of each coordinate, over all rounds "
+        "(not with subset reports)",
         "histogram": "bucket shares (HIST)",
         "classifier": "cross-validated on noisy reports (CLS)",
         "predicted": "mean error and 95 % point before collection, and the source's bound",
-        "rounds.csv": "estimates and standard errors of each round",
+        "rounds.csv": "estimates and standard errors of each round (not with subset reports)",
+        "shares.csv": "bucket shares of each round (HIST)",
     },
     complexity="O(n T k) draws of noise; about 10^7 readings a second on one core",
     check=check,

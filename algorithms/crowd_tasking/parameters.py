@@ -19,6 +19,7 @@ from tacit.wire import Exact, WireModel, require
 Aggregate = Literal["AVG", "HIST", "CLS"]
 Unit = Literal["reading", "level", "user"]
 Part = Literal["Y", "G", "L"]
+ReportKind = Literal["laplace", "window", "subset"]
 
 MOST_EPSILON: Final = 64
 MOST_USERS: Final = 1_000_000
@@ -115,6 +116,12 @@ class Parameters(WireModel):
         default=None, description="default: per-coordinate in paper (as it was run), l1 in sound"
     )
     buckets: Buckets | None = Field(default=None, description="for HIST")
+    report: ReportKind | Literal["auto"] | None = Field(
+        default=None,
+        description="laplace: the source's (default of paper, and of curators' own reports); "
+        "window: AVG, bounded reports; subset: HIST of one coordinate, a few buckets; auto: by "
+        "aggregate and forecast (default of sound)",
+    )
     estimator: Literal["naive", "deconvolve"] = "naive"
     reference: tuple[Number, ...] | None = Field(
         default=None, description="public guess of the bucket shares (default: uniform)"

@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.noise_law import Floats, cumulative, tail
+from algorithms.crowd_tasking.window import Subset
+from algorithms.simplex import on_simplex
 from tacit.accounting.error import laplace_mean_absolute
 from tacit.randomness import PublicRandom
 
@@ -120,6 +122,16 @@ def histogram_error(
         float(np.quantile(errors, 0.95)),
         min(1.0, histogram_bound(n, changed, delta)),
     )
+
+
+def subset_error(n: int, reference: Floats, law: Subset, source: PublicRandom) -> Predicted:
+    """The same of subset reports: shares by their counts, moved to the simplex."""
+    before = source.generator.multinomial(n, reference, size=DRAWS)
+    own = source.generator.binomial(before, float(law.own))
+    held = own + source.generator.binomial(n - before, float(law.other))
+    found = np.stack([on_simplex(law.shares(each, n)) for each in held])
+    errors = np.abs(found - before / n).sum(axis=1) / 2
+    return Predicted(float(errors.mean()), float(np.quantile(errors, 0.95)), None)
 
 
 def histogram_bound(n: int, changed: float, delta: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
+from algorithms.crowd_tasking.window import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
 from tacit.report.figures import amount, delta_amount, epsilon_amount
@@ -22,6 +24,12 @@ from tacit.report.model import (
 )
 
 NAME: Final = "crowd-tasking"
+
+PUBLICATIONS: Final = {
+    "window": "optimal pieces: Zheng, Mishra and Hu, arXiv 2505.15483; two points: Duchi et al., "
+    "2018; their mixture: Wang et al., 2019",
+    "subset": "subset selection: Ye and Barg, 2018",
+}
 
 SOURCE_ANE: Final = {1: 1.268, 2: 0.578, 3: 0.377, 4: 0.283, 5: 0.218}
 """Column means of Table 12.1; beyond 5 about 1.13 / epsilon."""
@@ -138,6 +146,9 @@ def _sensitivity(task: Task) -> tuple[SensitivityStatement, ...]:
     if not task.exact:
         part = "no clamp: not bounded; the noise is scaled to the declared range"
         return (SensitivityStatement(source="data-dependent", part=part),)
+    if task.report != "laplace":
+        part = "any two values of one reading: weights of a report are E or 2^40, E <= 2^40 e^eps"
+        return (SensitivityStatement(source="declared", part=part),)
     steps = task.params.sensor.steps
     return (
         SensitivityStatement(
@@ -192,7 +203,29 @@ def _verified(task: Task, builder: ReportBuilder) -> tuple[VerifiedStatement, ..
     )
 
 
+def _bounded(task: Task) -> tuple[NoiseStatement, ...]:
+    """Of reports that are not Laplace."""
+    if task.report == "window":
+        law = task.window
+        part = f"each coordinate: a window (w = {law.reach}, M = {law.half}), or two points"
+        chance = Fraction(law.odds, law.odds + UNIT)
+    else:
+        held = task.subset
+        part = f"{held.size} of {held.buckets} buckets; the probability is the own one's"
+        chance = held.own
+    statement = NoiseStatement(
+        layer="curator",
+        distribution=task.report,
+        part=part,
+        probability=amount(chance),
+        sampler="exact-integer",
+    )
+    return (statement,)
+
+
 def _noise(task: Task) -> tuple[NoiseStatement, ...]:
+    if task.report != "laplace":
+        return _bounded(task)
     kinds = {"Y": "fresh in every round", "G": "drawn once", "L": "kept with probability p"}
     stated = [
         NoiseStatement(
@@ -221,6 +254,8 @@ def _sampler_delta(task: Task) -> str | None:
     epsilon = task.cost.epsilon
     if epsilon is None:
         return None
+    if task.report != "laplace":  # coins and whole numbers are drawn without any distance
+        return "0"
     per_round = ("Y" in task.components) + ("L" in task.components)
     draws = task.params.dimension * (per_round * task.params.rounds + ("G" in task.components))
     draws += task.params.rounds * bool(task.label_epsilon)
@@ -294,7 +329,9 @@ def _error(task: Task, n: int) -> dict[str, Any]:
         "HIST": "half the L1 distance of bucket shares, from the public reference",
         "CLS": "L2 distance by which a report moves; the 95 % point is the source's bound",
     }[task.params.aggregate]
-    if task.params.aggregate == "HIST":
+    if task.report == "subset":
+        stated["deviation_of_an_empty_bucket"] = _float_up(task.subset.deviation(n))
+    elif task.params.aggregate == "HIST":
         coordinate = float(task.scales[task.params.histogram_place])
         edges = task.params.bucket_edges
         width = edges[1] - edges[0]
@@ -339,9 +376,42 @@ def _details(task: Task) -> dict[str, Any]:
         "tasks_composed": 1,
         "ledger": {"cap": None, "spent": None},
         "risk": risk,
+        "method": _method(task),
         "epsilon_asked_of_users": amount(task.asked_of_users),
         "descriptor": task.digest,
     }
+
+
+def _method(task: Task) -> dict[str, Any]:
+    """How a reading is reported, by which rule, and what the others would give."""
+    params = task.params
+    described: dict[str, Any] = {
+        "asked": params.report or ("laplace" if task.stance == "paper" else "auto"),
+        "chosen": task.report,
+        "rule": "AVG: window; HIST of one coordinate: subset unless its forecast is worse than "
+        "laplace's; CLS, the unit level, other parts than Y and curators' own reports: laplace",
+    }
+    if task.report == "laplace":
+        return described
+    others = {kind: replace(task, report=kind) for kind in ("laplace", task.report)}
+    described |= {
+        "forecast_mean_error": {
+            kind: _float_up(each.predicted(params.n).mean) for kind, each in others.items()
+        },
+        "not_of_the_source": True,
+        "publication": PUBLICATIONS[task.report],
+    }
+    if task.report == "window":
+        law = task.window
+        described |= {
+            "reach": law.reach,
+            "half": law.half,
+            "windows_of_all": f"{law.mixed}/{1 << 32}",
+            "deviation_of_a_reading_on_1": _float_up(law.deviation()),
+        }
+    else:
+        described |= {"buckets": task.subset.buckets, "reported": task.subset.size}
+    return described
 
 
 def source_ane(epsilon: float) -> float:

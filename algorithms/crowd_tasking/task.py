@@ -20,16 +20,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
 from algorithms.contract import Stance
 from algorithms.crowd_tasking.noise_law import Floats, mean_shift
-from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part
+from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part, ReportKind
 from algorithms.crowd_tasking.prediction import (
     NORMAL_95,
     Predicted,
@@ -39,7 +40,10 @@ from algorithms.crowd_tasking.prediction import (
     epsilon_for_average,
     histogram_error,
     shift_bound,
+    subset_error,
 )
+from algorithms.crowd_tasking.window import Subset, Window, best_window
+from algorithms.problems import MethodNeedsSound
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
 from tacit.encoders.crowd_tasking.encoder import Perturbation, truth_probability
 from tacit.errors import Invalid
@@ -51,6 +55,7 @@ BOUND_DELTA: Final = 0.05
 
 _MICRO: Final = 10**6
 _BISECTIONS: Final = 40
+_LEAST: Final = 1e-6
 
 
 class BadTask(Invalid):
@@ -76,7 +81,7 @@ class UnitCost:
 class Task:
     """A task, resolved. `epsilon`: of one reading's values, or with `per_coordinate` of one
     coordinate of it (the source's eps_a). `on_devices`: curators report; else one coordinator holds
-    the readings."""
+    the readings. `report`: how a reading is perturbed."""
 
     params: Parameters
     stance: Stance
@@ -84,6 +89,7 @@ class Task:
     per_coordinate: bool
     epsilon: Fraction
     on_devices: bool = False
+    report: ReportKind = "laplace"
 
     @property
     def exact(self) -> bool:
@@ -115,8 +121,22 @@ class Task:
         return self.epsilon if self.per_coordinate else self.epsilon / self.params.dimension
 
     @property
+    def window(self) -> Window:
+        """Of one coordinate; report `window`."""
+        return best_window(self.coordinate_epsilon)
+
+    @property
+    def subset(self) -> Subset:
+        """Of the histogram's coordinate, which is the only one; report `subset`."""
+        return Subset.of(self.coordinate_epsilon, len(self.params.bucket_edges) - 1)
+
+    @property
     def scales(self) -> Floats:
-        """(k,) b of one part in the sensor's unit."""
+        """(k,) b of one part in the sensor's unit; of windows that of a Laplace part with the same
+        variance."""
+        if self.report == "window":
+            half = self.window.deviation() / 2
+            return np.array(self.params.widths) * half / math.sqrt(2)
         return np.array(self.params.widths) / float(self.coordinate_epsilon)
 
     @property
@@ -212,6 +232,13 @@ class Task:
         """
         widest = float(self.scales.max())
         match self.params.aggregate:
+            case "AVG" if self.report == "window":
+                deviation = average_deviation(n, widest, 1)
+                mean = deviation * math.sqrt(2 / math.pi)
+                return Predicted(mean, NORMAL_95 * deviation, None)
+            case "HIST" if self.report == "subset":
+                source = PublicRandom(self.params.prediction_seed)
+                return subset_error(n, self.reference, self.subset, source)
             case "AVG":
                 total = average_bound(n, 1.0, self.params.dimension, self.parts, BOUND_DELTA)
                 return Predicted(
@@ -258,11 +285,15 @@ class Task:
         public = {
             "algorithm": "crowd-tasking",
             "stance": self.stance,
-            "params": self.params.model_dump(mode="json", exclude={"evaluate", "epsilon_limits"}),
+            "params": self.params.model_dump(
+                mode="json", exclude={"evaluate", "epsilon_limits", "report"}
+            ),
             "components": self.components,
             "epsilon": f"{self.epsilon.numerator}/{self.epsilon.denominator}",
             "per_coordinate": self.per_coordinate,
         }
+        if self.report != "laplace":
+            public["report"] = self.report
         text = json.dumps(public, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -274,20 +305,60 @@ def resolve(params: Parameters, stance: Stance, *, on_devices: bool = False) -> 
     bare = params.label_epsilon is None and not params.labels_are_public
     if stance == "sound" and params.aggregate == "CLS" and bare:
         raise BadTask("labels_are_public", "labels are declared public or given label_epsilon")
+    kinds = _kinds(params, stance, components, on_devices=on_devices)
+
+    def with_budget(epsilon: Fraction, report: ReportKind) -> Task:
+        return Task(params, stance, components, per_coordinate, epsilon, on_devices, report)
+
     if params.epsilon is None:
-        epsilon = _solved(params, stance, components, per_coordinate)
-    elif params.privacy_unit == "user":
-        if not _any_fresh(components, params):
-            raise BadTask("components", "without a part fresh every round no user is protected")
-        epsilon = response_epsilon(params.rounds, params.epsilon, params.delta)
-        if not _worth(params.epsilon, params.rounds * epsilon):
-            epsilon = params.epsilon / params.rounds
+        solved = [with_budget(_solved(partial(with_budget, report=kind)), kind) for kind in kinds]
+        task = min(solved, key=lambda each: each.epsilon)
     else:
         epsilon = params.epsilon
-    task = Task(params, stance, components, per_coordinate, epsilon, on_devices)
-    if params.sensor.steps / task.coordinate_epsilon > SCALE_LIMIT:
+        if params.privacy_unit == "user":
+            if not _any_fresh(components, params):
+                raise BadTask("components", "without a part fresh every round no user is protected")
+            epsilon = response_epsilon(params.rounds, params.epsilon, params.delta)
+            if not _worth(params.epsilon, params.rounds * epsilon):
+                epsilon = params.epsilon / params.rounds
+        usable = [with_budget(epsilon, kind) for kind in kinds]
+        task = _drawable(usable[0])
+        if len(usable) > 1:
+            task = min(usable, key=lambda each: each.predicted(params.n).mean)
+    return _drawable(task)
+
+
+def _drawable(task: Task) -> Task:
+    """The same. Raises BadTask for noise beyond what is drawn."""
+    if task.params.sensor.steps / task.coordinate_epsilon > SCALE_LIMIT:
         raise BadTask("epsilon", f"its noise is beyond {SCALE_LIMIT} steps; take fewer steps")
     return task
+
+
+def _kinds(
+    params: Parameters, stance: Stance, components: tuple[Part, ...], *, on_devices: bool
+) -> tuple[ReportKind, ...]:
+    """What may run: as named, or what `auto` compares by its forecast, the first one preferred.
+    From public choices alone. Raises BadTask, MethodNeedsSound."""
+    plain = stance == "sound" and not on_devices
+    if params.report not in (None, "laplace") and stance == "paper":
+        raise MethodNeedsSound("the source has laplace alone", pointer="/params/report")
+    bounded = plain and components == ("Y",) and params.privacy_unit != "level"
+    fitting: ReportKind = "laplace"
+    if bounded and params.aggregate == "AVG":
+        fitting = "window"
+    if bounded and params.aggregate == "HIST" and params.dimension == 1:
+        fitting = "subset"
+    asked = params.report or "auto"
+    if asked == "auto":
+        return ("subset", "laplace") if fitting == "subset" else (fitting,)
+    if asked not in ("laplace", fitting):
+        raise BadTask(
+            "report",
+            "window is for AVG, subset for HIST of one coordinate; both with the part Y alone, "
+            "another unit than level, and stored readings",
+        )
+    return (asked,)
 
 
 def _worth(total: Fraction, pure: Fraction) -> bool:
@@ -309,25 +380,17 @@ def _any_fresh(components: tuple[Part, ...], params: Parameters) -> bool:
     return "Y" in components or ("L" in components and params.p == 0) or params.rounds == 1
 
 
-def _solved(
-    params: Parameters,
-    stance: Stance,
-    components: tuple[Part, ...],
-    per_coordinate: bool,
-) -> Fraction:
+def _solved(with_budget: Callable[[Fraction], Task]) -> Fraction:
     """The least budget that meets `max_error`, rounded up to a millionth. Raises BadTask."""
-    assert params.max_error is not None
-
-    def with_budget(epsilon: Fraction) -> Task:
-        return Task(params, stance, components, per_coordinate, epsilon)
-
     most = with_budget(Fraction(MOST_EPSILON))
+    params = most.params
+    assert params.max_error is not None
     if _error_of(most) > params.max_error:
         raise BadTask("max_error", f"not within reach at epsilon {MOST_EPSILON}{_needed(most)}")
-    if params.aggregate != "HIST":  # as 1 / epsilon
+    if params.aggregate != "HIST" and most.report == "laplace":  # as 1 / epsilon
         exact = MOST_EPSILON * _error_of(most) / params.max_error
         return Fraction(max(1, math.ceil(exact * _MICRO)), _MICRO)
-    low, high = 0.0, float(MOST_EPSILON)
+    low, high = _LEAST, float(MOST_EPSILON)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         if _error_of(with_budget(Fraction(middle))) > params.max_error:
@@ -340,6 +403,8 @@ def _solved(
 def _error_of(task: Task) -> float:
     """What `max_error` limits, with all users wanted."""
     params = task.params
+    if task.report == "window":
+        return task.predicted(params.n).mean
     if params.aggregate == "AVG":
         factor = 1 if task.per_coordinate else params.dimension
         epsilon = epsilon_for_average(1.0, params.n, max(params.widths), task.parts) * factor

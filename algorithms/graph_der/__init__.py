@@ -13,6 +13,8 @@ inside each leaf.
     hypergeometric true edges that are kept      arrangement     edges inside leaves
     publication    the run                       numerics        what rounding costs
     report         what is true of its privacy
+    blocks         adaptive grid, degrees        block_graph     edges from them
+    blocks_report  what is true of its privacy
     metrics        how close a graph is          evaluation      comparison with the true graph
     baselines      random graph, noisy cells     pictures        plots of the release
     algorithm      as the catalogue knows it     problems        what is refused

@@ -16,9 +16,11 @@ import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.block_graph import BlockRelease, publish_blocks
+from algorithms.graph_der.blocks_report import SeenBlocks, blocks_report
 from algorithms.graph_der.evaluation import evaluate
 from algorithms.graph_der.evaluation_pictures import evaluation_pictures
-from algorithms.graph_der.parameters import Parameters, resolved
+from algorithms.graph_der.parameters import Parameters, check_parameters, resolved, resolved_blocks
 from algorithms.graph_der.pictures import pictures
 from algorithms.graph_der.publication import Release, publish
 from algorithms.graph_der.report import NAME, Seen, budget_table, graph_der_report
@@ -27,9 +29,12 @@ from tacit.report.model import PrivacyReport
 _BEAT_ROWS: Final = 65_536
 
 RESULT: Final = {
+    "method": "blocks; absent where the tree was taken",
     "vertices": "how many there are, public",
     "edges": "how many synthetic edges there are",
-    "regions": "how many leaves the tree has",
+    "noisy_edges": "how many edges the graph seemed to have before the grid was cut (blocks)",
+    "ranges": "ranges of labels on each side of the coarse grid (blocks)",
+    "regions": "how many leaves the tree has, or parts the fine grid (blocks)",
     "height": "most splits from the whole matrix to a leaf",
     "step": "labels between two grid lines",
     "labelling": "how vertices are numbered",
@@ -37,19 +42,28 @@ RESULT: Final = {
     "this part of its cells",
     "budget_table": "by the depth of a leaf: what its path has spent on what",
     "edges.txt": "the synthetic graph, two ids a line",
-    "regions.csv": "one line for each leaf: labels of its rows and columns (from, to without), "
+    "regions.csv": "one line for each leaf (blocks: for each part, without depth): labels of its "
+    "rows and columns (from, to without), "
     "depth, cells, noisy count, and that count made whole: the edges that lie in it",
     "vertices.txt": "the ids in the order of their labels, an id a line",
 }
 
 
 def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
-    """Refuse parameters that do not fit the graph. Raises what `resolved` raises."""
-    resolved(params, stance, dataset)
+    """Refuse parameters that do not fit the graph. Raises what `resolved`, `resolved_blocks`
+    raise."""
+    check_parameters(params, stance)
+    if params.method_of(stance) == "blocks":
+        resolved_blocks(params, dataset)
+    else:
+        resolved(params, stance, dataset)
 
 
 def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, Cancelled."""
+    check_parameters(params, stance)
+    if params.method_of(stance) == "blocks":
+        return _run_blocks(dataset, params, context)
     plan, labelling = resolved(params, stance, dataset)
     release = publish(dataset, plan, labelling, params.labelling_seed, context)
     seen = Seen(plan, labelling, dataset.declared, release.tree)
@@ -65,7 +79,33 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             "budget_table": budget_table(plan),
         },
         report=graph_der_report(params, stance, seen),
-        files=_files(dataset, release, context),
+        files=_files(dataset, release, _leaf_regions(release, context), context),
+        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
+    )
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
+
+
+def _run_blocks(dataset: EdgeList, params: Parameters, context: Context) -> Outcome:
+    plan, labelling = resolved_blocks(params, dataset)
+    release = publish_blocks(dataset, plan, labelling, params.labelling_seed, context)
+    measured = release.measured
+    seen = SeenBlocks(plan, labelling, dataset.declared, measured)
+    outcome = Outcome(
+        result={
+            "method": "blocks",
+            "vertices": dataset.count,
+            "edges": release.edges,
+            "noisy_edges": measured.size,
+            "ranges": measured.fine.grid.ranges,
+            "regions": release.counts.size,
+            "labelling": labelling,
+        },
+        report=blocks_report(params, seen),
+        files=_files(dataset, release, _parts(release, context), context),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
         public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
     )
@@ -77,13 +117,18 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
+    check_parameters(params, stance)
+    if params.method_of(stance) == "blocks":
+        return blocks_report(params)
     return graph_der_report(params, stance)
 
 
 # ----------------------------------------------------------------------------------------- files
 
 
-def _files(graph: EdgeList, release: Release, context: Context) -> tuple[ResultFile, ...]:
+def _files(
+    graph: EdgeList, release: Release | BlockRelease, regions: bytes, context: Context
+) -> tuple[ResultFile, ...]:
     names = [str(each) for each in graph.vertices[release.order].tolist()]
     edges, vertices = io.StringIO(), io.StringIO()
     for own in _spans(release.edges, context):
@@ -96,9 +141,7 @@ def _files(graph: EdgeList, release: Release, context: Context) -> tuple[ResultF
         ResultFile(
             "edges.txt", "text/plain", edges.getvalue().encode(), "the synthetic graph, SNAP text"
         ),
-        ResultFile(
-            "regions.csv", "text/csv", _regions(release, context), "leaf regions and their counts"
-        ),
+        ResultFile("regions.csv", "text/csv", regions, "regions and their counts"),
         ResultFile(
             "vertices.txt",
             "text/plain",
@@ -108,7 +151,19 @@ def _files(graph: EdgeList, release: Release, context: Context) -> tuple[ResultF
     )
 
 
-def _regions(release: Release, context: Context) -> bytes:
+def _parts(release: BlockRelease, context: Context) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row_from", "row_to", "column_from", "column_to", "cells", "noisy", "count"))
+    columns = np.column_stack(
+        (release.bounds, release.room, release.measured.parts, release.counts)
+    )
+    for own in _spans(len(columns), context):
+        writer.writerows(columns[own].tolist())
+    return text.getvalue().encode()
+
+
+def _leaf_regions(release: Release, context: Context) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -145,8 +200,10 @@ ALGORITHM: Final = Algorithm(
     run=run,
     preview=preview,
     result=RESULT,
-    complexity="sound: time O(height x lines^2 + edges), memory O(lines^2 + edges), at most 2,048 "
-    "lines unless a smaller step is given; paper: O(height x vertices^2) and O(vertices^2)",
+    complexity="blocks: time O(edges + parts + vertices), memory 16 bytes for each edge and vertex "
+    "and some 100 for each part; der, sound: time O(height x lines^2 + edges), memory O(lines^2 + "
+    "edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) and "
+    "O(vertices^2)",
     check=check,
     evaluation_pictures=evaluation_pictures,
 )

@@ -12,6 +12,7 @@ from typing import Any
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.baselines import cell_of, uniform_places
+from algorithms.graph_der.block_graph import BlockRelease
 from algorithms.graph_der.labelling import labelled, neighbours_adjacent
 from algorithms.graph_der.metrics import (
     SHARES,
@@ -37,7 +38,7 @@ def random_ends(vertices: int, edges: int, seed: int) -> Ends:
 
 
 def evaluate(
-    graph: EdgeList, release: Release, metrics: Metrics, context: Context
+    graph: EdgeList, release: Release | BlockRelease, metrics: Metrics, context: Context
 ) -> dict[str, Any]:
     """All metrics, of the release and of a random graph; null where nothing can be measured."""
     beat = partial(context.progress, 0.98, "evaluating")

@@ -12,7 +12,9 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.blocks import BlockPlan
 from algorithms.graph_der.problems import (
+    BadCells,
     BadDensity,
     BadEpsilon,
     BadGroup,
@@ -25,14 +27,24 @@ from algorithms.graph_der.problems import (
 )
 from algorithms.graph_der.settings import LIMIT_LINES, MOST_DENSE, Plan, default_step
 from algorithms.parameters import asked_metrics, schema_range
+from algorithms.problems import MethodNeedsSound
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_GROUP: Final = 10_000
+MOST_CELLS: Final = 50_000_000
 SHARES: Final = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 
+BLOCK_SHARES: Final = (
+    Fraction(3, 100),
+    Fraction(30, 100),
+    Fraction(268, 1000),
+    Fraction(402, 1000),
+)
+
 Labelling = Literal["given", "id", "random", "first_appearance"]
+Method = Literal["der", "blocks"]
 
 
 class Metrics(WireModel):
@@ -54,6 +66,11 @@ class Parameters(WireModel):
     model_config = ConfigDict(title="GraphDerParameters")
 
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
+    method: Method | Literal["auto"] | None = Field(
+        None,
+        description="der: the source's tree (default of paper, which has no other); blocks: an "
+        "adaptive grid and degrees; auto: blocks (default of sound)",
+    )
     k: int = Field(
         1,
         description="this many edges together are protected at epsilon, one at epsilon / k",
@@ -70,20 +87,36 @@ class Parameters(WireModel):
     ] = 0
     shares: tuple[Exact, Exact, Exact] = Field(
         SHARES,
-        description="parts of epsilon for counting, for splitting points, for arranging edges; "
-        "they sum to 1",
+        description="der: parts of epsilon for counting, for splitting points, for arranging "
+        "edges; they sum to 1",
+    )
+    block_shares: tuple[Exact, Exact, Exact, Exact] = Field(
+        BLOCK_SHARES,
+        description="blocks: parts of epsilon for the number of edges, degrees (0: none), coarse "
+        "and fine counts; they sum to 1",
+    )
+    max_cells: int = Field(
+        4_000_000,
+        description="blocks: counts of the fine grid at most; it is cut less finely to fit",
+        json_schema_extra=schema_range(minimum=16, maximum=MOST_CELLS),
+    )
+    edges_hint: int | None = Field(
+        None,
+        description="a public guess at the number of edges, for the forecast alone; unless given "
+        "10 for each vertex",
+        json_schema_extra=schema_range(minimum=1),
     )
     step: int | None = Field(
         None,
-        description="labels between two grid lines, 1 to half the vertices; unless given the "
+        description="der: labels between two grid lines, 1 to half the vertices; unless given the "
         "smallest with at most 2,048 lines (paper: 1)",
         json_schema_extra=schema_range(minimum=1),
     )
     density_stop: Exact = Field(
-        Fraction(4, 5), description="a region this dense is not split, 0.5 to 1"
+        Fraction(4, 5), description="der: a region this dense is not split, 0.5 to 1"
     )
     consistency: bool | None = Field(
-        None, description="make the counts of regions add up (default: sound yes, paper no)"
+        None, description="der: make the counts of regions add up (default: sound yes, paper no)"
     )
     evaluate: bool | Metrics = False
 
@@ -92,13 +125,21 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
+    def method_of(self, stance: Stance) -> Method:
+        """The one that runs: `auto` is `blocks`, whatever the graph."""
+        if self.method is None:
+            return "der" if stance == "paper" else "blocks"
+        return "blocks" if self.method == "auto" else self.method
+
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
     """All that does not need the graph.
 
-    Raises BadEpsilon, BadGroup, LabellingDependsOnEdges, BadShares, BadStep, BadDensity; each names
-    the field.
+    Raises BadEpsilon, BadGroup, LabellingDependsOnEdges, BadShares, BadStep, BadDensity, BadCells,
+    MethodNeedsSound; each names the field.
     """
+    if stance == "paper" and params.method not in (None, "der"):
+        raise MethodNeedsSound("the source has der alone", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
     if not 1 <= params.k <= MOST_GROUP:
@@ -111,6 +152,15 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         )
     if min(params.shares) <= 0 or sum(params.shares) != 1:
         raise BadShares("are positive and sum to 1", pointer="/params/shares")
+    shares = params.block_shares
+    if min(shares) < 0 or min(shares[0], *shares[2:]) == 0 or sum(shares) != 1:
+        raise BadShares(
+            "sum to 1 and are positive, but for that of the degrees", pointer="/params/block_shares"
+        )
+    if not 16 <= params.max_cells <= MOST_CELLS:
+        raise BadCells(f"must lie between 16 and {MOST_CELLS}", pointer="/params/max_cells")
+    if params.edges_hint is not None and params.edges_hint < 1:
+        raise BadCells("must be 1 at least", pointer="/params/edges_hint")
     if params.step is not None and params.step < 1:
         raise BadStep("must be 1 at least", pointer="/params/step")
     if not Fraction(1, 2) <= params.density_stop <= 1:
@@ -128,16 +178,33 @@ def labelling_of(params: Parameters, *, declared: bool) -> Labelling:
     return params.labelling
 
 
+def block_plan_of(params: Parameters, vertices: int) -> BlockPlan:
+    """The public choices of `blocks` for this many vertices.
+
+    Raises what `check_parameters` raises, BadVertices, BadGroup, BadEpsilon.
+    """
+    check_parameters(params, "sound")
+    _check_vertices(params, vertices)
+    plan = BlockPlan(vertices, params.epsilon, params.block_shares, params.k, params.max_cells)
+    if max(plan.scale(query) for query in range(4) if plan.shares[query]) > SCALE_LIMIT:
+        raise BadEpsilon("too small for the noise of this share", pointer="/params/epsilon")
+    return plan
+
+
+def _check_vertices(params: Parameters, vertices: int) -> None:
+    if vertices < 2:
+        raise BadVertices("a graph has two vertices at least", pointer="/dataset")
+    if params.k > vertices * (vertices - 1) // 2:
+        raise BadGroup("is more than there are pairs of vertices", pointer="/params/k")
+
+
 def plan_of(params: Parameters, stance: Stance, vertices: int) -> Plan:
     """A run's public choices for this many vertices.
 
     Raises what `check_parameters` raises, and BadVertices, BadGroup, BadStep, GraphTooLarge.
     """
     check_parameters(params, stance)
-    if vertices < 2:
-        raise BadVertices("a graph has two vertices at least", pointer="/dataset")
-    if params.k > vertices * (vertices - 1) // 2:
-        raise BadGroup("is more than there are pairs of vertices", pointer="/params/k")
+    _check_vertices(params, vertices)
     if stance == "paper" and vertices > MOST_DENSE:
         raise GraphTooLarge(
             f"stance paper keeps the whole matrix of at most {MOST_DENSE} vertices",
@@ -171,11 +238,23 @@ def plan_of(params: Parameters, stance: Stance, vertices: int) -> Plan:
 
 
 def resolved(params: Parameters, stance: Stance, graph: EdgeList) -> tuple[Plan, Labelling]:
-    """What a run on this graph takes. Raises what `plan_of` and `labelling_of` raise."""
+    """What a run of `der` on this graph takes. Raises what `plan_of` and `labelling_of` raise."""
+    check_ends(graph)
+    plan = plan_of(params, stance, graph.count)
+    return plan, labelling_of(params, declared=graph.declared)
+
+
+def resolved_blocks(params: Parameters, graph: EdgeList) -> tuple[BlockPlan, Labelling]:
+    """The same of `blocks`. Raises what `block_plan_of` and `labelling_of` raise."""
+    check_ends(graph)
+    plan = block_plan_of(params, graph.count)
+    return plan, labelling_of(params, declared=graph.declared)
+
+
+def check_ends(graph: EdgeList) -> None:
+    """Raises BadVertices for a graph that has no vertices to speak of."""
     if not graph.declared and not graph.edges:
         raise BadVertices(
             "no edge to take vertices from: declare the dataset with its universe",
             pointer="/dataset",
         )
-    plan = plan_of(params, stance, graph.count)
-    return plan, labelling_of(params, declared=graph.declared)

@@ -7,25 +7,66 @@ values give the same SVG, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Plot
 from algorithms.drawing import can_draw, picture
+from algorithms.graph_der.geometry import Ints, Labels
 from algorithms.graph_der.metrics import degrees
-from algorithms.graph_der.publication import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class Regions(Protocol):
+    """What is drawn of a release: bounds (n, 4) in labels, pairs and edges in each region, and the
+    synthetic edges low < high."""
+
+    @property
+    def vertices(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def triangle(self) -> bool:
+        """Whether regions lie above the diagonal only."""
+        ...
+
+    @property
+    def bounds(self) -> Ints:
+        """Rows from, to, columns from, to (exclusive)."""
+        ...
+
+    @property
+    def room(self) -> Ints:
+        """(n,) pairs."""
+        ...
+
+    @property
+    def counts(self) -> Ints:
+        """(n,) edges."""
+        ...
+
+    @property
+    def low(self) -> Labels:
+        """(m,) smaller ends."""
+        ...
+
+    @property
+    def high(self) -> Labels:
+        """(m,) larger ends."""
+        ...
+
 
 _INCHES: Final = (6.0, 4.6)
 _BLUE: Final = "#1b6ca8"
 _PIXELS: Final = 512
 
 
-def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
+def pictures(release: Regions, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib."""
     beat()
     if not can_draw():
@@ -35,11 +76,11 @@ def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple
     return regions, picture("graph-der", "degrees", lambda axes: _degrees(axes, release), _INCHES)
 
 
-def density_map(release: Release, pixels: int = _PIXELS) -> NDArray[np.float64]:
+def density_map(release: Regions, pixels: int = _PIXELS) -> NDArray[np.float64]:
     """(side, side) released density of the leaf at each point; NaN where there is none."""
-    vertices = release.plan.grid.vertices
+    vertices = release.vertices
     side = min(pixels, vertices)
-    room = np.maximum(1, release.tree.cells[release.tree.leaves])
+    room = np.maximum(1, release.room)
     image = np.full((side, side), np.nan)
     # a point shows the leaf that holds its first label; small ones may fall between
     at = -(-release.bounds * side // vertices)
@@ -47,18 +88,18 @@ def density_map(release: Release, pixels: int = _PIXELS) -> NDArray[np.float64]:
     for number in order.tolist():
         top, bottom, left, right = at[number]
         image[top:bottom, left:right] = release.counts[number] / room[number]
-    if release.plan.grid.triangle:
+    if release.triangle:
         image = np.where(np.tri(side, k=-1, dtype=np.bool_), image.T, image)
     return image
 
 
-def _regions(axes: Axes, release: Release) -> None:
+def _regions(axes: Axes, release: Regions) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
     image = density_map(release)
     positive = image[image > 0]
-    vertices = release.plan.grid.vertices
+    vertices = release.vertices
     axes.set_title("Density of edges by region (released)")
     axes.set_xlabel("label")
     axes.set_ylabel("label")
@@ -76,8 +117,8 @@ def _regions(axes: Axes, release: Release) -> None:
     axes.figure.colorbar(shown, ax=axes, label="edges per pair (white: none)", shrink=0.85)
 
 
-def _degrees(axes: Axes, release: Release) -> None:
-    count = np.bincount(degrees((release.low, release.high), release.plan.grid.vertices))
+def _degrees(axes: Axes, release: Regions) -> None:
+    count = np.bincount(degrees((release.low, release.high), release.vertices))
     place = np.flatnonzero(count)
     axes.set_title("Degrees of the synthetic graph")
     axes.plot(place, count[place], ".", color=_BLUE, markersize=4)

@@ -40,6 +40,13 @@ class BadDensity(Invalid):
     title = "The density at which a region is not split is not valid"
 
 
+class BadCells(Invalid):
+    """A number of cells, or a guess at the edges, outside its range."""
+
+    name = "bad_cells"
+    title = "The number of cells is not valid"
+
+
 class BadLabelling(Invalid):
     """The order of a vertex set that was not given."""
 

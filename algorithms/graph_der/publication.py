@@ -48,6 +48,21 @@ class Release:
         """Leaves (n, 4) in labels: rows from, to, columns from, to (exclusive)."""
         return self.plan.grid.edges(self.tree.bounds[self.tree.leaves])
 
+    @property
+    def room(self) -> Ints:
+        """(leaves,) cells of each."""
+        return self.tree.cells[self.tree.leaves]
+
+    @property
+    def vertices(self) -> int:
+        """How many."""
+        return self.plan.grid.vertices
+
+    @property
+    def triangle(self) -> bool:
+        """Whether regions lie above the diagonal only."""
+        return self.plan.grid.triangle
+
 
 def publish(
     graph: EdgeList, plan: Plan, labelling: Labelling, seed: int, context: Context

@@ -146,16 +146,21 @@ def _sensitivity(params: Parameters, paper: bool) -> tuple[SensitivityStatement,
     return (*counted, SensitivityStatement(source="declared", part=part))
 
 
+def vertex_conditions(declared: bool) -> tuple[str, ...]:
+    """What the lines suppose of vertices and labels."""
+    if declared:
+        return ("vertex set and labelling do not depend on the edges",)
+    return (
+        "the labelling does not depend on the edges",
+        "both graphs have the same vertex set: here it is taken from the edges, and which "
+        "vertices have one is not protected",
+    )
+
+
 def _verified(
     params: Parameters, builder: ReportBuilder, declared: bool
 ) -> tuple[VerifiedStatement, ...]:
-    conditions: tuple[str, ...] = ("vertex set and labelling do not depend on the edges",)
-    if not declared:
-        conditions = (
-            "the labelling does not depend on the edges",
-            "both graphs have the same vertex set: here it is taken from the edges, and which "
-            "vertices have one is not protected",
-        )
+    conditions = vertex_conditions(declared)
     said: dict[str, Any] = {"floating": _FLOATING, "conditions": conditions}
     one = builder.laplace_line(
         "a", "one undirected edge more or less", params.epsilon / params.k, **said
@@ -178,19 +183,24 @@ def _noise(
     return tuple(builder.noise(part, touched / each) for part, each in parts.items())
 
 
-def _assumptions(seen: Seen | None) -> tuple[str, ...]:
+def labelling_words(labelling: Labelling | None) -> str:
+    """How vertices were numbered, once that is known."""
     how = "Labelling and vertex set were chosen without looking at the edges"
-    if seen is not None:
-        chosen = {
-            "given": "the order of the declared vertex set",
-            "id": "ascending ids, which say nothing about edges",
-            "random": "a permutation from a public seed",
-            "first_appearance": "the order of first appearance in the file: this does NOT hold",
-        }
-        how += f" (here: {chosen[seen.labelling]})"
+    if labelling is None:
+        return f"{how}."
+    chosen = {
+        "given": "the order of the declared vertex set",
+        "id": "ascending ids, which say nothing about edges",
+        "random": "a permutation from a public seed",
+        "first_appearance": "the order of first appearance in the file: this does NOT hold",
+    }
+    return f"{how} (here: {chosen[labelling]})."
+
+
+def _assumptions(seen: Seen | None) -> tuple[str, ...]:
     return (
         "The coordinator keeps the graph and is trusted with it.",
-        how + ".",
+        labelling_words(None if seen is None else seen.labelling),
         "Edges of different people are independent, but for at most k - 1 others that tell of one.",
         "Every parameter was chosen without looking at the data.",
         RUN_TIME_UNSEEN,
@@ -239,6 +249,7 @@ def budget_table(plan: Plan) -> dict[str, dict[str, str]]:
 
 def _details(params: Parameters, stance: Stance, seen: Seen | None, slack: Slack) -> dict[str, Any]:
     details: dict[str, Any] = {
+        "method": {"asked": params.method or "der", "chosen": "der"},
         "per_edge": format_exact(params.epsilon / params.k),
         "per_k_edges": format_exact(params.epsilon),
         "evaluation_is_private": True,

@@ -9,6 +9,8 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
     product      rows times a matrix           compiled     the same by numba
     publication  A P + Q, block by block       subspace     noisy subspace iteration
     spectrum     singular vectors, centrality  clustering   k-means on rows
+    flipping     every pair flipped     flipped_spectrum  what such a graph shows
+    choice       which estimator runs   facts, flip_report  of the report
     findings     what is read off a release    forecast     what noise leaves, by theory
     report       what is true of its privacy   pictures     plots of the release
     reference    the true spectrum             scores       distances from it

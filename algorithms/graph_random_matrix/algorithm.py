@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -17,38 +18,63 @@ from numpy.typing import NDArray
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.adjacency import adjacency
+from algorithms.graph_random_matrix.choice import (
+    check_size,
+    chosen_estimator,
+    flip_of,
+    resolved,
+)
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.evaluation_pictures import evaluation_pictures
-from algorithms.graph_random_matrix.findings import Findings, found_in_iteration, found_in_matrix
+from algorithms.graph_random_matrix.facts import NAME, Facts
+from algorithms.graph_random_matrix.findings import (
+    Findings,
+    found_in_flips,
+    found_in_iteration,
+    found_in_matrix,
+)
+from algorithms.graph_random_matrix.flipped_spectrum import flipped_spectrum
+from algorithms.graph_random_matrix.flipping import Flip, flipped, packed
+from algorithms.graph_random_matrix.forecast import squared_cosine, squared_cosine_of_flips
 from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.pictures import pictures
 from algorithms.graph_random_matrix.problems import GraphTooSmall
 from algorithms.graph_random_matrix.product import can_compile
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
-from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
+from algorithms.graph_random_matrix.report import spectrum_report
 from algorithms.graph_random_matrix.rows import Rows
 from algorithms.graph_random_matrix.settings import Settings, settings_of
 from algorithms.graph_random_matrix.spectrum import ROWS, Floats
 from algorithms.graph_random_matrix.subspace import Iteration, iterate
+from algorithms.path_publishing.coins import WORD
 from tacit.report.model import PrivacyReport
 
 LEAST_VERTICES: Final = 3
+DENSE: Final = Fraction(1, 32)
+"""Flips more probable than this are published as bits."""
 
 RESULT: Final = {
     "mode": "publish, spectral or pcc",
-    "estimator": "range or subspace",
+    "estimator": "range, subspace or flip",
     "vertices": "how many rows there are",
     "columns": "of the published matrix (range)",
     "projection": "kind and nonzeros of the public matrix P; its seed stands with the public seeds",
     "unit": "what a number of the published matrix is worth",
     "sigma": "deviation of the noise for rows of P of length 1",
-    "noise_deviation": "of one entry, after the unit (subspace: of each step)",
+    "noise_deviation": "of one entry, after the unit (subspace: of each step; flip: of the "
+    "unbiased estimate)",
+    "probability": "with which every pair was flipped (flip)",
+    "released_edges": "how many the flipped graph has (flip)",
+    "eigenvalues": "with their sign and without what noise adds; 0: noise alone would show it "
+    "(flip)",
     "singular_values": "falling; they estimate the largest |eigenvalues|, where above noise",
     "signal_below_noise": "whether the largest singular value is what noise alone would show",
     "values_above_noise": "how many of the singular values noise alone would not show; clusters "
     "and scores rest on k of them",
     "cluster_sizes": "how many vertices each cluster has (spectral)",
     "matrix.npy": "A P + Q divided by the unit, a row for each vertex (range)",
+    "flipped.npy": "the flipped graph's edges (edges, 2) as rows, or the bits of its pairs where p "
+    "is above 1/32 (flip, publish)",
     "iterates.npy": "A X + noise of each step, divided by the unit (subspace)",
     "vertices.csv": "the vertices in order of rows; with their cluster (spectral), and their score "
     "and rank by principal component centrality (spectral, pcc)",
@@ -64,19 +90,26 @@ def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
         raise GraphTooSmall("has three vertices at least", pointer="/dataset")
     if not dataset.edges and not dataset.declared:
         raise GraphTooSmall("has an edge, or a vertex set of its own", pointer="/dataset")
-    settings_of(params, stance, dataset.count)
+    choice = chosen_estimator(params, stance, dataset.count)
+    if choice.chosen == "flip":
+        check_size(dataset.count, params)
+    else:
+        settings_of(resolved(params, choice), stance, dataset.count)
 
 
 def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, and Cancelled."""
     check(dataset, params, stance)
-    settings = settings_of(params, stance, dataset.count)
+    choice = chosen_estimator(params, stance, dataset.count)
     seed = params.projection_seed
     if seed is None:
         seed = int(context.noise("projection seed").words(1)[0])
     context.progress(0.0, "neighbours")
+    if choice.chosen == "flip":
+        return _flip(dataset, params, seed, context)
+    settings = settings_of(resolved(params, choice), stance, dataset.count)
     graph = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
-    wanted = params.mode != "publish" or params.metrics is not None
+    theory = None
     if settings.estimator == "subspace":
         assert settings.sigma is not None
         iteration = iterate(
@@ -91,7 +124,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
         findings = found_in_iteration(iteration, params.mode, seed, context)
         facts = Facts(dataset.count, dataset.declared, None)
         file = _iterates_file(iteration)
-        told = _iteration_result(iteration)
+        told = _iteration_result(iteration, settings.sigma)
     else:
         release = _release(settings, dataset.count, seed, context)
         facts = Facts(dataset.count, dataset.declared, release)
@@ -105,34 +138,88 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             settings,
             params.mode,
             context,
-            vectors=wanted,
+            vectors=params.mode != "publish" or params.metrics is not None,
         )
         told = _matrix_result(release)
+        assert settings.columns is not None
+        assert settings.sigma is not None
+        theory = partial(
+            squared_cosine,
+            vertices=graph.count,
+            columns=settings.columns,
+            sigma=float(settings.sigma),
+            mean_degree=graph.entries / graph.count,
+        )
+    outcome = _outcome(dataset, params, stance, facts, findings, told, (file,), seed, context)
+    if params.metrics is None:
+        return outcome
+    compared = evaluate(graph, findings, settings.eigenvectors, theory, params.metrics, context)
+    return replace(outcome, evaluation=compared | _counts(dataset))
+
+
+def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) -> Outcome:
+    """A release of the flipped graph, or of what it shows."""
+    law = flip_of(params)
+    released = flipped(dataset, law, context)
+    graph = adjacency(released, compiled=can_compile(50 * released.edges))
+    beat = partial(context.progress, 0.5, "eigenvectors")
+    count = min(params.k, dataset.count)
+    found = flipped_spectrum(graph, law, count, beat)
+    findings = found_in_flips(found, params.mode, seed, context)
+    told = {
+        "probability": f"{law.threshold}/{WORD}",
+        "released_edges": released.edges,
+        "noise_deviation": law.variance**0.5,
+        "eigenvalues": (np.sign(found.raw) * found.spectrum.values).tolist(),
+    }
+    files = (_flipped_file(released, law),) if params.mode == "publish" else ()
+    facts = Facts(dataset.count, dataset.declared, None)
+    outcome = _outcome(dataset, params, "sound", facts, findings, told, files, seed, context)
+    if params.metrics is None:
+        return outcome
+    theory = partial(squared_cosine_of_flips, noise=found.noise)
+    truth = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
+    compared = evaluate(truth, findings, count, theory, params.metrics, context)
+    return replace(outcome, evaluation=compared | _counts(dataset))
+
+
+def _counts(dataset: EdgeList) -> dict[str, int]:
+    """Of the true data, for an evaluation."""
+    return {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
+
+
+def _outcome(
+    dataset: EdgeList,
+    params: Parameters,
+    stance: Stance,
+    facts: Facts,
+    findings: Findings,
+    told: dict[str, Any],
+    files: tuple[ResultFile, ...],
+    seed: int,
+    context: Context,
+) -> Outcome:
     facts = replace(
         facts,
         signal_below_noise=findings.signal_below_noise,
         values_above_noise=findings.values_above_noise,
     )
+    choice = chosen_estimator(params, stance, dataset.count)
     outcome = Outcome(
         result={
             "mode": params.mode,
-            "estimator": settings.estimator,
+            "estimator": choice.chosen,
             "vertices": dataset.count,
             **told,
-            "sigma": float(settings.sigma or 0),
             **findings.summary(),
         },
         report=spectrum_report(params, stance, facts),
-        files=(file, _vertices_file(dataset, findings, context)),
+        files=(*files, _vertices_file(dataset, findings, context)),
         plots=pictures(findings, partial(context.progress, 0.9, "plotting")),
         public_seeds={"projection_seed": seed},
     )
     context.progress(0.95, "releasing")
-    if params.metrics is None:
-        return outcome
-    compared = evaluate(graph, findings, settings, params.metrics, context)
-    compared |= {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
-    return replace(outcome, evaluation=compared)
+    return outcome
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
@@ -157,12 +244,13 @@ def _matrix_result(release: Release) -> dict[str, Any]:
         "projection": described,
         "unit": release.unit,
         "noise_deviation": release.deviation,
+        "sigma": float(release.sigma),
     }
 
 
-def _iteration_result(iteration: Iteration) -> dict[str, Any]:
+def _iteration_result(iteration: Iteration, sigma: Fraction) -> dict[str, Any]:
     deviations = [float(each.variance) ** 0.5 * iteration.unit for each in iteration.iterates]
-    return {"unit": iteration.unit, "noise_deviation": deviations}
+    return {"unit": iteration.unit, "noise_deviation": deviations, "sigma": float(sigma)}
 
 
 # ------------------------------------------------------------------------------------------- files
@@ -195,6 +283,18 @@ class _MatrixFile:
         """A view of the same bytes."""
         held = np.frombuffer(file.content, self._type, offset=self._start)
         return held.reshape(self._shape)
+
+
+def _flipped_file(released: EdgeList, law: Flip) -> ResultFile:
+    """As a list of edges, or as bits where those are fewer bytes."""
+    buffer = io.BytesIO()
+    if law.probability > DENSE:
+        np.save(buffer, packed(released))
+        described = "the flipped graph's pairs (i, j), i < j, in order of rows, as bits"
+    else:
+        np.save(buffer, np.column_stack([released.first, released.second]))
+        described = "the flipped graph's edges, as pairs of rows of vertices.csv, from 0"
+    return ResultFile("flipped.npy", "application/octet-stream", buffer.getvalue(), described)
 
 
 def _iterates_file(iteration: Iteration) -> ResultFile:
@@ -263,7 +363,8 @@ ALGORITHM: Final = Algorithm(
     preview=preview,
     result=RESULT,
     complexity="time O(m (edges + vertices) + vertices m^2), m columns; memory for each vertex 4 m "
-    "bytes of the published matrix and m / 8 of the projection (subspace: 8 k bytes for each step)",
+    "bytes of the published matrix and m / 8 of the projection (subspace: 8 k for each step); "
+    "flip: time O(vertices^2), 16 bytes for each edge of the flipped graph",
     check=check,
     evaluation_pictures=evaluation_pictures,
 )

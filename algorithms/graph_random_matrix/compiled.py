@@ -109,3 +109,21 @@ def product(rows: Rows, matrix: Entries) -> NDArray[np.int32] | NDArray[np.int64
     wide = np.zeros(shape, np.int64)
     _dense(rows.starts, rows.neighbours, matrix.values, wide)
     return wide
+
+
+@_jit  # type: ignore[untyped-decorator, unused-ignore]
+def _sums(starts, neighbours, vector, found):  # type: ignore[no-untyped-def]
+    for row in range(len(starts) - 1):
+        total = 0.0
+        for entry in range(starts[row], starts[row + 1]):
+            total += vector[neighbours[entry]]
+        found[row] = total
+
+
+def neighbour_sums(
+    starts: Offsets, neighbours: Places, vector: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """For each row the sum of `vector` over its neighbours."""
+    found = np.empty(len(starts) - 1)
+    _sums(starts, neighbours, vector, found)
+    return found

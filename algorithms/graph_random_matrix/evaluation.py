@@ -5,6 +5,7 @@ Spec: graph-random-matrix, section 5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations, product
 from typing import Any
@@ -14,7 +15,6 @@ import numpy as np
 from algorithms.contract import Context
 from algorithms.graph_random_matrix.clustering import Labels, clusters
 from algorithms.graph_random_matrix.findings import Findings
-from algorithms.graph_random_matrix.forecast import squared_cosine
 from algorithms.graph_random_matrix.parameters import Metrics
 from algorithms.graph_random_matrix.reference import reference_spectrum
 from algorithms.graph_random_matrix.rows import Adjacency
@@ -26,7 +26,6 @@ from algorithms.graph_random_matrix.scores import (
     squared_distance,
     subspace_share,
 )
-from algorithms.graph_random_matrix.settings import Settings
 from algorithms.graph_random_matrix.spectrum import Beat, Floats, Spectrum, centrality, quiet
 from tacit.randomness import PublicRandom
 
@@ -50,12 +49,17 @@ def self_agreement(one: list[Labels]) -> float:
 
 
 def evaluate(
-    graph: Adjacency, findings: Findings, settings: Settings, metrics: Metrics, context: Context
+    graph: Adjacency,
+    findings: Findings,
+    k: int,
+    theory: Callable[[float], float] | None,
+    metrics: Metrics,
+    context: Context,
 ) -> dict[str, Any]:
-    """All metrics of the k leading eigenvectors."""
+    """All metrics of the k leading eigenvectors. theory: the squared cosine that an estimate is
+    expected to have, by |eigenvalue|."""
     assert findings.spectrum is not None
     beat = partial(context.progress, 0.97, "evaluating")
-    k = settings.eigenvectors
     truth = reference_spectrum(graph, k, beat)
     found = Spectrum(findings.spectrum.values, findings.spectrum.scaled[:, :k])
     cosine = cosines(truth.vectors, found.vectors)
@@ -76,13 +80,6 @@ def evaluate(
     own = clusterings(truth.vectors, metrics.clusterings, metrics.seed, beat)
     private = clusterings(found.vectors, metrics.clusterings, metrics.seed + 1, beat)
     result["nmi"] = {"original": self_agreement(own), "private": agreement(own, private)}
-    if settings.estimator == "range" and settings.sigma is not None:
-        assert settings.columns is not None
-        degree = graph.entries / graph.count
-        result["squared_cosine_by_theory"] = [
-            squared_cosine(
-                float(value), graph.count, settings.columns, float(settings.sigma), degree
-            )
-            for value in truth.values
-        ]
+    if theory is not None:
+        result["squared_cosine_by_theory"] = [theory(float(value)) for value in truth.values]
     return result

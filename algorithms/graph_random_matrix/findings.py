@@ -6,7 +6,7 @@ Spec: graph-random-matrix, sections 3.3 to 3.5 (Algorithms 3 and 5 of the source
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.graph_random_matrix.clustering import Labels, clusters
+from algorithms.graph_random_matrix.flipped_spectrum import FlippedSpectrum
 from algorithms.graph_random_matrix.forecast import noise_edge
 from algorithms.graph_random_matrix.parameters import Mode
 from algorithms.graph_random_matrix.projection import philox
@@ -89,6 +90,15 @@ def found_in_iteration(iteration: Iteration, mode: Mode, seed: int, context: Con
     n, k = iteration.spectrum.scaled.shape
     level = math.sqrt(noise_edge(n, k, iteration.deviation**2))
     return _completed(iteration.spectrum, level, mode, seed, context)
+
+
+def found_in_flips(found: FlippedSpectrum, mode: Mode, seed: int, context: Context) -> Findings:
+    """By the flipped graph; clusters and scores only where a direction stands out."""
+    sizes = np.abs(found.raw)
+    if not (found.spectrum.values > 0).any():
+        return Findings(sizes, found.level, found.spectrum)
+    completed = _completed(found.spectrum, found.level, mode, seed, context)
+    return replace(completed, values=sizes)
 
 
 def _completed(

@@ -31,6 +31,11 @@ def squared_cosine(
     return (1 - growth / spike**2) / (1 + growth / spike)
 
 
+def squared_cosine_of_flips(eigenvalue: float, noise: float) -> float:
+    """The same of a flipped graph; noise: n v, the vertices times the variance of an entry."""
+    return max(0.0, 1 - noise / eigenvalue**2) if eigenvalue else 0.0
+
+
 def best_squared_cosine(
     place: int, vertices: int, columns: int, sigma: float, mean_degree: float
 ) -> float:

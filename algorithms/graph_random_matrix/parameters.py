@@ -16,16 +16,16 @@ from algorithms.graph_random_matrix.problems import (
     BadDelta,
     BadEigenvectors,
     BadEpsilon,
-    BadEstimator,
     BadSigma,
 )
 from algorithms.graph_random_matrix.projection import Kind
 from algorithms.parameters import asked_metrics, schema_range
+from algorithms.problems import MethodNeedsSound
 from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel
 
 Mode = Literal["publish", "spectral", "pcc"]
-Estimator = Literal["range", "subspace"]
+Estimator = Literal["range", "subspace", "flip"]
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_DELTA: Final = Fraction(1, 1000)
@@ -72,7 +72,8 @@ class Parameters(WireModel):
         None, description="budget of the job, above 0, at most 100; 1 unless sigma is given"
     )
     delta: Exact = Field(
-        Fraction(1, 10**6), description="above 0, at most 0.001; below 1 / vertices to mean much"
+        Fraction(1, 10**6),
+        description="above 0, at most 0.001; below 1 / vertices to mean much; 0 with flip",
     )
     sigma: Exact | None = Field(
         None,
@@ -88,10 +89,12 @@ class Parameters(WireModel):
     projection_seed: Annotated[
         int | None, Field(description="public, 64 bits; drawn for the job unless given")
     ] = None
-    estimator: Estimator | None = Field(
+    estimator: Estimator | Literal["auto"] | None = Field(
         None,
         description="range: singular vectors of the published matrix (default of publish and of "
-        "paper); subspace: noisy subspace iteration (sound; default of spectral and pcc)",
+        "paper); subspace: noisy subspace iteration; flip: every pair flipped with a small "
+        "probability, delta 0; auto: flip or subspace, by the number of vertices (default of "
+        "spectral and pcc); all but range in sound only",
     )
     iterations: Annotated[
         int, Field(description="steps of the subspace estimator, 1 to 32", ge=1, le=32)
@@ -108,11 +111,12 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
-    def estimator_of(self, stance: Stance) -> Estimator:
+    def estimator_of(self, stance: Stance) -> Estimator | Literal["auto"]:
         """As given, or the mode's own."""
         if self.estimator is not None:
             return self.estimator
-        return "range" if stance == "paper" or self.mode == "publish" else "subspace"
+        matrix = self.mode == "publish" and self.delta > 0
+        return "range" if stance == "paper" or matrix else "auto"
 
     def projection_of(self, stance: Stance) -> Kind:
         """As given, or the stance's own."""
@@ -122,15 +126,20 @@ class Parameters(WireModel):
 def check_parameters(params: Parameters, stance: Stance) -> None:
     """All that needs no graph.
 
-    Raises BadEpsilon, BadDelta, BadSigma, BadEigenvectors, BadColumns, BadEstimator, Invalid for
-    the seed and the guess; each names the field.
+    Raises BadEpsilon, BadDelta, BadSigma, BadEigenvectors, BadColumns, MethodNeedsSound, Invalid
+    for the seed and the guess; each names the field.
     """
     if params.epsilon is not None and params.sigma is not None:
         raise BadEpsilon("epsilon or sigma, not both", pointer="/params/epsilon")
     if params.epsilon is not None and not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
-    if not 0 < params.delta <= MOST_DELTA:
-        raise BadDelta("must lie above 0 and be at most 0.001", pointer="/params/delta")
+    pure = stance == "sound" and params.estimator_of(stance) in ("flip", "auto")
+    if not (0 < params.delta <= MOST_DELTA or (pure and params.delta == 0)):
+        raise BadDelta(
+            "must lie above 0 and be at most 0.001; 0 with flip", pointer="/params/delta"
+        )
+    if params.delta == 0 and params.sigma is not None:
+        raise BadDelta("Gaussian noise needs one above 0", pointer="/params/delta")
     if params.sigma is not None and not 0 < params.sigma <= MOST_SIGMA:
         raise BadSigma(f"must lie above 0 and be at most {MOST_SIGMA}", pointer="/params/sigma")
     if not 1 <= params.k <= MOST_EIGENVECTORS:
@@ -145,5 +154,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise Invalid("must be a number of 64 bits", pointer="/params/projection_seed")
     if params.mean_degree < 0:
         raise Invalid("is not negative", pointer="/params/mean_degree")
-    if stance == "paper" and params.estimator == "subspace":
-        raise BadEstimator("the source has no subspace iteration", pointer="/params/estimator")
+    if stance == "paper" and params.estimator not in (None, "range"):
+        raise MethodNeedsSound("the source has range alone", pointer="/params/estimator")
+    if params.estimator == "flip" and params.sigma is not None:
+        raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")

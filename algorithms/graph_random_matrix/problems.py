@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.errors import Invalid
+from tacit.errors import Invalid, TooLarge
 
 
 class BadEpsilon(Invalid):
@@ -40,15 +40,22 @@ class BadEigenvectors(Invalid):
     title = "The number of eigenvectors is not valid"
 
 
-class BadEstimator(Invalid):
-    """An estimator that the stance does not have."""
-
-    name = "bad_estimator"
-    title = "The estimator is not valid"
-
-
 class GraphTooSmall(Invalid):
     """Fewer than three vertices, or no edge where the vertex set is taken from the edges."""
 
     name = "graph_too_small"
     title = "The graph is too small"
+
+
+class GraphTooLarge(TooLarge):
+    """More vertices than can be flipped pair by pair, at this epsilon."""
+
+    name = "graph_too_large"
+    title = "The graph is too large"
+
+    def __init__(self, asked: int, most: int) -> None:
+        super().__init__(
+            f"{asked} vertices, at most {most} with the estimator flip; take subspace",
+            pointer="/dataset",
+            extra={"vertices": asked, "most_vertices": most},
+        )

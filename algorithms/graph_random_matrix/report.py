@@ -7,23 +7,23 @@ parameters, and after a run the number of vertices and the seed of the projectio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.graph_random_matrix.choice import chosen_estimator, resolved
+from algorithms.graph_random_matrix.facts import NAME, PLACES, Facts
+from algorithms.graph_random_matrix.flip_report import flip_report
 from algorithms.graph_random_matrix.forecast import best_squared_cosine
 from algorithms.graph_random_matrix.parameters import Parameters
-from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.settings import EDGE, Settings, settings_of
 from algorithms.graph_random_matrix.statements import (
-    BELOW,
     FLOATING,
     NOT_PROTECTED,
-    PARTLY,
-    TAKEN,
+    UNDECIDED,
     assumptions,
     caveats,
+    finding_caveats,
     source_defects,
 )
 from tacit.accounting.gaussian import (
@@ -43,28 +43,24 @@ from tacit.report.model import (
 )
 from tacit.wire import format_exact
 
-NAME: Final = "graph-random-matrix"
 THEOREM: Final = "the source's Theorem 11.1, rebuilt"
 GROUPS: Final = (2, 10, 100)
-PLACES: Final = (1, 2, 4, 8, 16)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is public after a run. release: None with the subspace estimator."""
-
-    vertices: int
-    declared: bool
-    release: Release | None
-    signal_below_noise: bool = False
-    values_above_noise: int = 0
 
 
 def spectrum_report(
     params: Parameters, stance: Stance, facts: Facts | None = None
 ) -> PrivacyReport:
-    """The report of a run, planned or done. Raises what `settings_of` raises."""
-    settings = settings_of(params, stance, None if facts is None else facts.vertices)
+    """The report of a run, planned or done. Raises what `settings_of` and `chosen_estimator` raise.
+
+    Where the number of vertices decides between two estimators and is not known yet, the report is
+    that of the subspace iteration, which needs a delta, and a caveat names the other.
+    """
+    vertices = None if facts is None else facts.vertices
+    choice = chosen_estimator(params, stance, vertices)
+    if choice.chosen == "flip":
+        return flip_report(params, choice, facts)
+    params = resolved(params, choice)
+    settings = settings_of(params, stance, vertices)
     builder = ReportBuilder(NAME, "tacit tacit.accounting.gaussian", stance, "edge")
     privacy = settings.privacy
     return builder.report(
@@ -103,24 +99,12 @@ def spectrum_report(
         ),
         assumptions=assumptions(settings),
         caveats=caveats(params, settings, None if facts is None else facts.vertices)
-        + _findings(params, settings, facts),
+        + finding_caveats(params.mode, params.k, facts)
+        + ((UNDECIDED,) if choice.chosen is None else ()),
         evaluation_attached=params.metrics is not None,
         error=_error(settings, facts),
-        details=_details(settings, facts),
+        details={**_details(settings, facts), "method": choice.described},
     )
-
-
-def _findings(params: Parameters, settings: Settings, facts: Facts | None) -> tuple[str, ...]:
-    """Caveats that a run's own figures ask for."""
-    if facts is None:
-        return ()
-    held = () if facts.declared else (TAKEN,)
-    above, used = facts.values_above_noise, settings.eigenvectors
-    if facts.signal_below_noise:
-        return (*held, BELOW)
-    if params.mode != "publish" and above < used:
-        return (*held, PARTLY.format(above=above, used=used))
-    return held
 
 
 def _mechanism(params: Parameters, settings: Settings) -> dict[str, Any]:

@@ -88,17 +88,23 @@ class Settings:
 
 
 def settings_of(params: Parameters, stance: Stance, vertices: int | None = None) -> Settings:
-    """A run's public choices; with `vertices` all of them. Raises what `check_parameters` raises,
-    and BadColumns, BadEigenvectors where they do not fit the vertices."""
+    """Public choices of `range` or `subspace`; with `vertices` all of them.
+
+    Raises what `check_parameters` raises, BadColumns, BadEigenvectors where they do not fit the
+    vertices, and ValueError for an estimator that is not one of the two.
+    """
     check_parameters(params, stance)
     privacy = None if stance == "paper" else privacy_of(params)
     sigma = params.sigma if privacy is None else privacy.sigma
     if stance == "paper" and sigma is None and vertices is not None:
         exact = projection_theorem_sigma(_epsilon(params), float(params.delta), vertices)
         sigma = Fraction(exact)
+    estimator = params.estimator_of(stance)
+    if estimator == "auto" or estimator == "flip":
+        raise ValueError("of range and subspace only")
     settings = Settings(
         stance,
-        params.estimator_of(stance),
+        estimator,
         params.projection_of(stance),
         _columns(params, stance, sigma, vertices),
         params.k,

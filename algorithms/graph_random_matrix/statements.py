@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from algorithms.graph_random_matrix.parameters import Parameters
+from algorithms.graph_random_matrix.facts import Facts
+from algorithms.graph_random_matrix.parameters import Mode, Parameters
 from algorithms.graph_random_matrix.settings import Settings
 from tacit.report.builder import (
     EVALUATED,
@@ -39,6 +40,12 @@ BELOW: Final = (
 PARTLY: Final = (
     "values_above_noise: {above} of the {used} directions in use stand out from the noise; the "
     "others may be noise, and so may the clusters and ranks that rest on them."
+)
+
+UNDECIDED: Final = (
+    "The number of vertices decides between two estimators (details, method): with few, pairs are "
+    "flipped, which is epsilon at delta 0; what is stated here is of the other, the subspace "
+    "iteration."
 )
 
 _TWO_ROWS: Final = (
@@ -110,3 +117,16 @@ def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tup
     if params.metrics is not None:
         held.append(EVALUATED)
     return tuple(held)
+
+
+def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
+    """Caveats that a run's own figures ask for; used: directions that clusters rest on."""
+    if facts is None:
+        return ()
+    held = () if facts.declared else (TAKEN,)
+    above = facts.values_above_noise
+    if facts.signal_below_noise:
+        return (*held, BELOW)
+    if mode != "publish" and above < used:
+        return (*held, PARTLY.format(above=above, used=used))
+    return held

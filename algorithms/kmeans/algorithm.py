@@ -17,9 +17,9 @@ from algorithms.kmeans import paper
 from algorithms.kmeans.central import Rows, chosen_records, run_central
 from algorithms.kmeans.evaluation import evaluate
 from algorithms.kmeans.evaluation_pictures import evaluation_pictures
-from algorithms.kmeans.parameters import Parameters, check_table, grid_and_plan
+from algorithms.kmeans.parameters import Parameters, check_start, check_table, grid_and_plan
 from algorithms.kmeans.pictures import noise_deviations, pictures, step_norms
-from algorithms.kmeans.report import paper_report, planned_split, sound_report
+from algorithms.kmeans.report import paper_report, planned_split, sound_report, start_name
 from algorithms.kmeans.steps import State, release
 from algorithms.kmeans.zone_round import ZoneEstimate
 from tacit.encoders.kmeans.encoder import Floats, Grid
@@ -33,7 +33,8 @@ RESULT: Final = {
     "noisy_radius": "mean distance of a cluster's records from its centre, with noise: the sum "
     "over columns of |difference| / (hi - lo)",
     "columns": "names of the columns",
-    "plan": "mode, rounds, cells a side, and the budget of each query (sound)",
+    "plan": "mode, rounds, start, cells a side (two-level: coarse ones), and the budget of each "
+    "query (sound)",
     "trace": "what each round published",
     "passes": "passes of the source's algorithm (paper)",
 }
@@ -82,6 +83,7 @@ def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `grid_and_plan` raises."""
+    check_start(params, stance)
     if stance == "paper":
         return paper_report(params, None)
     grid, plan = grid_and_plan(params)
@@ -100,6 +102,7 @@ def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]
         "plan": {
             "mode": plan.mode,
             "rounds": plan.rounds,
+            "start": start_name(plan),
             "cells_per_side": plan.per_side,
             "grid_steps": plan.steps,
             "levels": plan.levels,

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from algorithms.contract import Stance
 from algorithms.datasets.reading import number_problem
-from algorithms.kmeans.settings import Mode, Plan, PlanImpossible, make_plan
+from algorithms.kmeans.settings import Mode, Plan, PlanImpossible, StartMethod, make_plan
+from algorithms.problems import MethodNeedsSound
 from tacit.encoders.kmeans.encoder import Grid
 from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel, require
@@ -107,6 +108,12 @@ class Parameters(WireModel):
     rounds: Annotated[
         int | None, Field(ge=0, le=20, description="zone rounds; the plan's unless given")
     ] = None
+    start: StartMethod | Literal["auto"] = Field(
+        "auto",
+        description="mode synopsis+zone of stored rows: grid: one histogram; two-level: a coarse "
+        "one, and a finer one of the cells that stand out; auto: two-level where n_hint is large "
+        "enough; over curators always grid",
+    )
     public_seed: Annotated[
         int, Field(ge=0, lt=1 << 63, description="drives public choices only; printed")
     ] = 0
@@ -180,8 +187,9 @@ def grid_and_plan(
     *,
     noise_share: Fraction = Fraction(1),
     default_cells: int = CENTRAL_CELLS,
+    stored: bool = True,
 ) -> tuple[Grid, Plan]:
-    """What a sound run does, from public parameters alone.
+    """What a sound run does, from public parameters alone; `stored`: the rows lie in one place.
 
     Raises BoundsMissing, SizeHintMissing, NoPlan; each names the field.
     """
@@ -189,6 +197,8 @@ def grid_and_plan(
         raise BoundsMissing(pointer="/params/bounds")
     if params.n_hint is None:
         raise SizeHintMissing(pointer="/params/n_hint")
+    if params.start == "two-level" and not stored:
+        raise NoPlan("two-level takes stored rows", pointer="/params/start")
     records = params.contribution_bound if params.privacy_unit == "curator" else 1
     try:
         plan = make_plan(
@@ -201,6 +211,7 @@ def grid_and_plan(
             max_cells=params.max_cells or default_cells,
             noise_share=noise_share,
             records=records,
+            start=params.start if stored else "grid",
         )
     except PlanImpossible as problem:
         raise NoPlan(problem.reason, pointer=f"/params/{problem.field}") from None
@@ -208,15 +219,22 @@ def grid_and_plan(
     return Grid(low, high, plan.steps), plan
 
 
+def check_start(params: Parameters, stance: Stance) -> None:
+    """Raises MethodNeedsSound for a start that the source does not have."""
+    if stance == "paper" and params.start == "two-level":
+        raise MethodNeedsSound("the source starts from records", pointer="/params/start")
+
+
 def check_table(
     params: Parameters, stance: Stance, rows: int, columns: int, has_curators: bool
 ) -> None:
     """Refuse a table that does not fit; the answer may depend on private sizes: operator only.
 
-    Raises DataShape, UnitMismatch.
+    Raises DataShape, UnitMismatch, MethodNeedsSound.
     """
     if not 1 <= columns <= DIMENSIONS:
         raise DataShape(f"a table has 1 to {DIMENSIONS} numeric columns", pointer="/dataset")
+    check_start(params, stance)
     if stance == "paper":
         if rows <= params.k:
             raise DataShape("the source's algorithm needs more records than k", pointer="/params/k")

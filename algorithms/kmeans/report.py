@@ -6,6 +6,7 @@ values alone. Epsilons are exact and rounded up when written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -13,9 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.kmeans.parameters import Parameters
-from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
-from algorithms.kmeans.steps import Release, State
-from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock, Query
+from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
+from algorithms.kmeans.starts import THRESHOLD
+from algorithms.kmeans.steps import Asked, Release, State
+from algorithms.kmeans.two_level import CLEAR, FineCells
+from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     NOISE_SOURCE,
@@ -137,7 +140,7 @@ def _verified(
 
 
 def _largest(
-    asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
+    asked: Sequence[Asked], measure: Callable[[NoiseBlock], Fraction | int]
 ) -> dict[tuple[str, str], Fraction | int]:
     """The largest measure of each kind of block of each query, by the words for it and the kind."""
     largest: dict[tuple[str, str], Fraction | int] = {}
@@ -148,7 +151,7 @@ def _largest(
     return largest
 
 
-def _sensitivities(plan: Plan, asked: Sequence[Query]) -> tuple[SensitivityStatement, ...]:
+def _sensitivities(plan: Plan, asked: Sequence[Asked]) -> tuple[SensitivityStatement, ...]:
     """Of each query's parts, in ring units, for the privacy unit."""
     if asked:
         return tuple(
@@ -165,6 +168,8 @@ def _sensitivities(plan: Plan, asked: Sequence[Query]) -> tuple[SensitivityState
         planned.append(_declared(PROJECTED * records, "marginal: bins"))
     if plan.epsilon_histogram is not None:
         planned.append(_declared(records, "hist: cells"))
+    if plan.two_level is not None:
+        planned.append(_declared(records, "fine: cells"))
     if plan.epsilon_lift is not None:
         radius = int(LIFT_RADIUS * plan.dimension * plan.steps)
         planned.append(_declared(radius * records, "lift: offsets"))
@@ -181,7 +186,7 @@ def _declared(value: int, part: str) -> SensitivityStatement:
 
 
 def _noise(
-    plan: Plan, asked: Sequence[Query], builder: ReportBuilder
+    plan: Plan, asked: Sequence[Asked], builder: ReportBuilder
 ) -> tuple[NoiseStatement, ...]:
     """One statement for each kind of block of each query; the largest scale of a kind."""
     largest = _largest(asked, lambda block: block.scale(plan.records))
@@ -196,6 +201,8 @@ def _draws(plan: Plan, state: State | None) -> int:
     zones = plan.rounds * plan.clusters * (plan.dimension + 2)
     if plan.per_side is None:
         return zones
+    if plan.two_level is not None:
+        return zones + plan.two_level.coarse_cells + plan.two_level.max_cells
     if plan.epsilon_lift is None:
         return zones + int(plan.per_side**plan.dimension)
     lift = 3 * plan.clusters * (plan.dimension + 1)
@@ -295,6 +302,7 @@ def _details(params: Parameters, plan: Plan, state: State | None) -> dict[str, A
         ],
         "trust": "trusted service: the coordinator holds the rows",
         "split": planned_split(plan),
+        "method": _method(params, plan, state),
     }
     if params.privacy_unit == "curator":
         details["contribution_bound"] = params.contribution_bound
@@ -303,11 +311,62 @@ def _details(params: Parameters, plan: Plan, state: State | None) -> dict[str, A
     return details
 
 
+def start_name(plan: Plan) -> StartMethod | None:
+    """Which synopsis the plan has; None: none of the whole box."""
+    if plan.mode not in ("synopsis", "synopsis+zone"):
+        return None
+    return "grid" if plan.two_level is None else "two-level"
+
+
+def _method(params: Parameters, plan: Plan, state: State | None) -> dict[str, Any]:
+    """What was asked, what runs, by which rule, and what it will see."""
+    described: dict[str, Any] = {"asked": params.start, "chosen": start_name(plan)}
+    choices = plan.two_level_forecast
+    if choices is None:
+        return described
+    assert params.n_hint is not None
+    described |= {
+        "rule": "two-level if n_hint is at least 8 k times the threshold of a coarse cell",
+        "n_hint_needed": math.ceil(CLEAR * choices.clusters * choices.threshold),
+        "forecast": {
+            "two-level": {
+                "coarse_cells_per_side": choices.per_side,
+                "smallest_visible_cluster": math.ceil(choices.visible),
+            },
+            "grid": {"smallest_visible_cell": _grid_threshold(plan)},
+        },
+        "forecast_note": "records from which a cluster narrower than a coarse cell is seen, about; "
+        "from which one cell of the single grid is",
+    }
+    if plan.two_level is None:
+        return described
+    described["not_of_the_source"] = True
+    described["publication"] = "adaptive grids: Qardaji, Yang and Li, ICDE 2013"
+    described["caps"] = {"max_cells": choices.max_cells}
+    if state is not None:
+        fine = [query for query in state.asked if isinstance(query, FineCells)]
+        described["kept_coarse_cells"] = sum(query.kept.size for query in fine)
+        described["fine_cells"] = sum(query.length for query in fine)
+    return described
+
+
+def _grid_threshold(plan: Plan) -> int:
+    assert plan.epsilon_histogram is not None
+    return math.ceil(THRESHOLD * plan.inflation / float(plan.epsilon_histogram))
+
+
+def _histograms(plan: Plan) -> tuple[tuple[str, Fraction | None, tuple[Fraction, ...]], ...]:
+    if plan.two_level is None:
+        return (("hist", plan.epsilon_histogram, ()),)
+    coarse, fine = plan.two_level.epsilon_coarse, plan.two_level.epsilon_fine
+    return (("hist", coarse, ()), ("fine", fine, ()))
+
+
 def planned_split(plan: Plan) -> list[dict[str, Any]]:
     """Each query's budget: exact rationals as text, in the order in which they are asked."""
     queries = (
         ("marginal", plan.epsilon_marginals, ()),
-        ("hist", plan.epsilon_histogram, ()),
+        *_histograms(plan),
         ("lift", plan.epsilon_lift, LIFT_SPLIT),
         *(("zone", plan.epsilon_round, ZONE_SPLIT),) * plan.rounds,
     )

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
+from algorithms.kmeans.two_level import TwoLevel
 from tacit.encoders.kmeans.encoder import GRID, LEVELS, PROJECTED
 from tacit.noise import SCALE_LIMIT
 
+StartMethod = Literal["grid", "two-level"]
 Mode = Literal["synopsis", "synopsis+zone", "packing+zone", "projection+zone"]
 
 LOW_DIMENSION: Final = 6
@@ -60,7 +62,9 @@ class Plan:
 
     Epsilons are of one query each (None: not asked). `per_side`: cells a side of the histogram.
     `steps`, `levels`: G and V. `noise_share`: total noise in units of one full discrete Laplace
-    (central: 1); `records`: how many records the privacy unit holds, a factor on every scale.
+    (central: 1); `records`: how many records the privacy unit holds, a factor on every scale;
+    `two_level`: the histogram in two parts, coarse and fine, in place of one, and
+    `two_level_forecast` what it would be where it is not chosen.
     """
 
     mode: Mode
@@ -77,6 +81,8 @@ class Plan:
     levels: int = LEVELS
     noise_share: Fraction = Fraction(1)
     records: int = 1
+    two_level: TwoLevel | None = None
+    two_level_forecast: TwoLevel | None = None
 
     @property
     def inflation(self) -> float:
@@ -87,7 +93,8 @@ class Plan:
     def queries(self) -> int:
         """The number of queries, when no early stop cuts it short."""
         firsts = (self.epsilon_marginals, self.epsilon_histogram, self.epsilon_lift)
-        return self.rounds + sum(each is not None for each in firsts)
+        held = sum(each is not None for each in firsts)
+        return self.rounds + held + (self.two_level is not None)
 
     @property
     def may_stop_early(self) -> bool:
@@ -106,12 +113,14 @@ def make_plan(
     max_cells: int = 65_536,
     noise_share: Fraction = Fraction(1),
     records: int = 1,
+    start: StartMethod | Literal["auto"] = "grid",
 ) -> Plan:
     """The plan for about `size` records (a public hint) in `dimension` dimensions.
 
     Decided in this order: the mode; how many zone rounds; the budget of each query; cells of the
     histogram; the finest grid of offsets and of distances whose noise can still be drawn. `rounds`
-    None and mode `auto` leave those two to the rules. Raises PlanImpossible where a grid, a mode or
+    None and mode `auto` leave those two to the rules; start `auto` is two-level where the mode is
+    synopsis+zone and its own rule allows it. Raises PlanImpossible where a grid, a mode or
     a noise scale does not fit.
     """
     inflation = math.sqrt(noise_share) * records
@@ -133,6 +142,17 @@ def make_plan(
             PROJECTED_CLUSTERS * clusters if projected else clusters,
             max_cells,
         )
+    two_level = None
+    if mode == "synopsis+zone":
+        assert histogram is not None
+        two_level = TwoLevel.of(size, dimension, clusters, histogram, inflation, max_cells)
+    elif start == "two-level":
+        raise PlanImpossible("start", "two-level goes with the mode synopsis+zone")
+    chosen = None
+    if two_level is not None and (
+        start == "two-level" or (start == "auto" and two_level.serves(size))
+    ):
+        chosen, per_side = two_level, two_level.per_side
     plan = Plan(
         mode,
         dimension,
@@ -146,6 +166,8 @@ def make_plan(
         epsilon_lift=lift,
         noise_share=noise_share,
         records=records,
+        two_level=chosen,
+        two_level_forecast=two_level,
     )
     offsets, distances, counts = _scales(plan)
     _fitting(1, counts)
@@ -220,7 +242,10 @@ def _scales(plan: Plan) -> tuple[list[Fraction], list[Fraction], list[Fraction]]
     if plan.epsilon_marginals is not None:
         counts.append(PROJECTED / plan.epsilon_marginals)
     if plan.epsilon_histogram is not None:
-        counts.append(1 / plan.epsilon_histogram)
+        least = plan.epsilon_histogram
+        if plan.two_level is not None:
+            least = plan.two_level.epsilon_coarse
+        counts.append(1 / least)
     if plan.epsilon_lift is not None:
         offsets.append(LIFT_RADIUS * plan.dimension / (plan.epsilon_lift * LIFT_SPLIT[0]))
         counts.append(1 / (plan.epsilon_lift * LIFT_SPLIT[1]))

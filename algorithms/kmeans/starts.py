@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.kmeans.settings import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
+from algorithms.kmeans.two_level import FineCells, occupied_parts
 from algorithms.kmeans.weighted import Beat, quiet, weighted_kmeans
 from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Ints, Projection
 from tacit.randomness import PublicRandom
@@ -88,6 +89,33 @@ def synopsis(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
     sums = np.bincount(found.labels, weights=cells.weights * norms, minlength=plan.clusters)
     distances = sums / np.maximum(counts, _LIGHTEST)
     radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension / plan.per_side)
+    return Start(
+        found.centres,
+        np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),
+        counts,
+        distances,
+    )
+
+
+def two_level_synopsis(
+    coarse: Ints, query: FineCells, fine: Ints, plan: Plan, seed: int, beat: Beat = quiet
+) -> Start:
+    """The same of the two histograms of `two-level`; zones by the sides of a cluster's own parts.
+
+    Spec: kmeans, section 5.7.
+    """
+    assert plan.two_level is not None
+    parts = occupied_parts(plan.two_level, coarse, query, fine)
+    generator = public(seed, "synopsis").generator
+    found = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, beat)
+    norms = np.abs(parts.middles - found.centres[found.labels]).sum(axis=1)
+    counts, sums, halves = (
+        np.bincount(found.labels, parts.weights * each, plan.clusters).astype(np.float64)
+        for each in (np.ones(len(norms)), norms, parts.halves)
+    )
+    held = np.maximum(counts, _LIGHTEST)
+    distances = sums / held
+    radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension * halves / held)
     return Start(
         found.centres,
         np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from algorithms.kmeans.starts import (
     public_projection,
     radii_on_grid,
     synopsis,
+    two_level_synopsis,
 )
+from algorithms.kmeans.two_level import FineCells
 from algorithms.kmeans.weighted import Beat, quiet
 from algorithms.kmeans.zone_round import ZoneEstimate, combined, estimate
 from tacit.encoders.kmeans.encoder import (
@@ -38,6 +41,9 @@ from tacit.encoders.kmeans.encoder import (
     spent,
 )
 
+Asked: TypeAlias = Query | FineCells
+"""What a run asks: of curators, too, or of stored rows alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -49,7 +55,7 @@ class State:
 
     plan: Plan
     public_seed: int
-    asked: tuple[Query, ...] = ()
+    asked: tuple[Asked, ...] = ()
     view: Projection | None = None
     histogram: Ints | None = None
     projected: Ints | None = None
@@ -91,13 +97,18 @@ def first(plan: Plan, public_seed: int) -> State:
     return state
 
 
-def next_query(state: State) -> Query | None:
+def next_query(state: State) -> Asked | None:
     """The next sum to open; None when the run is over."""
     plan = state.plan
     if state.start is not None:
         if state.stopped or len(state.rounds) == plan.rounds:
             return None
         return _zone(state)
+    if plan.two_level is not None:
+        choices = plan.two_level
+        if state.histogram is None:
+            return Histogram(choices.per_side, plan.dimension, plan.steps, choices.epsilon_coarse)
+        return choices.fine(state.histogram, plan.steps)
     if state.view is None:
         assert plan.per_side is not None
         assert plan.epsilon_histogram is not None
@@ -116,7 +127,7 @@ def next_query(state: State) -> Query | None:
     return Lift(state.view, state.projected, max(radius, 1), sums, counts)
 
 
-def absorb(state: State, query: Query, opened: Ints, beat: Beat = quiet) -> State:
+def absorb(state: State, query: Asked, opened: Ints, beat: Beat = quiet) -> State:
     """The state after the noisy sum (length,) of `query`, which `next_query` gave, was opened.
 
     `beat` is called a few times a second, while clusterings of the synopsis run.
@@ -132,6 +143,12 @@ def absorb(state: State, query: Query, opened: Ints, beat: Beat = quiet) -> Stat
         case Histogram() if query.view is not None:
             projected = projected_centres(opened, plan, seed, beat)
             return replace(after, histogram=opened, projected=projected)
+        case Histogram() if plan.two_level is not None:
+            return replace(after, histogram=opened)
+        case FineCells():
+            assert state.histogram is not None
+            start = two_level_synopsis(state.histogram, query, opened, plan, seed, beat)
+            return replace(after, start=start)
         case Histogram():
             return replace(after, histogram=opened, start=synopsis(opened, plan, seed, beat))
         case Lift():

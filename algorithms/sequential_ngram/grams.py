@@ -119,17 +119,22 @@ def released_grams(tree: Tree, adjusted: NDArray[np.float64]) -> Grams:
 
 
 def extended(
-    grams: Grams, l_max: int, max_nodes: int, beat: Callable[[], None] = lambda: None
+    grams: Grams,
+    l_max: int,
+    max_nodes: int,
+    beat: Callable[[], None] = lambda: None,
+    max_rows: int | None = None,
 ) -> Grams:
     """With longer grams, up to l_max items: from g1 and g2 of the greatest length, where g2 begins
     with the end x of g1, the gram of g1 and the last item of g2, floor(c(g1) c(g2) / c(x)) times.
 
-    Raises TreeTooLarge.
+    Single items join only where they were measured. Beyond `max_rows` grams those that occur most
+    are made and the others left short; without it TreeTooLarge is raised beyond `max_nodes`.
     """
     found = grams
     while 0 < found.longest < l_max:
         beat()
-        ones, twos, counts = _joined(found, max_nodes)
+        ones, twos, counts = _joined(found, max_nodes, max_rows)
         if not counts.size:
             break
         found = Grams(
@@ -144,7 +149,7 @@ def extended(
     return found
 
 
-def _joined(grams: Grams, max_nodes: int) -> tuple[Places, Places, Ints]:
+def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places, Places, Ints]:
     """Pairs (g1, g2) of the greatest length that join, and the counts of what they make.
 
     Parents rise over the whole table: the continuations of x are a run of it. In a run by falling
@@ -155,24 +160,45 @@ def _joined(grams: Grams, max_nodes: int) -> tuple[Places, Places, Ints]:
     shorter = grams.bounds[-3] if length > 1 else -1
     first = grams.bounds[-2]
     parents, counts = grams.parents[first:], grams.counts[first:]
+    allowed = np.flatnonzero(grams.measured[first:]) if length == 1 else np.arange(counts.size)
     sizes, rank = np.unique(counts, return_inverse=True)
     # One number for (parent, falling count): parents, and ranks, are fewer than the grams.
     keys = (parents.astype(np.int64) + 1) * (sizes.size + 1) - rank
-    order = np.argsort(keys, kind="stable")
+    order = allowed[np.argsort(keys[allowed], kind="stable")]
     keys = keys[order]
-    known = np.flatnonzero(grams.links[first:] >= shorter)
+    known = allowed[grams.links[first + allowed] >= shorter]
     shared = grams.links[first + known].astype(np.int64)
     below = grams.counts[shared] if length > 1 else np.full(known.size, grams.counts.sum())
-    least = np.searchsorted(sizes, -(-below // counts[known]))
     begins = np.searchsorted(keys, shared * (sizes.size + 1) + 2)
-    widths = np.searchsorted(keys, (shared + 1) * (sizes.size + 1) - least, side="right") - begins
-    total = int(widths.sum())
+
+    def widths(often: int) -> Ints:
+        """How many g2 make, with each g1, a gram that occurs this often."""
+        least = np.searchsorted(sizes, -(-often * below // counts[known]))
+        ends = np.searchsorted(keys, (shared + 1) * (sizes.size + 1) - least, side="right")
+        return np.asarray(ends - begins, np.int64)
+
+    often = 1
+    if max_rows is not None:
+        often = _least_count(lambda count: int(widths(count).sum()), max_rows - grams.size)
+    chosen = widths(often)
+    total = int(chosen.sum())
     if grams.size + total > max_nodes:
         raise TreeTooLarge(max_nodes)
-    ones = np.repeat(known, widths)
-    twos = order[np.arange(total) + np.repeat(begins - np.cumsum(widths) + widths, widths)]
-    made = counts[ones] * counts[twos] // np.repeat(below, widths)
+    ones = np.repeat(known, chosen)
+    twos = order[np.arange(total) + np.repeat(begins - np.cumsum(chosen) + chosen, chosen)]
+    made = counts[ones] * counts[twos] // np.repeat(below, chosen)
     listed = np.lexsort((twos, ones))
     places = (first + each[listed] for each in (ones, twos))
     left, right = (each.astype(np.int32) for each in places)
     return left, right, made[listed]
+
+
+def _least_count(number: Callable[[int], int], room: int) -> int:
+    """The smallest count from 1 on at which at most `room` grams are made; number: by count."""
+    low, high = 0, 1
+    while number(high) > max(room, 0):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if number(middle) > max(room, 0) else (low, middle)
+    return high

@@ -13,13 +13,14 @@ from pydantic import ConfigDict, Field
 from algorithms.contract import Stance
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
 from algorithms.parameters import asked_metrics, schema_range
-from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
 from algorithms.sequential_ngram.forecast import expected_pairs
 from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.settings import (
     Budget,
     Fill,
     Generation,
+    Root,
     Settings,
     empty_threshold,
     least_budget,
@@ -81,6 +82,21 @@ class Parameters(WireModel):
         "(default of sound), ratio (default of paper), none",
     )
     generation: Generation = "proportional"
+    root: Root | None = Field(
+        None,
+        description="threshold: single items below the threshold are not told apart, their mass is "
+        "spread if it is more than noise (default of sound); all: every noisy count above 0 is "
+        "an item (the source's, default of paper)",
+    )
+    max_rows: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000_000,
+            description="sound: grams at most, with the longer ones; the most frequent of these "
+            "are made first",
+        ),
+    ] = 2_000_000
     top_k: Annotated[int, Field(ge=0, le=10_000, description="patterns listed")] = 100
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000, description="counts, and grams")] = (
         5_000_000
@@ -114,9 +130,16 @@ class Parameters(WireModel):
         return self.fill or ("leftover" if stance == "sound" else "ratio")
 
 
+def root_of(params: Parameters, stance: Stance) -> Root:
+    """As given, or the stance's own."""
+    return params.root or ("threshold" if stance == "sound" else "all")
+
+
 def check_parameters(params: Parameters, stance: Stance) -> None:
-    """Raises BadEpsilon, BadLength, BadUniverse, TreeTooLarge, TooManyPairs; each names the
-    field."""
+    """Raises BadEpsilon, BadLength, BadUniverse, TreeTooLarge, TooManyPairs, MethodNeedsSound; each
+    names the field."""
+    if stance == "paper" and params.root == "threshold":
+        raise MethodNeedsSound("the source has all", pointer="/params/root")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
     if params.auto and not 0 < params.length_budget < params.epsilon:
@@ -138,7 +161,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
     if size + 1 > params.max_nodes:
         raise TreeTooLarge(params.max_nodes)
-    if params.l_max != "auto" and params.l_max > 1:
+    if params.l_max != "auto" and params.l_max > 1 and root_of(params, stance) == "all":
         expected = expected_pairs(size, params.l_max * params.n_max / params.epsilon)
         if expected > params.max_nodes:
             raise TooManyPairs(params.max_nodes, expected)
@@ -172,4 +195,6 @@ def settings_of(params: Parameters, stance: Stance, items: int, l_max: int) -> S
         fill=params.fill_of(stance),
         generation=params.generation,
         max_nodes=params.max_nodes,
+        root=root_of(params, stance),
+        max_rows=None if stance == "paper" else params.max_rows,
     )

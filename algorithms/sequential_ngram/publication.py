@@ -16,6 +16,7 @@ from algorithms.sequential_ngram.generation import Ints, copies
 from algorithms.sequential_ngram.grams import Grams, extended, released_grams
 from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.noise import Add
+from algorithms.sequential_ngram.root_row import with_clear_root
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
 
@@ -60,9 +61,11 @@ def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) 
     """A release of a dataset over the universe. Raises TreeTooLarge, Cancelled."""
     tree = grow(dataset, settings, add, context)
     context.progress(0.65, "making counts consistent")
+    if settings.root == "threshold":
+        tree = with_clear_root(tree, context.noise("root"))
     short = released_grams(tree, adjusted(tree))
     beat = partial(context.progress, 0.7, "extending grams")
-    grams = extended(short, settings.l_max, settings.max_nodes, beat)
+    grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
     given = copies(grams, settings.generation, beat)
     return Release(grams, given, Transcript.of(tree))

@@ -16,6 +16,7 @@ from algorithms.sequential_ngram.parameters import (
     Parameters,
     check_parameters,
     noise_scales,
+    root_of,
 )
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import empty_threshold
@@ -72,6 +73,7 @@ def ngram_report(
             "budget": params.budget,
             "fill": params.fill_of(stance),
             "generation": params.generation,
+            "root": root_of(params, stance),
         },
         sensitivity=_sensitivity(params, transcript),
         claimed=Claim(**pure_dp(params.epsilon), theorem=THEOREM, text="epsilon-DP"),
@@ -122,7 +124,7 @@ def ngram_report(
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
         error=_error(params, stance),
-        details=_details(params, transcript),
+        details=_details(params, stance, transcript),
     )
 
 
@@ -162,10 +164,17 @@ def _error(params: Parameters, stance: Stance) -> dict[str, Any] | None:
     }
 
 
-def _details(params: Parameters, transcript: Transcript | None) -> dict[str, Any]:
+def _details(params: Parameters, stance: Stance, transcript: Transcript | None) -> dict[str, Any]:
     details: dict[str, Any] = {
         "per_person": "epsilon * sequences per person",
         "evaluation_is_private": True,
+        "method": {
+            "asked": params.root or "by stance",
+            "chosen": root_of(params, stance),
+            "rule": "threshold in sound: post-processing, no budget; at most one item that nobody "
+            "has is expected to pass",
+            "caps": {"max_rows": params.max_rows},
+        },
     }
     if params.auto:
         details["epsilon_length"] = format_exact(params.length_budget)

@@ -14,6 +14,7 @@ from typing import Final, Literal
 Budget = Literal["adaptive", "uniform"]
 Fill = Literal["ratio", "leftover", "none"]
 Generation = Literal["proportional", "cap", "skip", "literal"]
+Root = Literal["threshold", "all"]
 Height = Callable[[float, float, float, int], Fraction | int]
 """Levels that the budget left on a path is spread over; see `whole_height`."""
 
@@ -80,7 +81,9 @@ class Settings:
 
     epsilon: budget of the tree; l_max: items of a sequence that count; n_max <= l_max: longest gram
     that is measured; threshold: by the budget of a group; height: levels that a path's budget is
-    spread over (adaptive budget only).
+    spread over (adaptive budget only); root: whether single items have a threshold, too; max_rows:
+    grams that joins may make it, those that occur most first (None: more than max_nodes are
+    refused).
     """
 
     items: int
@@ -92,6 +95,8 @@ class Settings:
     fill: Fill = "leftover"
     generation: Generation = "proportional"
     max_nodes: int = 5_000_000
+    root: Root = "all"
+    max_rows: int | None = None
     height: Height = whole_height
 
     @property

@@ -69,9 +69,11 @@ class Tree:
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """Which counts reached their threshold (N, A); of the root all items, never the end."""
+        """Which counts reached their threshold (N, A); of the root all items unless its setting is
+        `threshold`, never the end."""
         found: NDArray[np.bool_] = self.noisy >= self.thresholds()
-        found[0] = True
+        if self.settings.root == "all":
+            found[0] = True
         found[0, -1] = False
         return found
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +34,7 @@ from algorithms.set_valued.pictures import pictures
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import check_items, itemsets, record_masks
 from algorithms.set_valued.report import NAME, set_valued_report
+from algorithms.set_valued.rest import measured_margins, remainder, rest_rows
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from algorithms.set_valued.taxonomy import Taxonomy
@@ -44,7 +47,14 @@ RESULT: Final = {
     "rows": "how many itemsets are released",
     "records": "the sum of their counts",
     "partitions_split": "how many partitions were split, with or without records (diffpart)",
-    "release.csv": "one line for each itemset: its count, its length, its items",
+    "method": "diffpart, diffpart+rest or basic",
+    "lengths": "noisy numbers of records with 1 to 64 items, the last with 64 and more; those that "
+    "may be noise are 0 (diffpart+rest)",
+    "items_kept": "items of a record that were counted, at most (diffpart+rest)",
+    "rest_rows": "itemsets of kind rest among the rows (diffpart+rest)",
+    "rest_records": "the sum of their counts (diffpart+rest)",
+    "release.csv": "one line for each itemset: its count, its length, its items; diffpart+rest: "
+    "before them its kind, measured (by DiffPart) or rest (items are independent)",
     "release.ndjson": "the same as JSON, for ids with blanks",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
     "how many splits had it (diffpart)",
@@ -62,17 +72,36 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     """A release. Raises what `check` raises, PartitionCap, RowCap, Cancelled."""
     universe = resolved_universe(params, stance, dataset)
     check_items(dataset, universe)
-    if params.method == "basic":
+    method = params.method_of(stance, len(universe))
+    if method == "basic":
         return _run_basic(dataset, params, universe, stance, context)
     taxonomy = Taxonomy(len(universe), params.fanout)
     masks = record_masks(dataset, universe, taxonomy, context)
     found = publish(masks, taxonomy, settings_of(params, stance, taxonomy), context)
+    if method == "diffpart+rest":
+        sets = itemsets(dataset, universe, context)
+        margins = measured_margins(sets, len(universe), params.epsilon, context)
+        left = remainder(margins, found.rows)
+        beat = partial(context.progress, 0.85, "drawing the rest")
+        rest = rest_rows(left, params.max_rows - len(found.rows), context.noise("rest"), beat)
+        released = (*found.rows, *rest)
+        own = {
+            "lengths": margins.lengths.tolist(),
+            "items_kept": margins.kept,
+            "rest_rows": len(rest),
+            "rest_records": sum(count for _, count in rest),
+        }
+        files = _files_by_kind(found.rows, rest, universe, context)
+    else:
+        margins, released, own = None, found.rows, {}
+        files = _release_files(found.rows, universe, context)
     outcome = Outcome(
         result={
-            "method": params.method,
-            "rows": len(found.rows),
-            "records": sum(count for _, count in found.rows),
+            "method": method,
+            "rows": len(released),
+            "records": sum(count for _, count in released),
             "partitions_split": found.transcript.splits,
+            **own,
         },
         report=set_valued_report(
             params,
@@ -81,12 +110,13 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
             splits=found.transcript.splits,
             rows=len(found.rows),
             derived=params.universe is None,
+            margins=margins,
         ),
         files=(
-            *_release_files(found.rows, universe, context),
+            *files,
             _splits_file(found.transcript),
         ),
-        plots=pictures(found.rows),
+        plots=pictures(released),
     )
     truth = found.truth
     private = {
@@ -98,7 +128,7 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
         "false_rows": len(found.rows) - truth.real_rows,
         "records_covered": truth.records_covered,
     }
-    return _evaluated(outcome, dataset, params, universe, found.rows, private, context)
+    return _evaluated(outcome, dataset, params, universe, released, private, context)
 
 
 def _run_basic(
@@ -119,7 +149,7 @@ def _run_basic(
     np.save(held, noisy)
     outcome = Outcome(
         result={
-            "method": params.method,
+            "method": "basic",
             "rows": len(rows),
             "records": int(cells.sum()),
         },
@@ -182,6 +212,25 @@ def _release_files(
 ) -> tuple[ResultFile, ...]:
     about = "synthetic records: how many hold exactly these items"
     return multiset_files("release", about, _named(rows, universe, context))
+
+
+def _files_by_kind(
+    measured: Sequence[Row], rest: Sequence[Row], universe: tuple[str, ...], context: Context
+) -> tuple[ResultFile, ...]:
+    """The same with a column that says where a row comes from."""
+    table, lines = io.StringIO(), io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("kind", "count", "length", "items"))
+    for kind, rows in (("measured", measured), ("rest", rest)):
+        for items, count in _named(rows, universe, context):
+            writer.writerow((kind, count, len(items), " ".join(items)))
+            row = {"kind": kind, "items": items, "count": count}
+            lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+    about = "synthetic records; items are independent inside the kind rest"
+    return (
+        ResultFile("release.csv", "text/csv", table.getvalue().encode(), about),
+        ResultFile("release.ndjson", "application/x-ndjson", lines.getvalue().encode(), about),
+    )
 
 
 def _named(rows: Sequence[Row], universe: tuple[str, ...], context: Context) -> Iterator[Named]:

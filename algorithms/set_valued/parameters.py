@@ -15,9 +15,15 @@ from algorithms.contract import Stance
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.datasets.transactions import Transactions
 from algorithms.parameters import asked_metrics, schema_range
-from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
 from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
 from algorithms.set_valued.problems import BadEta, BadFanout
+from algorithms.set_valued.rest import (
+    DIFFPART_SHARE,
+    ITEMS_SHARE,
+    LENGTHS_SHARE,
+    MOST_LENGTH,
+)
 from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
 from algorithms.set_valued.taxonomy import Taxonomy
 from tacit.noise import SCALE_LIMIT
@@ -28,6 +34,9 @@ FANOUTS: Final = range(2, 17)
 MOST_ITEMS: Final = 100_000
 MOST_CELL_ITEMS: Final = 22
 """A histogram over all itemsets has 2^items cells."""
+
+
+Method = Literal["diffpart", "diffpart+rest", "basic"]
 
 
 class Metrics(WireModel):
@@ -56,9 +65,12 @@ class Parameters(WireModel):
         "without looking at the data (10,000 inline, more as a dataset of kind universe); sound "
         "needs it",
     )
-    method: Literal["diffpart", "basic"] = Field(
-        "diffpart",
-        description="basic: a noisy histogram over all itemsets, at most 22 items",
+    method: Method | Literal["auto"] | None = Field(
+        None,
+        description="diffpart: the source's (default of paper); diffpart+rest: the same, and what "
+        "it leaves out by lengths and single items (sound); basic: a noisy histogram over all "
+        "itemsets, at most 22 items; auto: diffpart+rest above 22 items, else diffpart (default of "
+        "sound)",
     )
     fanout: int = Field(
         10,
@@ -87,9 +99,18 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
+    def method_of(self, stance: Stance, items: int) -> Method:
+        """The one that runs, by the size of the public universe."""
+        asked = self.method or ("diffpart" if stance == "paper" else "auto")
+        if asked != "auto":
+            return asked
+        return "diffpart+rest" if items > MOST_CELL_ITEMS else "diffpart"
+
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
-    """Raises BadEpsilon, BadFanout, BadEta, BadUniverse; each names the field."""
+    """Raises BadEpsilon, BadFanout, BadEta, BadUniverse, MethodNeedsSound; each names the field."""
+    if stance == "paper" and params.method in ("diffpart+rest", "auto"):
+        raise MethodNeedsSound("the source has diffpart and basic", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must lie above 0 and be at most 20", pointer="/params/epsilon")
     if params.fanout not in FANOUTS:
@@ -117,7 +138,8 @@ def check_universe(params: Parameters, universe: Sequence[str], stance: Stance) 
         refuse(f"has at most {most} items with this method")
     if len(set(universe)) != len(universe):
         refuse("names every item once")
-    if stance == "sound" and max(noise_scales(params, len(universe))) > SCALE_LIMIT:
+    method = params.method_of(stance, len(universe))
+    if stance == "sound" and max(noise_scales(params, method, len(universe))) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this many items", pointer="/params/epsilon")
 
 
@@ -136,13 +158,24 @@ def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions)
     return found
 
 
-def noise_scales(params: Parameters, items: int) -> tuple[Fraction, ...]:
-    """The largest scale of partition tests, and of released counts, for a universe of this size."""
-    if params.method == "basic":
+def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
+    """What DiffPart spends."""
+    return params.epsilon * (DIFFPART_SHARE if method == "diffpart+rest" else 1)
+
+
+def noise_scales(params: Parameters, method: Method, items: int) -> tuple[Fraction, ...]:
+    """The largest scale of partition tests, and of released counts, for a universe of this size;
+    of `diffpart+rest` also of lengths, and of items at most."""
+    if method == "basic":
         return (1 / params.epsilon,)
+    epsilon = diffpart_epsilon(params, method)
     taxonomy = Taxonomy(items, params.fanout)
-    alpha = params.epsilon / 2 / taxonomy.internal(taxonomy.root)
-    return 1 / alpha, 2 / params.epsilon
+    alpha = epsilon / 2 / taxonomy.internal(taxonomy.root)
+    tree = 1 / alpha, 2 / epsilon
+    if method == "diffpart":
+        return tree
+    most = MOST_LENGTH / (params.epsilon * ITEMS_SHARE)
+    return *tree, 1 / (params.epsilon * LENGTHS_SHARE), most
 
 
 def law_of(params: Parameters, stance: Stance) -> Law:
@@ -153,10 +186,10 @@ def law_of(params: Parameters, stance: Stance) -> Law:
 
 
 def settings_of(params: Parameters, stance: Stance, taxonomy: Taxonomy) -> Settings:
-    """A run's public choices."""
+    """DiffPart's public choices."""
     paper = stance == "paper"
     return Settings(
-        epsilon=params.epsilon,
+        epsilon=diffpart_epsilon(params, params.method_of(stance, taxonomy.size)),
         law=law_of(params, stance),
         leaf_mode=params.leaf_mode if paper else "example",
         choose=anywhere if paper else leftmost,

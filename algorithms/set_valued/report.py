@@ -13,11 +13,15 @@ from typing import Any, Final
 from algorithms.contract import Stance
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
+    MOST_ITEMS,
+    Method,
     Parameters,
     check_parameters,
+    diffpart_epsilon,
     law_of,
     noise_scales,
 )
+from algorithms.set_valued.rest import ITEMS_SHARE, MOST_LENGTH, Margins
 from algorithms.set_valued.taxonomy import Taxonomy
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
@@ -34,6 +38,14 @@ from tacit.wire import format_exact
 
 NAME: Final = "set-valued"
 THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
+
+MECHANISMS: Final[dict[Method, str]] = {
+    "basic": "noisy histogram of all itemsets",
+    "diffpart": "DiffPart",
+    "diffpart+rest": "DiffPart, and what it leaves out by lengths and items",
+}
+EXAMPLES: Final = (1, 4, 8, 16)
+"""Items kept that a preview speaks of."""
 
 _FROM_DATA: Final = (
     "the universe was taken from the records: an item of one person alone appears or disappears "
@@ -65,14 +77,18 @@ def set_valued_report(
     splits: int | None = None,
     rows: int | None = None,
     derived: bool = False,
+    margins: Margins | None = None,
 ) -> PrivacyReport:
     """The report of a run; without `splits` (published by the run), of one that is planned.
 
     items: size of the universe, None while only a reference to it is known; derived: it was taken
-    from the records, which only the paper stance does. Raises what `check_parameters` raises.
+    from the records, which only the paper stance does; margins: what `diffpart+rest` measured
+    beside DiffPart. Where the size decides the method and is not known, the report is that of
+    `diffpart+rest`, whose first part DiffPart is. Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    paper, basic = stance == "paper", params.method == "basic"
+    method = params.method_of(stance, MOST_ITEMS if items is None else items)
+    paper, basic, rest = stance == "paper", method == "basic", method == "diffpart+rest"
     builder = ReportBuilder(NAME, "tacit algorithms.set_valued", stance, "record")
     lines = builder.neighbour_lines(
         params.epsilon, "one record more or less", "one record replaced by another"
@@ -81,25 +97,32 @@ def set_valued_report(
         nothing = {**NOTHING_HOLDS, "reason": _FROM_DATA}
         lines = (lines[0].model_copy(update=nothing),)
     return builder.report(
-        "noisy histogram of all itemsets" if basic else "DiffPart",
-        _mechanism(params, stance),
+        MECHANISMS[method],
+        _mechanism(params, method, stance),
         sensitivity=(
             SensitivityStatement(
                 value="1",
                 source="declared",
                 part="cells" if basic else "counts of the sub-partitions of a split",
             ),
+            *(_margin_sensitivities(margins) if rest else ()),
         ),
         claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
         verified=lines,
         charged=builder.charge(params.epsilon),
-        noise=tuple(builder.noise(*each) for each in _scales(params, items)),
-        sampler=_sampler_delta(params),
+        noise=tuple(builder.noise(*each) for each in _scales(params, method, items, margins)),
+        sampler=_sampler_delta(params, method),
         method="one cell of a histogram"
         if basic
         else "a record is in one sub-partition of each split: its chain of tests costs the sum of "
         "their alphas and the last count, exactly epsilon as a fraction; sub-partitions of a split "
-        "are disjoint",
+        "are disjoint"
+        + (
+            "; lengths and items are two more queries, l of the second a function of the first's "
+            "release: 2/3, 1/30 and 3/10 add up to epsilon"
+            if rest
+            else ""
+        ),
         public_parameters=(
             "universe and its order",
             "epsilon, method, fanout, max_partitions, max_rows",
@@ -135,47 +158,72 @@ def set_valued_report(
             evaluated=params.metrics is not None,
         ),
         evaluation_attached=params.metrics is not None,
-        error=_error(params, stance, items),
-        details=_details(params, stance, splits, rows),
+        error=_error(params, method, stance, items, margins),
+        details=_details(params, method, stance, splits, rows, items),
     )
 
 
-def _mechanism(params: Parameters, stance: Stance) -> dict[str, Any]:
-    if params.method == "basic":
-        return {"method": params.method}
+def _margin_sensitivities(margins: Margins | None) -> tuple[SensitivityStatement, ...]:
+    kept = None if margins is None else str(margins.kept)
+    return (
+        SensitivityStatement(value="1", source="declared", part="lengths of records"),
+        SensitivityStatement(
+            value=kept, source="public-output", part="items, as many of a record as are kept"
+        ),
+    )
+
+
+def _mechanism(params: Parameters, method: Method, stance: Stance) -> dict[str, Any]:
+    if method == "basic":
+        return {"method": method}
     if stance == "paper":
         own: dict[str, Any] = {"C1": params.c_1, "C2": params.c_2, "leaf_mode": params.leaf_mode}
     else:
         own = {"eta": format_exact(params.eta), "eta_leaf": format_exact(params.eta_leaf)}
-    return {"method": params.method, "fanout": params.fanout, **own}
+    return {"method": method, "fanout": params.fanout, **own}
 
 
-def _scales(params: Parameters, items: int | None) -> tuple[tuple[str, Fraction | None], ...]:
+def _scales(
+    params: Parameters, method: Method, items: int | None, margins: Margins | None
+) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
-    basic = params.method == "basic"
-    parts = ("cells",) if basic else ("partition tests, at most", "released counts, at most")
+    parts = (
+        ("cells",)
+        if method == "basic"
+        else ("partition tests, at most", "released counts, at most")
+    )
+    if method == "diffpart+rest":
+        parts = (*parts, "lengths", "items" if margins is not None else "items, at most")
     if items is None:
         return tuple((part, None) for part in parts)
-    return tuple(zip(parts, noise_scales(params, items), strict=True))
+    scales = noise_scales(params, method, items)
+    if margins is not None:
+        scales = (*scales[:-1], margins.kept / (params.epsilon * ITEMS_SHARE))
+    return tuple(zip(parts, scales, strict=True))
 
 
-def _sampler_delta(params: Parameters) -> Fraction:
+def _sampler_delta(params: Parameters, method: Method) -> Fraction:
     """By the sub-partitions that can be tested; a coin and a passing count at most each.
 
     The number of draws of a run depends on the data, hence this bound.
     """
-    if params.method == "basic":
-        cells = 1 << MOST_CELL_ITEMS
-    else:
-        cells = params.max_partitions << params.fanout
-    return sampler_delta(2 * cells, params.epsilon)
+    coins = params.max_partitions << params.fanout
+    cells = 1 << MOST_CELL_ITEMS if method == "basic" else coins
+    margins = MOST_LENGTH + MOST_ITEMS if method == "diffpart+rest" else 0
+    return sampler_delta(2 * cells + margins, params.epsilon)
 
 
-def _error(params: Parameters, stance: Stance, items: int | None) -> dict[str, Any] | None:
+def _error(
+    params: Parameters,
+    method: Method,
+    stance: Stance,
+    items: int | None,
+    margins: Margins | None,
+) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
     if items is None:
         return None
-    if params.method == "basic":
+    if method == "basic":
         deviation = math.sqrt(2 * 2 ** (items - 1)) / float(params.epsilon)
         return {
             "basis": "histogram.npy, Laplace noise: a query for one item sums half of the cells",
@@ -184,11 +232,12 @@ def _error(params: Parameters, stance: Stance, items: int | None) -> dict[str, A
     taxonomy, law = Taxonomy(items, params.fanout), law_of(params, stance)
     root = taxonomy.root
     cells = (1 << len(taxonomy.children(root))) - 1
-    alpha = params.epsilon / 2 / taxonomy.internal(root)
+    epsilon = diffpart_epsilon(params, method)
+    alpha = epsilon / 2 / taxonomy.internal(root)
     deepest = (1 << min(params.fanout, items)) - 1
-    rate = params.epsilon / 2
+    rate = epsilon / 2
     leaf = law.leaf(deepest, rate)
-    return {
+    found: dict[str, Any] = {
         "basis": "a group of records is lost when its noisy count stays below the threshold of one "
         "of its splits; thresholds are highest at the root. Released counts have little noise: the "
         "error is what was lost",
@@ -196,21 +245,65 @@ def _error(params: Parameters, stance: Stance, items: int | None) -> dict[str, A
         "threshold_of_an_itemset_at_most": amount(Fraction(leaf.threshold)),
         "count_standard_deviation_at_most": amount(Fraction(math.sqrt(2) / float(rate))),
     }
+    if method == "diffpart+rest":
+        found["basis_of_items"] = (
+            "the number of records with an item: noise of scale l / (3/10 epsilon), stretched as "
+            "the records are; items below three times this are noise. What DiffPart loses is put "
+            "back by single items, so that their totals are kept and their co-occurrence is not"
+        )
+        found["item_standard_deviation"] = _item_deviations(params, margins)
+    return found
+
+
+def _item_deviations(params: Parameters, margins: Margins | None) -> dict[str, float]:
+    """By l, or for the l and the stretch that were released."""
+    unit = math.sqrt(2) / float(params.epsilon * ITEMS_SHARE)
+    if margins is not None:
+        return {str(margins.kept): unit * margins.kept * margins.stretch}
+    return {str(kept): unit * kept for kept in EXAMPLES}
+
+
+def _method(
+    params: Parameters, method: Method, stance: Stance, items: int | None
+) -> dict[str, Any]:
+    asked = params.method or ("diffpart" if stance == "paper" else "auto")
+    described: dict[str, Any] = {"asked": asked, "chosen": method}
+    if asked == "auto":
+        if items is None:
+            described["chosen"] = None
+        described["rule"] = (
+            f"diffpart+rest above {MOST_CELL_ITEMS} items, else diffpart, which keeps nearly all "
+            "of a small universe"
+        )
+        described["items"] = items
+    if method == "diffpart+rest":
+        described |= {
+            "not_of_the_source": True,
+            "shares": {"diffpart": "2/3", "lengths": "1/30", "items": "3/10"},
+            "caps": {"max_rows": params.max_rows, "longest_record": MOST_LENGTH},
+        }
+    return described
 
 
 def _details(
-    params: Parameters, stance: Stance, splits: int | None, rows: int | None
+    params: Parameters,
+    method: Method,
+    stance: Stance,
+    splits: int | None,
+    rows: int | None,
+    items: int | None,
 ) -> dict[str, Any]:
     paper = stance == "paper"
     details: dict[str, Any] = {
         "replace_one": epsilon_amount(2 * params.epsilon) if not paper else None,
         "per_person": "epsilon * records per person",
         "sampler": "float" if paper else "exact-integer",
+        "method": _method(params, method, stance, items),
     }
-    if params.method == "basic":
+    if method == "basic":
         return details
     details |= {
-        "chain_total": f"{format_exact(params.epsilon)} (exact fraction)",
+        "chain_total": f"{format_exact(diffpart_epsilon(params, method))} (exact fraction)",
         "caps_hit": "none",
         "evaluation_attached": params.metrics is not None,
     }

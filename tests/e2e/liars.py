@@ -1,4 +1,4 @@
-"""A curator service whose lone curators lie in proved rounds, each in its own way.
+"""A curator service whose seven lone curators and host lie in proved rounds, each in its own way.
 
 It is the product's service but for what it seals: honest measurements are replaced, or what is made
 of them. It enrols as any other, so its lies pass everything but the proof.
@@ -65,10 +65,14 @@ MEASUREMENTS: Mapping[str, Callable[[Field, Elements], None]] = {
 PLAINTEXTS: Mapping[str, Callable[[ContributionProof, Plaintexts], None]] = {
     "a share of something else": _flipped(0, _input_share),
     "a seed of something else": _flipped(1, _input_share),
+    "a seed of something else for another aggregator": _flipped(4, _input_share),
     "another nonce for one aggregator": _flipped(3, lambda _: 0),
 }
 OTHER_ROUND = "the proof of another round"
 LIES = (*MEASUREMENTS, *PLAINTEXTS, OTHER_ROUND)
+LONE = tuple(f"liar-{place}" for place in range(len(LIES) - 1))
+HOST = "den"
+HOSTED = tuple(f"{HOST}-{place}" for place in range(3))
 
 
 class Lying:
@@ -120,8 +124,8 @@ def _lied(
 class Liars:
     """The service's operator."""
 
-    def __init__(self, client: httpx.AsyncClient, names: list[str]) -> None:
-        self._client, self.names = client, names
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client, self.names = client, (*LONE, *HOSTED)
 
     async def settled(self, name: str, round_id: str) -> dict[str, Any]:
         """What a liar reads of its contribution to a round, once it knows how the round ended."""
@@ -137,7 +141,8 @@ class Liars:
 
 @asynccontextmanager
 async def liars(directory: Path, world: World) -> AsyncIterator[Liars]:
-    """Seven liars, enrolled; in this process, whose curators all lie as long as it runs."""
+    """Seven lone liars and a host of three, enrolled; in this process, whose curators all lie as
+    long as it runs."""
     honest = proved_pieces.split
     curator.engine.proved_pieces.split = Lying().split  # type: ignore[attr-defined]
     given: dict[str, Any] = {
@@ -157,11 +162,14 @@ async def liars(directory: Path, world: World) -> AsyncIterator[Liars]:
         ):
             policy = {"allow_unverified": True, "min_participants": 1, "allow_repeats": True}
             assert (await client.put("/v1/policy", json=policy)).status_code == 200
-            names = [f"liar-{place}" for place in range(len(LIES))]
-            for name in names:
-                token = await world.call(join_token, world.public, name, PartyKind.CURATOR, 1, 3600)
-                answer = await client.post("/v1/enrolments", json={"token": token.to_text()})
+            for name in (*LONE, HOST):
+                hosted = list(HOSTED) if name == HOST else None
+                kind = PartyKind.CURATOR if hosted is None else PartyKind.HOST
+                count = 1 if hosted is None else len(hosted)
+                token = await world.call(join_token, world.public, name, kind, count, 3600)
+                body = {"token": token.to_text(), "curators": hosted}
+                answer = await client.post("/v1/enrolments", json=body)
                 assert answer.status_code == 201, answer.text
-            yield Liars(client, names)
+            yield Liars(client)
     finally:
         curator.engine.proved_pieces.split = honest  # type: ignore[attr-defined]

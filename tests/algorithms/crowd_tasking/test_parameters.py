@@ -102,6 +102,10 @@ def test_what_is_refused_names_its_field(changes: dict[str, Any], field: str) ->
         ({**CLS}, "labels_are_public"),
         ({"epsilon": "0.001"}, "epsilon"),
         ({"max_error": 0.001}, "max_error"),
+        ({"max_error": 0.001, "report": "laplace"}, "max_error"),
+        ({"epsilon": "1", "report": "subset"}, "report"),
+        ({"epsilon": "1", "report": "window", "components": ["Y", "G"]}, "report"),
+        ({"epsilon": "1", "report": "window", "privacy_unit": "level"}, "report"),
         (
             {"epsilon": "1", "T": 2, "privacy_unit": "user", "components": ["G"]},
             "components",
@@ -116,9 +120,9 @@ def test_what_a_sound_task_refuses(changes: dict[str, Any], field: str) -> None:
 
 def test_an_error_out_of_reach_names_the_users_needed() -> None:
     with pytest.raises(BadTask, match="users are needed") as refused:
-        task(max_error=0.1)
+        task(max_error=0.1, report="laplace")
     needed = int(refused.value.reason.split("about ")[1].split()[0])
-    assert task(max_error=0.1, n=needed).epsilon <= 64
+    assert task(max_error=0.1, n=needed, report="laplace").epsilon <= 64
 
 
 def test_defaults_follow_the_stance() -> None:
@@ -133,7 +137,7 @@ def test_defaults_follow_the_stance() -> None:
     [("paper", 100.0, 14.567), ("sound", 100.0, 8.410), ("paper", 34.323, 5.0)],
 )
 def test_the_budget_of_a_tolerated_error(stance: Any, observed: float, expected: float) -> None:
-    found = task(stance, max_error=3, sensor=sensor(1, observed))
+    found = task(stance, max_error=3, sensor=sensor(1, observed), report="laplace")
     assert float(found.epsilon) == pytest.approx(expected, abs=6e-4)
     assert found.predicted(20).mean <= 3
 
@@ -175,7 +179,7 @@ def test_five_per_reading_over_a_hundred_rounds_is_five_hundred() -> None:
 
 
 def test_thirteen_coordinates() -> None:
-    wide = {"epsilon": "1", "sensor": sensor(13)}
+    wide = {"epsilon": "1", "sensor": sensor(13), "report": "laplace"}
     whole, each = task(**wide), task(sensitivity="per-coordinate", **wide)
     assert (whole.reading.epsilon, each.reading.epsilon) == (1, 13)
     assert whole.perturbation.scale == 13 * each.perturbation.scale

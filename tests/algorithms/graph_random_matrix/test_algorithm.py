@@ -33,13 +33,13 @@ from algorithms.graph_random_matrix.problems import (
     BadDelta,
     BadEigenvectors,
     BadEpsilon,
-    BadEstimator,
     BadSigma,
     GraphTooSmall,
 )
 from algorithms.graph_random_matrix.projection import Projection, entries
 from algorithms.graph_random_matrix.publication import STAGE
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
+from algorithms.problems import MethodNeedsSound
 from simulation.graph_stand_in import blocks, power_law
 from tacit.accounting.gaussian import zcdp_delta
 from tacit.errors import Invalid
@@ -84,7 +84,6 @@ def matrix(outcome: Outcome) -> np.ndarray:
         ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1", "sigma": "1"}, BadEpsilon, "epsilon"),
-        ({"delta": "0"}, BadDelta, "delta"),
         ({"delta": "0.0011"}, BadDelta, "delta"),
         ({"sigma": "0"}, BadSigma, "sigma"),
         ({"sigma": "-1"}, BadSigma, "sigma"),
@@ -116,14 +115,35 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointe
 @pytest.mark.parametrize(
     ("changes", "stance", "problem", "pointer"),
     [
-        ({"estimator": "subspace"}, "paper", BadEstimator, "estimator"),
+        ({"delta": "0"}, "paper", BadDelta, "delta"),
+        ({"delta": "0", "estimator": "subspace"}, "sound", BadDelta, "delta"),
+        ({"delta": "0", "sigma": "1"}, "sound", BadDelta, "delta"),
+        ({"sigma": "1", "estimator": "flip"}, "sound", BadEpsilon, "sigma"),
+        ({"epsilon": "1e-25", "estimator": "flip"}, "sound", BadEpsilon, "epsilon"),
+        ({"estimator": "flip"}, "paper", MethodNeedsSound, "estimator"),
+        ({"estimator": "auto"}, "paper", MethodNeedsSound, "estimator"),
+        ({"estimator": "subspace"}, "paper", MethodNeedsSound, "estimator"),
         ({"epsilon": "0.0000001", "delta": "1e-9"}, "sound", BadEpsilon, "epsilon"),
         ({"sigma": "0.01"}, "sound", BadSigma, "sigma"),
         ({"sigma": "201", "projection": "gaussian"}, "sound", BadSigma, "sigma"),
         ({"epsilon": "0.01", "projection": "gaussian"}, "sound", BadSigma, "epsilon"),
         ({"projection": "sparse", "nonzeros": 500}, "sound", BadColumns, "nonzeros"),
     ],
-    ids=["estimator", "epsilon", "sigma", "grid", "grid-epsilon", "sparse"],
+    ids=[
+        "delta",
+        "delta-subspace",
+        "delta-sigma",
+        "flip-sigma",
+        "flip-epsilon",
+        "flip",
+        "auto",
+        "estimator",
+        "epsilon",
+        "sigma",
+        "grid",
+        "grid-epsilon",
+        "sparse",
+    ],
 )
 def test_what_one_stance_refuses(
     changes: dict[str, Any], stance: Stance, problem: type[Invalid], pointer: str
@@ -189,8 +209,8 @@ def test_defaults_by_stance_and_mode() -> None:
     asked = {mode: params(mode=mode) for mode in ("publish", "spectral", "pcc")}
     assert [each.estimator_of("sound") for each in asked.values()] == [
         "range",
-        "subspace",
-        "subspace",
+        "auto",
+        "auto",
     ]
     assert {each.estimator_of("paper") for each in asked.values()} == {"range"}
     assert (params().projection_of("sound"), params().projection_of("paper")) == (
@@ -392,7 +412,7 @@ def test_clusters_of_a_graph_that_shows_them() -> None:
 def test_ids_that_are_texts() -> None:
     names = [f'v {number}, "x"' for number in range(30)]
     graph = EdgeList.of([(names[i], names[j]) for i in range(30) for j in range(i)], names)
-    outcome = run(graph, params(k=1, m=4, mode="pcc"), "sound", context())
+    outcome = run(graph, params(k=1, m=4, mode="pcc", estimator="subspace"), "sound", context())
     rows = list(csv.DictReader(io.StringIO(outcome.files[1].content.decode())))
     assert [row["vertex"] for row in rows] == names
 
@@ -496,7 +516,8 @@ def test_a_report_by_sigma() -> None:
 
 
 def test_the_report_of_the_iteration() -> None:
-    planned, report = preview(params(mode="spectral"), "sound"), done(mode="spectral").report
+    asked = {"mode": "spectral", "estimator": "subspace"}
+    planned, report = preview(params(**asked), "sound"), done(**asked).report
     assert planned.claimed is None
     assert report.claimed is None
     assert report.verified == planned.verified
@@ -559,7 +580,7 @@ def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
     """The largest sigma: the basis all but vanishes on the grid, and a run still ends."""
-    asked = params(mode="pcc", k=1, m=4, sigma="1000000", iterations=32)
+    asked = params(mode="pcc", k=1, m=4, sigma="1000000", iterations=32, estimator="subspace")
     assert settings_of(asked, "sound").grid_bits == 7
     graph = EdgeList.of([(1, 2)], list(range(70_000)))
     outcome = run(graph, asked, "sound", context())

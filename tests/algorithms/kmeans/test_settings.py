@@ -225,6 +225,6 @@ def test_sound_asks_for_what_it_needs(
 
 
 def test_federated_jobs_have_fewer_cells() -> None:
-    params = Parameters(k=2, bounds=((0.0, 1.0), (0.0, 1.0)), n_hint=10**7)
+    params = Parameters(k=2, bounds=((0.0, 1.0), (0.0, 1.0)), n_hint=10**7, start="grid")
     assert grid_and_plan(params)[1].per_side == 256
     assert grid_and_plan(params, default_cells=4096)[1].per_side == 64

@@ -332,7 +332,7 @@ def test_a_result_is_a_function_of_the_opened_sums(monkeypatch: pytest.MonkeyPat
         state = absorb(state, query, sums)
     again = publish(state, params, grid, table.columns)
     assert again == whole
-    assert len(opened) == plan.queries == 2
+    assert len(opened) == plan.queries == 3
 
 
 def everything(value: Any) -> list[str]:
@@ -508,7 +508,7 @@ def test_every_query_has_a_stream_of_its_own_and_a_seed_repeats_it() -> None:
     table = NumericTable(("x", "y"), S1)
     context = Asked(seed=bytes(32))
     one = run(table, params, "sound", context)
-    assert context.streams == ["hist 0/0", "zone 1/0"]
+    assert context.streams == ["hist 0/0", "fine 1/0", "zone 2/0"]
     assert run(table, params, "sound", SequentialContext(seed=bytes(32))).result == one.result
     other = run(table, params, "sound", SequentialContext(seed=bytes(31) + b"1"))
     assert other.result != one.result

@@ -100,8 +100,16 @@ def context(stance: Stance = "sound") -> SequentialContext:
         ({"universe": 10**6 + 1}, BadUniverse, "universe"),
         ({"universe": ("a", "b", "a")}, BadUniverse, "universe"),
         ({"max_nodes": 6}, TreeTooLarge, "max_nodes"),
-        ({"universe": 10**6, "epsilon": "1/1000"}, TooManyPairs, "max_nodes"),
-        ({"universe": 3_000, "epsilon": "1/1000", "max_nodes": 9_000}, TooManyPairs, "max_nodes"),
+        (
+            {"universe": 10**6, "epsilon": "1/1000", "root": "all"},
+            TooManyPairs,
+            "max_nodes",
+        ),
+        (
+            {"universe": 3_000, "epsilon": "1/1000", "max_nodes": 9_000, "root": "all"},
+            TooManyPairs,
+            "max_nodes",
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -288,7 +296,7 @@ def test_a_tree_that_is_too_large() -> None:
 def test_one_record_over_a_million_items() -> None:
     """About half a million items have a count of noise, and hardly any two of them join."""
     data = Sequences.of(("1", "2", "3"), [["1", "2", "3"]])
-    outcome = run(data, params(universe=10**6), "sound", context())
+    outcome = run(data, params(universe=10**6, root="all"), "sound", context())
     assert 4 * 10**5 < outcome.result["grams"] < 6 * 10**5
 
 

@@ -1,0 +1,181 @@
+"""A synthetic graph from what `blocks` measured: post-processing, no budget.
+
+Spec: graph-der, section 10.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Context
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.baselines import uniform_places
+from algorithms.graph_der.blocks import BlockPlan, Measured, measure
+from algorithms.graph_der.consistency import rounded
+from algorithms.graph_der.geometry import Ints, Labels
+from algorithms.graph_der.labelling import labelled, order_of
+from algorithms.graph_der.parameters import Labelling
+from algorithms.simplex import on_simplex
+from tacit.randomness import NoiseSource
+
+Floats = NDArray[np.float64]
+
+ROUNDS: Final = 60
+"""Of drawing pairs again that are a loop or there already."""
+_LEAST_WEIGHT: Final = 1 / 20
+"""Of a vertex, as a part of the mean degree."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRelease:
+    """counts (parts,): edges that lie in each; low, high (m,): labels of the synthetic edges; order
+    (n,): the vertex with each label; common: true edges among them, for the operator only."""
+
+    plan: BlockPlan
+    labelling: Labelling
+    measured: Measured
+    counts: Ints
+    low: Labels
+    high: Labels
+    order: NDArray[np.int32]
+    common: int
+
+    @property
+    def edges(self) -> int:
+        """How many synthetic edges."""
+        return self.low.size
+
+    @property
+    def bounds(self) -> Ints:
+        """Parts (n, 4) in labels: rows from, to, columns from, to (exclusive)."""
+        return self.measured.fine.bounds
+
+    @property
+    def room(self) -> Ints:
+        """(parts,) pairs in each."""
+        return self.measured.fine.room
+
+    @property
+    def vertices(self) -> int:
+        """How many."""
+        return self.plan.vertices
+
+    @property
+    def triangle(self) -> bool:
+        """Parts lie above the diagonal."""
+        return True
+
+
+def publish_blocks(
+    graph: EdgeList, plan: BlockPlan, labelling: Labelling, seed: int, context: Context
+) -> BlockRelease:
+    """A release of a graph. seed: of a random labelling. Raises Cancelled."""
+    context.progress(0.0, "labelling")
+    order = order_of(graph, labelling, seed)
+    low, high = labelled(graph, order)
+    measured = measure(low, high, plan, context)
+    context.progress(0.55, "making counts consistent")
+    counts = whole_counts(measured, plan, context.noise("rounding"))
+    weights = vertex_weights(measured.degrees, plan)
+    keys = drawn_pairs(measured, counts, weights, context)
+    true = low.astype(np.int64) * plan.vertices + high
+    common = int(np.isin(keys, true, assume_unique=True).sum())
+    first, second = np.divmod(keys, plan.vertices)
+    ends = first.astype(np.int32), second.astype(np.int32)
+    return BlockRelease(plan, labelling, measured, counts, *ends, order, common)
+
+
+def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> Ints:
+    """(parts,) whole numbers of edges, each from 0 to the part's room."""
+    fine, cells = measured.fine, measured.coarse.size
+    parts = measured.parts.astype(np.float64)
+    number = np.bincount(fine.coarse, minlength=cells)
+    lack = measured.coarse - np.bincount(fine.coarse, parts, cells)
+    one, other = float(plan.scale(2)) ** 2, float(plan.scale(3)) ** 2 * number
+    spread = lack * other / (one + other) / np.maximum(number, 1)
+    parts += spread[fine.coarse]
+    return rounded(np.minimum(on_simplex(parts), fine.room), fine.room, source)
+
+
+def vertex_weights(degrees: Ints | None, plan: BlockPlan) -> Floats:
+    """(n,) above 0: noisy degrees drawn towards their mean, the more so the noisier they are."""
+    if degrees is None or degrees.mean() <= 0:
+        return np.ones(plan.vertices)
+    mean = float(degrees.mean())
+    noise = laplace_variance(float(plan.scale(1)))
+    signal = max(0.0, float(degrees.var()) - noise)
+    shrunk = mean + signal / (signal + noise) * (degrees - mean)
+    weights: Floats = np.maximum(shrunk, mean * _LEAST_WEIGHT)
+    return weights
+
+
+def laplace_variance(scale: float) -> float:
+    """Of a discrete Laplace draw: 2 a / (1 - a)^2, a = e^(-1 / scale)."""
+    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+
+
+def drawn_pairs(measured: Measured, counts: Ints, weights: Floats, context: Context) -> Ints:
+    """Sorted keys low * n + high of this many different pairs in each part, ends by weight."""
+    fine, n = measured.fine, weights.size
+    source = context.noise("edges")
+    need = np.repeat(np.arange(counts.size), counts)
+    held = np.zeros(0, np.int64)
+    for law in (weights, np.ones(n)):
+        sums = np.concatenate(([0.0], np.cumsum(law)))
+        for number in range(ROUNDS):
+            if not need.size:
+                break
+            context.progress(0.6 + 0.2 * number / ROUNDS, "drawing edges")
+            bounds = fine.bounds[need]
+            one, other = (
+                _ends(sums, bounds[:, 2 * side], bounds[:, 2 * side + 1], source) for side in (0, 1)
+            )
+            keys = np.minimum(one, other) * n + np.maximum(one, other)
+            new = _new(keys, held) & (one != other)
+            held = np.sort(np.concatenate((held, keys[new])), kind="stable")
+            need = need[~new]
+    return _filled(fine.bounds, need, held, n, source, lambda: context.progress(0.85, "filling"))
+
+
+def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
+    uniform = (source.words(first.size) >> np.uint64(11)) * 2.0**-53
+    drawn = sums[first] + uniform * (sums[last] - sums[first])
+    found = np.searchsorted(sums, drawn, side="right") - 1
+    return np.clip(found, first, last - 1)
+
+
+def _new(keys: Ints, held: Ints) -> NDArray[np.bool_]:
+    """Whether each key is the first of its kind, and not held yet."""
+    found = np.zeros(keys.size, np.bool_)
+    found[np.unique(keys, return_index=True)[1]] = True
+    if held.size:
+        place = np.minimum(np.searchsorted(held, keys), held.size - 1)
+        found &= held[place] != keys
+    return found
+
+
+def _filled(
+    bounds: Ints,
+    need: Ints,
+    held: Ints,
+    vertices: int,
+    source: NoiseSource,
+    beat: Callable[[], None],
+) -> Ints:
+    """Crowded parts that are still short: uniformly among their free pairs."""
+    found = [held]
+    for part, count in zip(*np.unique(need, return_counts=True), strict=True):
+        beat()
+        top, bottom, left, right = bounds[part].tolist()
+        rows, columns = np.divmod(np.arange((bottom - top) * (right - left)), right - left)
+        rows, columns = rows + top, columns + left
+        keys = (rows * vertices + columns)[rows < columns]
+        free = np.setdiff1d(keys, held, assume_unique=True)
+        found.append(free[uniform_places(free.size, int(count), source)])
+    return np.sort(np.concatenate(found))

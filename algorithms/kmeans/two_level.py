@@ -1,0 +1,215 @@
+"""The start `two-level`: a coarse histogram, and a finer one of the cells that stand out.
+
+One grid for the whole box spends dense clusters on a few cells, and small ones fall below the
+threshold in each of theirs. Here two fifths of the histogram's budget count coarse cells; those
+above nu ln(cells) / e_1, where half a false one is expected at most, are each cut by how many
+records they seem to hold, and counted again with three fifths. A record lies in one cell of either:
+both have sensitivity 1, and the second list of cells is a function of what the first released.
+
+Source: adaptive grids (W. Qardaji, W. Yang and N. Li, ICDE 2013). Spec: kmeans, section 5.7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, Literal
+
+import numpy as np
+
+from tacit.encoders.kmeans.encoder import Floats, Ints, NoiseBlock
+
+COARSE_SHARE: Final = Fraction(2, 5)
+"""Of the histogram's budget."""
+MOST_COARSE: Final = 4_096
+MOST_PARTS: Final = 16
+"""On each side of a coarse cell."""
+THRESHOLD: Final = 3.0
+"""Of a fine cell's noisy count, in scales of its noise."""
+CLEAR: Final = 8
+"""How many times the coarse threshold an average cluster has to pass for `auto`."""
+_RECORDS_PER_CELL: Final = 3
+_FEWEST_CELLS: Final = 8
+_LIGHTEST: Final = 1e-3
+
+
+@dataclass(frozen=True)
+class TwoLevel:
+    """The public choices. per_side: coarse cells a side; epsilon_coarse and epsilon_fine add up to
+    the histogram's budget; inflation: nu; max_cells: of the second histogram."""
+
+    dimension: int
+    clusters: int
+    per_side: int
+    epsilon_coarse: Fraction
+    epsilon_fine: Fraction
+    inflation: float
+    max_cells: int
+
+    @classmethod
+    def of(
+        cls,
+        size: int,
+        dimension: int,
+        clusters: int,
+        histogram: Fraction,
+        inflation: float,
+        max_cells: int,
+    ) -> TwoLevel:
+        """For about `size` records; `histogram`: its budget."""
+        coarse = COARSE_SHARE * histogram
+        wanted = size * float(coarse) / inflation / _RECORDS_PER_CELL
+        per_side = round(math.pow(wanted, 2 / (2 + dimension)) / 2)
+        least = max(2, math.ceil(round((2 * clusters) ** (1 / dimension), 9)))
+        most = max(2, math.floor(round(min(MOST_COARSE, max_cells) ** (1 / dimension), 9)))
+        per_side = min(max(per_side, least), most)
+        rest = histogram - coarse
+        return cls(dimension, clusters, per_side, coarse, rest, inflation, max_cells)
+
+    @property
+    def coarse_cells(self) -> int:
+        """m^d."""
+        return int(self.per_side**self.dimension)
+
+    @property
+    def threshold(self) -> float:
+        """What a coarse cell's noisy count has to pass."""
+        return self.inflation * math.log(self.coarse_cells) / float(self.epsilon_coarse)
+
+    @property
+    def visible(self) -> float:
+        """Records from which a cluster narrower than a coarse cell is seen, about."""
+        return self.threshold + THRESHOLD * self.inflation / float(self.epsilon_coarse)
+
+    def serves(self, size: int) -> bool:
+        """The rule of `auto`: whether an average cluster stands well above the threshold."""
+        return size >= CLEAR * self.clusters * self.threshold
+
+    def fine(self, coarse: Ints, steps: int) -> FineCells:
+        """The second query, by the noisy counts (m^d,) of the first."""
+        kept = np.flatnonzero(coarse > self.threshold)
+        if not kept.size:
+            fewest = max(2 * self.clusters, _FEWEST_CELLS)
+            kept = np.sort(np.argsort(-coarse, kind="stable")[:fewest])
+        budget = float(self.epsilon_fine) / (THRESHOLD * self.inflation)
+        wanted = (np.maximum(coarse[kept], 0) * budget) ** (1 / self.dimension)
+        while True:
+            sides = np.clip(np.rint(wanted), 1, MOST_PARTS).astype(np.int64)
+            total = int((sides**self.dimension).sum())
+            if total <= self.max_cells or int(sides.max()) == 1:
+                break
+            wanted *= min(0.97, (self.max_cells / total) ** (1 / self.dimension))
+        return FineCells(
+            self.per_side, self.dimension, steps, kept, sides, self.epsilon_fine, self.max_cells
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FineCells:
+    """How many records each part of the kept cells of a coarse grid holds.
+
+    kept (c,): places of coarse cells, rising; sides (c,): each is cut into sides^d parts.
+    Raises ValueError for a list that does not fit the grid or is longer than max_cells.
+    """
+
+    per_side: int
+    dimension: int
+    steps: int
+    kept: Ints
+    sides: Ints
+    epsilon: Fraction
+    max_cells: int
+
+    kind: Literal["fine"] = "fine"
+
+    def __post_init__(self) -> None:
+        cells = self.per_side**self.dimension
+        if not (self.kept.size and self.kept.shape == self.sides.shape):
+            raise ValueError("every kept cell has a side")
+        if (np.diff(self.kept) <= 0).any() or self.kept[0] < 0 or self.kept[-1] >= cells:
+            raise ValueError("kept cells are different ones of the grid")
+        if self.sides.min() < 1 or self.sides.max() > MOST_PARTS:
+            raise ValueError(f"a cell is cut into 1 to {MOST_PARTS} on each side")
+        if self.sides.max() > 1 and self.length > self.max_cells:
+            raise ValueError("more parts than are allowed")
+
+    @cached_property
+    def starts(self) -> Ints:
+        """(c + 1,) where the parts of each kept cell begin."""
+        return np.concatenate(([0], np.cumsum(self.sides**self.dimension)))
+
+    @property
+    def length(self) -> int:
+        """All parts."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record is in one part, or in none."""
+        return (NoiseBlock("cells", self.length, 1, self.epsilon),)
+
+    def sums(self, records: Ints) -> Ints:
+        """Counts (length,) of records (n, d) on the grid, cell by cell; a cell's last coordinate
+        runs fastest."""
+        slots = np.full(self.per_side**self.dimension, -1, np.int64)
+        slots[self.kept] = np.arange(self.kept.size)
+        raised = records + self.steps
+        coarse = np.minimum(raised * self.per_side // (2 * self.steps), self.per_side - 1)
+        flat = np.zeros(len(records), np.int64)
+        for column in coarse.T:
+            flat *= self.per_side
+            flat += column
+        slot = slots[flat]
+        inside = np.flatnonzero(slot >= 0)
+        slot = slot[inside]
+        side = self.sides[slot]
+        places = np.zeros(inside.size, np.int64)
+        for column in range(self.dimension):
+            lines = self.per_side * side
+            part = np.minimum(raised[inside, column] * lines // (2 * self.steps), lines - 1)
+            places *= side
+            places += part - coarse[inside, column] * side
+        return np.bincount(self.starts[slot] + places, minlength=self.length)
+
+    def middles(self) -> tuple[Floats, Floats]:
+        """Middles (length, d) and half sides (length,) of all parts, in half sides of the box."""
+        owner = np.repeat(np.arange(self.kept.size), np.diff(self.starts))
+        side = self.sides[owner]
+        rest = np.arange(self.length) - self.starts[owner]
+        coarse = np.stack(np.unravel_index(self.kept, (self.per_side,) * self.dimension), axis=1)
+        found = np.empty((self.length, self.dimension))
+        for column in reversed(range(self.dimension)):
+            rest, part = np.divmod(rest, side)
+            lines = self.per_side * side
+            found[:, column] = (2 * (coarse[owner, column] * side + part) + 1) / lines - 1
+        return found, 1 / (self.per_side * side)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts that are taken for occupied: middles (c, d), half sides (c,), weights (c,)."""
+
+    middles: Floats
+    halves: Floats
+    weights: Floats
+
+
+def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints) -> Parts:
+    """Parts above three scales of noise, at least max(2 k, 8) of them, after both counts of each
+    coarse cell were made one by inverse variance."""
+    number = np.diff(query.starts)
+    owner = np.repeat(np.arange(query.kept.size), number)
+    counts = fine.astype(np.float64)
+    lack = coarse[query.kept] - np.bincount(owner, counts, query.kept.size)
+    one = 1 / float(choices.epsilon_coarse) ** 2
+    other = number / float(choices.epsilon_fine) ** 2
+    counts += (lack * other / (one + other) / number)[owner]
+    limit = THRESHOLD * choices.inflation / float(choices.epsilon_fine)
+    chosen = np.flatnonzero(counts > limit)
+    if chosen.size < 2 * choices.clusters:
+        fewest = max(2 * choices.clusters, _FEWEST_CELLS)
+        chosen = np.sort(np.argsort(-counts, kind="stable")[:fewest])
+    middles, halves = query.middles()
+    return Parts(middles[chosen], halves[chosen], np.maximum(counts[chosen], _LIGHTEST))

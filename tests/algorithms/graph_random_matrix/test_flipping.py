@@ -1,0 +1,324 @@
+"""Flipped pairs: law, privacy, choice, forecast. Spec: graph-random-matrix, section 8, checks 13 to
+18."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.contract import Outcome, SequentialContext
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix import Parameters, check, preview, run
+from algorithms.graph_random_matrix.adjacency import adjacency
+from algorithms.graph_random_matrix.choice import chosen_estimator, eigenvalues_needed, flip_limit
+from algorithms.graph_random_matrix.flipped_spectrum import flipped_spectrum
+from algorithms.graph_random_matrix.flipping import PAIRS, Flip, flipped, packed, pairs_of
+from algorithms.graph_random_matrix.forecast import squared_cosine_of_flips
+from algorithms.graph_random_matrix.problems import GraphTooLarge
+from algorithms.graph_random_matrix.reference import eigenpairs
+from simulation.graph_stand_in import blocks, power_law
+from simulation.populations import shared_data
+from tacit.randomness import NoiseSource, SeededRandom
+
+
+class Words:
+    """A source that hands out given words, and counts."""
+
+    def __init__(self, *given: int) -> None:
+        self.given, self.drawn = list(given), 0
+
+    def words(self, count: int) -> np.ndarray:
+        found, self.given = self.given[:count], self.given[count:]
+        self.drawn += count
+        return np.array(found + [0] * (count - len(found)), np.uint64)
+
+
+# -------------------------------------------------------------------------------------- the coins
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+def test_a_coin_flips_for_exactly_its_threshold_of_words(epsilon: str) -> None:
+    """Acceptance 13: a byte below the first one flips, the same byte only with fewer bits after."""
+    law = Flip.of(Fraction(epsilon))
+    first, rest = divmod(law.threshold, 1 << 56)
+    below = Fraction(first, 256) + Fraction(1, 256) * Fraction(rest, 1 << 56)
+    assert below == law.probability == Fraction(law.threshold, 1 << 64)
+
+    def shown(octet: int, bits: int) -> bool:
+        return bool(law.coins(Words(octet, bits << 8 | 0xFF), 1)[0])  # type: ignore[arg-type]
+
+    assert all(shown(octet, (1 << 56) - 1) for octet in range(first))
+    assert not any(shown(octet, 0) for octet in range(first + 1, 256))
+    assert shown(first, rest - 1)
+    assert not shown(first, rest)
+    ratio = float(1 / law.probability - 1)
+    assert ratio == pytest.approx(math.exp(float(epsilon)), rel=1e-12)
+    assert law.epsilon <= Fraction(epsilon)
+
+
+def test_all_graphs_of_four_vertices() -> None:
+    """Acceptance 14: the law of 64 outcomes of 64 graphs, and the loss of neighbours exactly."""
+    law = Flip(1 << 62)  # p = 1/4
+    p = law.probability
+    graphs = list(itertools.product((0, 1), repeat=6))
+    chance = {
+        (one, other): p**away * (1 - p) ** (6 - away)
+        for one in graphs
+        for other in graphs
+        for away in [sum(a != b for a, b in zip(one, other, strict=True))]
+    }
+    worst = max(
+        chance[one, seen] / chance[other, seen]
+        for one, other, seen in itertools.product(graphs, repeat=3)
+        if sum(a != b for a, b in zip(one, other, strict=True)) == 1
+    )
+    assert worst == (1 - p) / p == 3
+    pairs = list(itertools.combinations(range(4), 2))
+    for true in graphs[::21]:
+        graph = EdgeList.of(
+            [pair for pair, there in zip(pairs, true, strict=True) if there], range(4)
+        )
+        counted = dict.fromkeys(graphs, 0)
+        for seed in range(4_000):
+            found = flipped(graph, law, SequentialContext(test_seed=seed))
+            seen = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+            counted[tuple(int(pair in seen) for pair in pairs)] += 1
+        expected = np.array([float(chance[true, seen]) * 4_000 for seen in graphs])
+        statistic = float((np.square(np.array(list(counted.values())) - expected) / expected).sum())
+        assert statistic < 63 + 5 * math.sqrt(2 * 63)
+
+
+def test_an_edge_changes_one_pair_and_nothing_else() -> None:
+    """With the same coins two neighbours differ in that pair alone, also across blocks."""
+    graph = power_law(3_000, 9_000, 1)  # 4.5 million pairs: two blocks
+    assert pairs_of(graph.count) > PAIRS
+    less = EdgeList(graph.vertices, graph.first[:-1], graph.second[:-1], True, graph.appearance)
+    law = Flip.of(Fraction(4))
+    one, other = (
+        packed(flipped(each, law, SequentialContext(bytes(32)))) for each in (graph, less)
+    )
+    assert np.unpackbits(one ^ other).sum() == 1
+    added = flipped(graph, law, SequentialContext(bytes(32))).edges
+    p = float(law.probability)
+    expected = p * (pairs_of(graph.count) - 9_000) + (1 - p) * 9_000
+    assert abs(added - expected) < 5 * math.sqrt(pairs_of(graph.count) * p)
+
+
+def test_the_bits_of_a_flipped_graph() -> None:
+    found = packed(EdgeList.of([(0, 1), (1, 2), (2, 3)], [0, 1, 2, 3]))
+    assert np.unpackbits(found, bitorder="little")[:6].tolist() == [1, 0, 0, 1, 0, 1]
+
+
+def test_what_is_drawn_does_not_depend_on_the_graph() -> None:
+    """Acceptance 18: words drawn for an empty and a full graph."""
+    full = EdgeList.of([(i, j) for i in range(40) for j in range(i)], range(40))
+    drawn = []
+    for graph in (EdgeList.of([], range(40)), full):
+        context = CountingContext(bytes(32))
+        flipped(graph, Flip.of(Fraction(1)), context)
+        drawn.append(context.drawn)
+    assert drawn[0] == drawn[1] > pairs_of(40) / 8
+
+
+class Counting:
+    """Counts what is drawn."""
+
+    def __init__(self, held: NoiseSource) -> None:
+        self.held, self.drawn = held, 0
+
+    def words(self, count: int) -> np.ndarray:
+        self.drawn += count
+        return self.held.words(count)
+
+
+class CountingContext(SequentialContext):
+    """Adds up what its streams gave."""
+
+    @cached_property
+    def sources(self) -> list[Counting]:
+        return []
+
+    @property
+    def drawn(self) -> int:
+        return sum(each.drawn for each in self.sources)
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:
+        self.sources.append(Counting(super().noise(stage, block)))
+        return self.sources[-1]  # type: ignore[return-value]
+
+
+@pytest.mark.slow
+def test_an_audit_of_the_edge_bit() -> None:
+    """Acceptance 16: 10^5 coins of a pair with and without the edge."""
+    law, runs = Flip.of(Fraction(1)), 100_000
+    coins = law.coins(SeededRandom(7), 2 * runs).reshape(2, runs)
+    absent, present = coins[0].mean(), 1 - coins[1].mean()
+    error = math.sqrt(1 / (runs * absent) + 1 / (runs * present))
+    assert abs(math.log(present / absent)) <= 1 + 3 * error
+
+
+def test_flips_from_both_ends_are_found() -> None:
+    """A planted fault: a pair that each end flips on its own spends twice epsilon."""
+    p = Flip.of(Fraction(1)).probability
+    twice = [(1 - p) ** 2, p**2]
+    assert math.log(twice[0] / twice[1]) > 1.99
+
+
+# ------------------------------------------------------------------------------------- the choice
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "vertices"),
+    [("0.5", 12_300), ("1", 14_300), ("2", 20_000), ("3", 31_000), ("4", 54_000), ("6", 199_000)],
+)
+def test_up_to_where_auto_flips(epsilon: str, vertices: int) -> None:
+    """Acceptance 15: the published examples; at epsilon 6 the pairs that may be flipped decide."""
+    assert flip_limit(Parameters(epsilon=epsilon)) == pytest.approx(vertices, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "needed"),
+    [("1", 96), ("2", 42), ("3", 24), ("4", 14), ("6", 5), ("8", 1.8)],
+)
+def test_the_eigenvalue_that_is_needed(epsilon: str, needed: float) -> None:
+    """Acceptance 15, at 10,000 vertices, before anything is spent."""
+    asked = Parameters(epsilon=epsilon, estimator="flip")
+    assert eigenvalues_needed(asked, 10_000)["flip"] == pytest.approx(needed, rel=0.05)
+    shown = preview(asked, "sound").details["method"]["eigenvalue_needed"]["10000"]
+    assert shown == eigenvalues_needed(asked, 10_000)
+
+
+def test_the_choice_reads_public_numbers_only() -> None:
+    """Called without data; one more than the limit takes the other."""
+    asked = Parameters(mode="spectral", epsilon="1")
+    limit = flip_limit(asked)
+    assert chosen_estimator(asked, "sound").chosen is None
+    assert chosen_estimator(asked, "sound", limit).chosen == "flip"
+    assert chosen_estimator(asked, "sound", limit + 1).chosen == "subspace"
+    assert chosen_estimator(asked, "paper", limit).chosen == "range"
+    pure = Parameters(mode="spectral", epsilon="1", delta="0")
+    assert chosen_estimator(pure, "sound").chosen == "flip"
+    by_sigma = Parameters(mode="spectral", sigma="6.4")
+    assert chosen_estimator(by_sigma, "sound").chosen == "subspace"
+    assert chosen_estimator(Parameters(), "sound", 100).chosen == "range"
+    named = Parameters(estimator="auto")
+    assert chosen_estimator(named, "sound", 100).chosen == "flip"
+
+
+def test_the_preview_reserves_for_both() -> None:
+    """Where the number of vertices decides, delta is reserved; a run that flips charges none."""
+    asked = Parameters(mode="pcc", epsilon="2", k=4)
+    planned = preview(asked, "sound")
+    assert planned.charged is not None
+    assert (planned.charged.epsilon, planned.charged.delta) == ("2", "0.000001")
+    assert any("number of vertices decides" in each for each in planned.caveats)
+    found = run(blocks((40,) * 4, 0.5, 0.02, 1), asked, "sound", SequentialContext(bytes(32)))
+    assert found.report.charged is not None
+    assert (found.report.charged.epsilon, found.report.charged.delta) == ("2", "0")
+    (line,) = found.report.verified
+    assert (line.model, line.epsilon, line.delta) == ("pure-dp", "2", "0")
+
+
+def test_three_million_vertices_are_refused_before_spending() -> None:
+    """Acceptance 17."""
+    ids = np.arange(3_000_000)
+    none = np.zeros(0, np.int32)
+    graph = EdgeList(ids, none, none, True, ids.astype(np.int32))
+    with pytest.raises(GraphTooLarge) as wrong:
+        check(graph, Parameters(estimator="flip", epsilon="8"), "sound")
+    assert wrong.value.extra["vertices"] == 3_000_000
+    assert "subspace" in wrong.value.detail
+    largest = int(wrong.value.extra["most_vertices"])  # type: ignore[call-overload]
+    assert 100_000 < largest < 200_001
+
+
+# ------------------------------------------------------------------------------------ the release
+
+GRAPH = blocks((40,) * 4, 0.5, 0.02, 1)
+
+
+def done(graph: EdgeList = GRAPH, **changes: Any) -> Outcome:
+    asked = Parameters(**({"estimator": "flip", "epsilon": "3", "k": 4} | changes))
+    return run(graph, asked, "sound", SequentialContext(bytes(32)))
+
+
+@pytest.mark.parametrize("epsilon", ["1", "5"])
+def test_the_published_graph(epsilon: str) -> None:
+    """As bits where flips are likely, as edges where they are rare: the same graph."""
+    outcome = done(epsilon=epsilon)
+    law = Flip.of(Fraction(epsilon))
+    released = flipped(GRAPH, law, SequentialContext(bytes(32)))
+    content = np.load(io.BytesIO(outcome.files[0].content))
+    if epsilon == "1":
+        assert (content == packed(released)).all()
+    else:
+        assert (content == np.column_stack([released.first, released.second])).all()
+    assert outcome.result["released_edges"] == released.edges
+    assert outcome.result["probability"] == f"{law.threshold}/{1 << 64}"
+
+
+def test_clusters_of_a_block_model() -> None:
+    found = done(mode="spectral", evaluate=True)
+    assert found.evaluation is not None
+    assert found.evaluation["nmi"]["private"] > 0.9
+    assert found.result["values_above_noise"] == 4
+    assert found.report.details["not_of_the_source"] is True
+    assert found.report.details["flip"]["values_above_noise"] == 4
+    raw, true = found.result["eigenvalues"], found.evaluation["eigenvalues"]
+    assert np.abs(raw) == pytest.approx(true, rel=0.15)
+
+
+@pytest.mark.parametrize("mode", ["spectral", "pcc"])
+def test_below_the_noise_there_are_no_clusters(mode: str) -> None:
+    found = done(mode=mode, epsilon="0.1")
+    assert found.result["signal_below_noise"]
+    assert "cluster_sizes" not in found.result
+    assert found.files[0].content.splitlines()[0] == b"vertex"
+
+
+@pytest.mark.parametrize("edges", [[], [(1, 2)], [(1, 2), (2, 3), (1, 3)]], ids=len)
+def test_tiny_graphs(edges: list[Any]) -> None:
+    """More eigenvectors than vertices are as many as there are."""
+    done(EdgeList.of(edges, [1, 2, 3]), mode="spectral", k=8, evaluate={"clusterings": 1})
+
+
+def test_compiled_and_plain_sums_agree() -> None:
+    graph = power_law(40_000, 1_200_000, 1)
+    held = adjacency(graph, compiled=True)
+    from algorithms.graph_random_matrix.compiled import neighbour_sums
+
+    vector = np.random.default_rng(1).standard_normal(graph.count)
+    plain = np.bincount(graph.first, vector[graph.second], graph.count)
+    plain += np.bincount(graph.second, vector[graph.first], graph.count)
+    assert neighbour_sums(held.starts, held.neighbours, vector) == pytest.approx(plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("facebook_combined", 2), ("ca-GrQc", 4), ("wiki-Vote", 2)]
+)
+def test_the_forecast_on_real_graphs(name: str, epsilon: int) -> None:
+    """Acceptance 15: cos^2 of the first eigenvector within .03 of 1 - n v / lambda^2."""
+    folder = shared_data()
+    if folder is None or not (folder / f"{name}.txt").exists():
+        pytest.skip(f"{name}.txt is not beside the repository")
+    lines = [each.split() for each in (folder / f"{name}.txt").read_text().splitlines()]
+    ends = np.array([each[:2] for each in lines if each and each[0] != "#"], np.int64)
+    ids, places = np.unique(ends, return_inverse=True)
+    pairs = places.reshape(ends.shape).astype(np.int32)
+    graph = EdgeList.from_pairs(ids, pairs[:, 0], pairs[:, 1])
+    law = Flip.of(Fraction(epsilon))
+    values, vectors = eigenpairs(adjacency(graph), 1)
+    forecast = squared_cosine_of_flips(float(values[0]), graph.count * law.variance)
+    found = []
+    for seed in range(3):
+        released = adjacency(flipped(graph, law, SequentialContext(test_seed=seed)))
+        spectrum = flipped_spectrum(released, law, 1).spectrum
+        found.append(float(spectrum.vectors[:, 0] @ vectors[:, 0]) ** 2)
+    assert abs(np.mean(np.sqrt(found)) - math.sqrt(forecast)) < 0.03

@@ -1,0 +1,272 @@
+"""Method `diffpart+rest`: sensitivity, choice, what it puts back. Spec: set-valued, section 10."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.contract import Outcome, SequentialContext
+from algorithms.datasets.transactions import Transactions
+from algorithms.problems import MethodNeedsSound
+from algorithms.set_valued import Parameters, preview, run
+from algorithms.set_valued.problems import RowCap
+from algorithms.set_valued.records import Itemsets, itemsets
+from algorithms.set_valued.rest import (
+    DIFFPART_SHARE,
+    ITEMS_SHARE,
+    LENGTHS_SHARE,
+    MOST_LENGTH,
+    Margins,
+    Remainder,
+    items_kept,
+    kept_places,
+    measured_margins,
+    remainder,
+    rest_rows,
+)
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import SeededRandom
+
+ITEMS = tuple(f"i{number:02}" for number in range(40))
+
+
+def diffuse(records: int, seed: int = 1) -> Transactions:
+    """Records that are nearly all different, some items far more common than others."""
+    generator = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, len(ITEMS) + 1) ** 0.7
+    weights /= weights.sum()
+    sizes = generator.integers(1, 9, records)
+    rows = [
+        [ITEMS[item] for item in generator.choice(len(ITEMS), size, replace=False, p=weights)]
+        for size in sizes.tolist()
+    ]
+    return Transactions.of(rows, ITEMS)
+
+
+def params(**changes: Any) -> Parameters:
+    return Parameters(**({"epsilon": "1", "universe": ITEMS} | changes))
+
+
+def context(seed: int = 1) -> SequentialContext:
+    return SequentialContext(test_seed=seed)
+
+
+def sets_of(*records: tuple[int, ...]) -> Itemsets:
+    places = np.array([item for record in records for item in record], np.int32)
+    return Itemsets(places, np.concatenate(([0], np.cumsum([len(each) for each in records]))))
+
+
+# -------------------------------------------------------------------------------------- privacy
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4])
+def test_brute_force_over_four_items(kept: int) -> None:
+    """All 15 records and every choice of the items that are kept: one record more changes lengths
+    by 1 and items by l at most, which together cost their shares exactly, and are reached."""
+    epsilon = Fraction(3, 4)
+    scales = 1 / (epsilon * LENGTHS_SHARE), kept / (epsilon * ITEMS_SHARE)
+    worst = Fraction(0)
+    for size in range(1, 5):
+        for record in itertools.combinations(range(4), size):
+            for choice in itertools.combinations(record, min(kept, size)):
+                lengths = np.bincount([size], minlength=5).sum()
+                items = np.bincount(choice, minlength=4).sum()
+                worst = max(worst, Fraction(int(lengths)) / scales[0] + int(items) / scales[1])
+    assert worst == epsilon * (LENGTHS_SHARE + ITEMS_SHARE)
+    assert DIFFPART_SHARE + LENGTHS_SHARE + ITEMS_SHARE == 1
+
+
+def test_a_record_chooses_for_itself() -> None:
+    """Never more than l items, its own, all subsets alike; others keep theirs whoever joins."""
+    records = [(0, 1, 2, 3), (1, 2), (3,), tuple(range(10))]
+    words = SeededRandom(3)
+    kept = kept_places(sets_of(*records), 2, words)
+    assert kept.size == 2 + 2 + 1 + 2
+    again = kept_places(sets_of(*records[:3]), 2, SeededRandom(3))
+    assert (kept[:5] == again).all()
+    counted = np.zeros((4, 4), int)
+    for seed in range(3_000):
+        one, two = sorted(kept_places(sets_of((0, 1, 2, 3)), 2, SeededRandom(seed)).tolist())
+        counted[one, two] += 1
+    drawn = counted[np.triu_indices(4, 1)]
+    assert drawn.sum() == 3_000
+    assert np.square(drawn - 500).sum() / 500 < 5 + 5 * math.sqrt(10)
+
+
+def test_planted_faults_are_found() -> None:
+    """l of true lengths moves with a record; keeping the first items favours low ones."""
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    lengths[[0, 5]] = 17, 3
+    joined = lengths.copy()
+    joined[5] += 1
+    assert items_kept(lengths) != items_kept(joined)  # of true lengths; a run takes noisy ones
+    same = sets_of(*[(0, 1, 2, 3)] * 4_000)
+    kept = np.bincount(kept_places(same, 1, SeededRandom(1)), minlength=4)
+    assert kept.min() > 800  # in order of the list it would be 4000, 0, 0, 0
+
+
+@pytest.mark.slow
+def test_an_audit_of_a_record_of_exactly_l_items() -> None:
+    """10^5 runs with and without it: no event tells more than the two shares of epsilon."""
+    epsilon, kept, runs = Fraction(3), 2, 100_000
+    hits = []
+    for there in (0, 1):
+        source = SeededRandom(there + 1)
+        lengths = there + DiscreteLaplace(1 / (epsilon * LENGTHS_SHARE)).draw(source, runs)
+        law = DiscreteLaplace(kept / (epsilon * ITEMS_SHARE))
+        items = there + law.draw(source, 2 * runs).reshape(2, runs)
+        hits.append(int(((lengths > 3) & (items > 1).all(axis=0)).sum()))
+    error = math.sqrt(1 / hits[0] + 1 / hits[1])
+    assert math.log(hits[1] / hits[0]) <= float(epsilon * (LENGTHS_SHARE + ITEMS_SHARE)) + 3 * error
+
+
+# ------------------------------------------------------------------------------------ by hand
+
+
+def test_how_many_items_are_kept() -> None:
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    assert items_kept(lengths) == 1
+    lengths[:4] = 50, 30, 5, 15
+    assert items_kept(lengths) == 3
+    lengths[2] = 4
+    assert items_kept(lengths) == 4
+    lengths[:] = 0
+    lengths[-1] = 7
+    assert items_kept(lengths) == MOST_LENGTH
+
+
+def test_the_remainder() -> None:
+    """Counts are stretched by what records did not keep; measured rows are taken away."""
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    lengths[:3] = 10, 10, 10
+    margins = Margins(lengths, 2, np.array([20, 15, -3]))
+    assert margins.stretch == 60 / 50
+    left = remainder(margins, (((0,), 4), ((0, 1), 12), ((1,), 3)))
+    assert left.lengths[:3].tolist() == [3, 0, 10]
+    assert left.weights == pytest.approx([8.0, 3.0, 0.0])
+
+
+def test_rows_of_the_rest() -> None:
+    """As many records of each length, items different inside each, shares as the weights say."""
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    lengths[[0, 2]] = 30_000, 2_000
+    left = Remainder(lengths, np.array([3.0, 1.0, 0.0, 2.0]))
+    rows = rest_rows(left, 100, SeededRandom(1), lambda: None)
+    assert rows == tuple(sorted(rows, key=lambda row: (len(row[0]), row[0])))
+    held = dict(rows)
+    assert held[0, 1, 3] == pytest.approx(2_000, abs=40)  # 30 rounds leave one in 230 short
+    assert sum(held.values()) == 32_000
+    assert [held[0,], held[1,], held[3,]] == pytest.approx([15_000, 5_000, 10_000], rel=0.04)
+    with pytest.raises(RowCap):
+        rest_rows(left, 3, SeededRandom(1), lambda: None)
+    assert rest_rows(Remainder(lengths, np.zeros(4)), 10, SeededRandom(1), lambda: None) == ()
+
+
+# ------------------------------------------------------------------------------------- the choice
+
+
+def test_the_choice_is_by_the_size_of_the_universe() -> None:
+    """Called without data."""
+    assert params().method_of("sound", 22) == "diffpart"
+    assert params().method_of("sound", 23) == "diffpart+rest"
+    assert params().method_of("paper", 1_000) == "diffpart"
+    assert params(method="diffpart").method_of("sound", 1_000) == "diffpart"
+    method = preview(params(), "sound").details["method"]
+    assert (method["asked"], method["chosen"], method["items"]) == ("auto", "diffpart+rest", 40)
+    unknown = preview(params(universe={"dataset": "01890a5d-ac96-774b-bcce-b302099a8057"}), "sound")
+    assert unknown.details["method"]["chosen"] is None
+    for named in ("auto", "diffpart+rest"):
+        with pytest.raises(MethodNeedsSound):
+            preview(params(method=named), "paper")
+
+
+# ------------------------------------------------------------------------------------ the release
+
+
+def done(data: Transactions, seed: int = 1, **changes: Any) -> Outcome:
+    return run(data, params(**changes), "sound", context(seed))
+
+
+def test_the_mass_comes_back() -> None:
+    """On diffuse records DiffPart alone loses most of them; totals of items are near the truth."""
+    data = diffuse(6_000)
+    alone, whole = (done(data, method=name) for name in ("diffpart", "diffpart+rest"))
+    assert alone.result["records"] < 0.5 * 6_000
+    assert whole.result["records"] == pytest.approx(6_000, rel=0.1)
+    true = np.bincount(data.values, minlength=len(ITEMS))
+    errors = []
+    for outcome in (alone, whole):
+        lines = list(csv.DictReader(io.StringIO(outcome.files[0].content.decode())))
+        found = np.zeros(len(ITEMS))
+        for line in lines:
+            assert int(line["length"]) == len(line["items"].split())
+            for item in line["items"].split():
+                found[ITEMS.index(item)] += int(line["count"])
+        errors.append(np.mean(np.abs(found - true) / true))
+    assert errors[1] < errors[0] / 2
+    kinds = {line["kind"] for line in lines}
+    assert kinds == {"measured", "rest"} or kinds == {"rest"}
+    assert sum(line["kind"] == "rest" for line in lines) == whole.result["rest_rows"]
+    spoken = [json.loads(line) for line in whole.files[1].content.decode().splitlines()]
+    assert [each["count"] for each in spoken] == [int(line["count"]) for line in lines]
+
+
+@pytest.mark.parametrize("records", [[], [["i00"]], [list(ITEMS)] * 3, [["i01"]] * 500], ids=len)
+def test_few_records_are_legal(records: list[list[str]]) -> None:
+    outcome = done(Transactions.of(records, ITEMS), evaluate={"queries": 5, "top": (3,)})
+    assert outcome.result["method"] == "diffpart+rest"
+    assert outcome.evaluation is not None
+    json.dumps(outcome.result, allow_nan=False)
+
+
+def test_margins_of_parts_add_up() -> None:
+    """Without noise lengths and kept items of 500 curators are those of all together: the counts
+    are sums over records, and a record's words are its own."""
+    data = diffuse(500)
+    sets = itemsets(data, ITEMS, context())
+    sizes = np.bincount(np.diff(sets.offsets), minlength=9)
+    assert sizes.sum() == 500
+    huge = Fraction(10**9)
+    found = measured_margins(sets, len(ITEMS), huge, context(5))
+    assert found.lengths[:8].tolist() == sizes[1:].tolist()
+    own = kept_places(sets, found.kept, context(5).noise("kept items"))
+    assert np.bincount(own, minlength=40).tolist() == found.items.tolist()
+
+
+def test_the_report_says_what_was_spent() -> None:
+    planned, report = preview(params(), "sound"), done(diffuse(800)).report
+    for each in (planned, report):
+        assert each.details["method"]["shares"] == {
+            "diffpart": "2/3", "lengths": "1/30", "items": "3/10"
+        }  # fmt: skip
+        assert each.details["chain_total"].startswith("2/3")
+        assert each.charged is not None
+        assert each.charged.epsilon == "1"
+        assert [line.epsilon for line in each.verified] == ["1", "2"]
+        assert [noise.part for noise in each.noise][2] == "lengths"
+        assert each.noise[2].scale == "30"
+    assert planned.error is not None
+    assert planned.error["item_standard_deviation"]["8"] == pytest.approx(37.7, abs=0.1)
+
+
+def test_the_forecast_of_an_item() -> None:
+    """The deviation of a count of an item over 400 runs within 5 % of what the report says."""
+    data = diffuse(2_000)
+    sets = itemsets(data, ITEMS, context())
+    drawn = []
+    for seed in range(400):
+        found = measured_margins(sets, len(ITEMS), Fraction(1), context(seed))
+        law = math.sqrt(2) * found.kept / float(ITEMS_SHARE)
+        exact = np.bincount(
+            kept_places(sets, found.kept, context(seed).noise("kept items")), minlength=40
+        )
+        drawn.append((found.items - exact) / law)
+    assert np.std(np.concatenate(drawn)) == pytest.approx(1, rel=0.05)
