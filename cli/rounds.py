@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import Answer, Target, at_coordinator, at_target, console, errors, fail, say
 from cli.trust import DEFAULT_FILE, read_trust
-from cli.words import print_report, refusal_lines, result_lines
+from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
@@ -132,6 +132,14 @@ def refusals(client: Client, round_id: RoundId) -> Answer:
     found = client.refusals(round_id)
     lines = refusal_lines(found) or ["no curator refuses"]
     return Answer(found, lambda: say("\n".join(lines)))
+
+
+@app.command("refused")
+@at_coordinator
+def refused(client: Client, round_id: RoundId) -> Answer:
+    """Which curators of a proved round were refused by their proof, and why; for operators."""
+    found = client.refused(round_id)
+    return Answer(found, lambda: say("\n".join(refused_lines(found))))
 
 
 def follow(client: Client, round_id: str) -> None:

@@ -106,6 +106,17 @@ def _refusals(round_id: str) -> Steps[Json]:
     return json_of(get(f"/v1/rounds/{round_id}/refusals"))
 
 
+def _refused(round_id: str) -> Steps[Json]:
+    """Which curators of a proved round were refused by their proof, and why, the first thousand by
+    name, and what aggregators said that cannot all be true; for operators."""
+    return json_of(get(f"/v1/rounds/{round_id}/refused"))
+
+
+def _standing(round_id: str) -> Steps[Json]:
+    """Which of a party's own curators were refused by their proof, and why; with its token."""
+    return json_of(get(f"/v1/rounds/{round_id}/standing"))
+
+
 def _close_round(round_id: str) -> Steps[Json]:
     """Freeze before the deadline."""
     return _end(round_id, "close")
@@ -173,6 +184,8 @@ class Rounds:
     descriptor = operation(_descriptor)
     transcript = operation(_transcript)
     refusals = operation(_refusals)
+    refused = operation(_refused)
+    standing = operation(_standing)
     close_round = operation(_close_round)
     abort_round = operation(_abort_round)
     identity = operation(_identity)
