@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +151,8 @@ def test_upgrade_over_a_migration_and_back(
     after = _ask(it, "/v1/budget")
     for name in ("claimed", "released", "limits"):
         assert after[name] == budget[name], name
-    said = it.run_like("demo", "demo-again")
-    assert " ".join(said.split()).count("matches the published one") == 4
-    assert len(_released(it)) > len(before)
+    _sum_another_hour(it)
+    assert len(_released(it)) == len(before) + 1
     it.stop()
 
     it = compose(images=earlier, start=False)
@@ -162,12 +163,13 @@ def test_upgrade_over_a_migration_and_back(
     assert _released(it) == before
 
 
-def _ask(it: Engine, path: str) -> Any:
+def _ask(it: Engine, path: str, body: Any = None) -> Any:
     token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
     url = f"http://{it.address('coordinator')}:8200{path}"
-    return as_json(
-        it.outside_run("curl", "-sS", "--fail", "-H", f"Authorization: Bearer {token}", url)
-    )
+    words = ["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {token}"]
+    if body is not None:
+        words += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    return as_json(it.outside_run(*words, url))
 
 
 def _released(it: Engine) -> dict[str, Any]:
@@ -176,6 +178,22 @@ def _released(it: Engine) -> dict[str, Any]:
     released = [item["id"] for item in rounds if item["state"] == "released"]
     assert released
     return {name: _ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
+
+
+def _sum_another_hour(it: Engine) -> None:
+    """A round of a query of the demo's, over the hour before the demo's."""
+    rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
+    asked = next(item for item in rounds if item["state"] == "released")
+    window = {
+        name: (datetime.fromisoformat(instant) - timedelta(hours=1)).isoformat()
+        for name, instant in asked["window"].items()
+    }
+    opened = _ask(it, "/v1/rounds", {"query_id": asked["query_id"], "window": window})
+    end = time.monotonic() + 120
+    while (found := _ask(it, f"/v1/rounds/{opened['id']}"))["state"] != "released":
+        assert found["state"] != "aborted", found
+        assert time.monotonic() < end, found
+        time.sleep(0.5)
 
 
 def _job(it: Engine, directory: Path) -> subprocess.CompletedProcess[str]:
