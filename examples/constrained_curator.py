@@ -4,11 +4,12 @@
     python constrained_curator.py state.json contribute 2025-11-03T18:00:00Z 1.234
 
 The second gives a reading of energy_import in kWh and its time, and takes part in every open round;
-run it again until all is delivered, it sends the same bytes. It needs Python 3.11 and
-`cryptography`. It takes part in rounds of `sum` with additive sharing whose noise the aggregators
-add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON), and refuses
-all others, proved ones (`validity: proved`) too: it makes no proofs. The wire is described in
-docs/reference/protocol.md.
+run it again until all is delivered, it sends the same bytes. It needs Python 3.11, `cryptography`,
+and for proofs `pycryptodome` (TurboSHAKE128; all else of a proof is integers). It takes part in
+rounds of `sum` and `count`, declared or proved, with additive sharing whose noise the aggregators
+add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses
+all others, and says which member of the query or the descriptor made it do so. The wire is
+described in docs/reference/protocol.md.
 """
 
 import base64
@@ -21,6 +22,7 @@ import urllib.request
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
+from Crypto.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -30,18 +32,21 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 EPSILON = Fraction(100)  # the most that this device will ever spend
 SKEW = timedelta(seconds=300)  # how far clocks may lie apart
-TAKEN = {  # what a query must say; a layer left out is the aggregators'
-    "function": "sum",
-    "register": "energy_import",
-    "unit": "kWh",
-    "stance": "sound",
-    "mechanism": "distributed",
-    "layer": "aggregator",
-    "sharing": "additive",
-    "delta": "0",
-    "completeness": None,
-    "validity": "declared",  # it makes no proofs
+TAKEN = {  # what a query may say; None: nothing
+    "function": ("sum", "count"),
+    "register": ("energy_import",),
+    "unit": ("kWh",),
+    "stance": ("sound",),
+    "mechanism": ("distributed",),
+    "layer": (None, "aggregator"),  # the aggregators' if left out
+    "sharing": ("additive",),
+    "delta": ("0",),
+    "completeness": (None,),
+    "validity": (None, "declared", "proved"),
 }
+PRIME = 2**64 - 2**32 + 1  # of proofs; 7^((PRIME - 1) / n) has order n, for n = 2, 4, .., 2^32
+MEASUREMENT_SHARE, PROOF_SHARE, PROVE_RANDOMNESS = 1, 2, 4  # what a seed is expanded for
+ONE_PROOF = b"\1"
 
 
 def b64(data):
@@ -155,9 +160,85 @@ def enrol(path, text):
         save(path, state)
 
 
-def seal(state, descriptor, index, word):
-    """One word for aggregator number `index`, readable by it alone, in this round alone."""
-    entry, digest = descriptor["aggregators"][index], hashlib.sha256(canonical(descriptor)).digest()
+def bits_of(value, top):
+    """An integer in [0, top] as bits of the weights 1, 2, 4, .., and one last of what is left."""
+    lower = top.bit_length() - 1
+    last = value >= 2**lower
+    rest = value - last * (top - 2**lower + 1)
+    return [rest >> place & 1 for place in range(lower)] + [int(last)]
+
+
+def expand(seed, algorithm, usage, context, binder, count):
+    """Field elements from a seed: 8-byte words of its hash, those from PRIME on passed over."""
+    tag = b"\x12\0" + algorithm.to_bytes(4, "big") + usage.to_bytes(2, "big") + context
+    row = len(tag).to_bytes(2, "little") + tag + bytes([len(seed)]) + seed + binder
+    stream, found = TurboSHAKE128.new(data=row, domain=1), []
+    while len(found) < count:
+        word = int.from_bytes(stream.read(8), "little")
+        if word < PRIME:
+            found.append(word)
+    return found
+
+
+def twice_as_many(values):
+    """A polynomial's values at the 2n-th roots of unity, from its n values at the n-th roots."""
+    size = len(values)
+    root = pow(7, (PRIME - 1) // (2 * size), PRIME)
+    odd = [pow(root, 2 * place + 1, PRIME) - 1 for place in range(size)]
+    kernel = [-2 * pow(size * each, -1, PRIME) for each in odd]
+    between = [  # a negative place of the kernel counts from its end: it is periodic
+        sum(value * kernel[place - index] for index, value in enumerate(values)) % PRIME
+        for place in range(size)
+    ]
+    return [value for pair in zip(values, between, strict=True) for value in pair]
+
+
+def prove(bits, seeds):
+    """That every bit is 0 or 1: the seed of each wire, then the gadget's values along the wires."""
+    zeros = [0] * (2 ** len(bits).bit_length() - 1 - len(bits))
+    wires = [twice_as_many([seed, *bits, *zeros]) for seed in seeds]
+    if len(wires) == 2:  # Prio3Count
+        gadget = [x * y % PRIME for x, y in zip(*wires, strict=True)]
+    else:  # Prio3Sum
+        gadget = [(x * x - x) % PRIME for x in wires[0]]
+    return [*seeds, *gadget[:-1]]
+
+
+def proved_shares(value, top, context, nonce, seeds):
+    """A plaintext for each aggregator: shares of a value in [0, top] with a proof that it is there.
+
+    The nonce has 16 bytes. There are as many seeds as aggregators, of 32 bytes: the last one hides
+    the proof, the others are the shares of all aggregators but the first. All are random, secret,
+    and never used again.
+    """
+    algorithm, wires = (1, 2) if top == 1 else (2, 1)
+    bits = bits_of(value, top)
+    hiding = expand(seeds[-1], algorithm, PROVE_RANDOMNESS, context, ONE_PROOF, wires)
+    proof = prove(bits, hiding)
+    first = bits + proof
+    for index, seed in enumerate(seeds[:-1], start=1):
+        own = bytes([index])
+        share = expand(seed, algorithm, MEASUREMENT_SHARE, context, own, len(bits))
+        share += expand(seed, algorithm, PROOF_SHARE, context, ONE_PROOF + own, len(proof))
+        first = [(have - less) % PRIME for have, less in zip(first, share, strict=True)]
+    words = b"".join(word.to_bytes(8, "little") for word in first)
+    return [nonce + words, *(nonce + seed for seed in seeds[:-1])]
+
+
+def declared_shares(value, count):
+    """A plaintext for each aggregator: a word of 64 bits, all together the value."""
+    words = [int.from_bytes(os.urandom(8), "little") for _ in range(count - 1)]
+    words.append((value - sum(words)) % 2**64)
+    return [word.to_bytes(8, "little") for word in words]
+
+
+def digest_of(descriptor):
+    return hashlib.sha256(canonical(descriptor)).digest()
+
+
+def seal(state, descriptor, index, plain, label, size):
+    """One share for aggregator number `index`, readable by it alone, in this round alone."""
+    entry = descriptor["aggregators"][index]
     grant = state["aggregators"].get(entry["id"])
     demand(grant and anchored(entry["identity_key"], grant), "an aggregator's key was substituted")
     theirs = check("tacit epoch key v1", entry["epoch_key"], unb64(entry["identity_key"]))
@@ -169,41 +250,71 @@ def seal(state, descriptor, index, word):
     info = prefixed(*ends, b"curator>aggregator")
     secret = own.exchange(X25519PublicKey.from_public_bytes(peer))
     key = HKDF(SHA256(), 32, salt=b"tacit sealed piece v1", info=info).derive(secret)
-    place = prefixed(b"tacit sealed piece v1", digest, me, them, str(index).encode(), b"1")
+    numbers = str(index).encode(), str(size).encode()
+    place = prefixed(label, digest_of(descriptor), me, them, *numbers)
     nonce = os.urandom(12)
-    sealed = AESGCM(key).encrypt(nonce, word.to_bytes(8, "little"), place)
+    sealed = AESGCM(key).encrypt(nonce, plain, place)
     return {"sender": state["party"], "key_epoch": 0, "nonce": b64(nonce), "sealed": b64(sealed)}
 
 
+def refusal(state, descriptor):
+    """The member for which we take no part in this round, or None."""
+    query, now = descriptor["query"], datetime.now(UTC)
+    for name, known in TAKEN.items():
+        if query.get(name) not in known:
+            return name
+    if not 0 < Fraction(query.get("epsilon") or 0) <= EPSILON - Fraction(state["spent"]):
+        return "epsilon"
+    # The coordinator chooses who sums: with fewer, it may have corrupted all of them.
+    if len(descriptor["aggregators"]) != len(state["aggregators"]):
+        return "aggregators"
+    opened, deadline = (datetime.fromisoformat(descriptor[at]) for at in ("opened", "deadline"))
+    if opened > now + SKEW:
+        return "opened"
+    return "deadline" if deadline <= now else None
+
+
+def contribution(descriptor, moment, value):
+    """Our f(x), 0 without a reading in the window, and the least and the most that it may be."""
+    query, window = descriptor["query"], descriptor["window"]
+    unit, (low, high) = Fraction(query["resolution"]), map(Fraction, query["bounds"])
+    low, high, number = (round(each / unit) for each in (low, high, Fraction(value)))
+    if query["function"] == "count":
+        low, high, number = 0, 1, 1
+    start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
+    within = start <= datetime.fromisoformat(moment) < end
+    readings = query["max_readings"]
+    least, most = min(0, readings * low), max(0, readings * high)
+    return min(max(number, low), high) if within else 0, least, most
+
+
 def prepare(state, signed, moment, value):
-    """Check everything, make this round's pieces, debit; None for a round that we refuse."""
+    """Check everything, make this round's pieces, debit; or the member for which we refuse it."""
     key = unb64(state["coordinator"]["identity_key"])
     descriptor = check("tacit round descriptor v1", signed, key)
     query, entries = descriptor["query"], descriptor["aggregators"]
     for name in ("id", "operator"):
         demand(len({entry[name] for entry in entries}) == len(entries), "aggregators are not many")
     demand(len(entries) == query["aggregators"] > 1, "aggregators are not many")
-    spent = Fraction(state["spent"]) + Fraction(query.get("epsilon") or 0)
-    fits = all((query.get(name) or wanted) == wanted for name, wanted in TAKEN.items())
-    opened, deadline = (datetime.fromisoformat(descriptor[at]) for at in ("opened", "deadline"))
-    timely = opened <= datetime.now(UTC) + SKEW and datetime.now(UTC) < deadline
-    # The coordinator chooses who sums: with fewer, it may have corrupted all of them.
-    everyone = len(entries) == len(state["aggregators"])
-    if not (fits and timely and everyone) or spent > EPSILON:
-        return None
-    unit, window = Fraction(query["resolution"]), descriptor["window"]
-    start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
-    low, high = (round(Fraction(bound) / unit) for bound in query["bounds"])
-    number = min(max(round(Fraction(value) / unit), low), high)
-    if not start <= datetime.fromisoformat(moment) < end:
-        number = 0  # no reading in this window; that we take part says nothing
-    words = [int.from_bytes(os.urandom(8), "little") for _ in entries[1:]]
-    words.append((number - sum(words)) % 2**64)
-    pieces = [seal(state, descriptor, index, word) for index, word in enumerate(words)]
-    state["spent"] = str(spent)
-    return [
-        [entry["id"], entry["url"], piece] for entry, piece in zip(entries, pieces, strict=True)
-    ]
+    if reason := refusal(state, descriptor):
+        return reason
+    number, least, most = contribution(descriptor, moment, value)
+    if not 1 <= most - least < 2**62:
+        return "bounds"  # nothing to say, or more than a sum has room for
+    if query.get("validity") == "proved":
+        context = b"tacit proved v1" + digest_of(descriptor)
+        seeds = [os.urandom(32) for _ in entries]
+        plains = proved_shares(number - least, most - least, context, os.urandom(16), seeds)
+        places = [(b"tacit proved piece v1", len(plain)) for plain in plains]
+    else:
+        plains = declared_shares(number, len(entries))
+        places = [(b"tacit sealed piece v1", 1)] * len(plains)
+    made = []
+    for index, (entry, plain) in enumerate(zip(entries, plains, strict=True)):
+        piece = seal(state, descriptor, index, plain, *places[index])
+        made.append([entry["id"], entry["url"], piece])
+    state["spent"] = str(Fraction(state["spent"]) + Fraction(query["epsilon"]))
+    return made
 
 
 def deliver(name, aggregator, url, piece):
@@ -229,9 +340,11 @@ def contribute(path, moment, value):
             state["rounds"][name] = prepare(state, signed, moment, value)
             save(path, state)  # debit and pieces are durable before the first is sent
         pieces = state["rounds"][name]
-        stored = [deliver(name, state["aggregators"][to], *rest) for to, *rest in pieces or ()]
-        words = "contributed" if all(stored) else "not delivered to all"
-        print(name, "refused" if pieces is None else words)
+        if isinstance(pieces, str):
+            print(name, "refused:", pieces)
+            continue
+        stored = [deliver(name, state["aggregators"][to], *rest) for to, *rest in pieces]
+        print(name, "contributed" if all(stored) else "not delivered to all")
 
 
 if __name__ == "__main__":

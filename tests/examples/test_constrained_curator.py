@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import runpy
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,11 +20,13 @@ from cli.deployment import Deployment, Running, join_token, pair
 from tacit import Client
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import PartyKind
-from tacit.wire import encode_binary
+from tacit.query.proofs import proof_plan
+from tacit.query.query import Query
+from tacit.wire import encode_binary, parse_binary
+from tests.examples.client import SCRIPT, load_client
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "constrained_curator.py"
 WINDOW = {"start": "2025-11-03T18:00:00Z", "end": "2025-11-03T19:00:00Z"}
 HOUSES = [f"house-{number}" for number in range(8)]
 QUERY: dict[str, Any] = {
@@ -123,19 +124,50 @@ def stop(world: World, round_id: str) -> None:
     world.coordinator.post(f"/v1/rounds/{round_id}/abort")
 
 
-def test_a_device_contributes_beside_a_host(world: World) -> None:
-    round_id = world.open(deadline_s=5)
+VALIDITIES = pytest.mark.parametrize("validity", ["declared", "proved"])
+
+
+@VALIDITIES
+@pytest.mark.parametrize(
+    ("function", "total", "margin"),
+    # Three aggregators' noise of scale 5 kWh / 20 or 1 / 20: off by more less than once in 10^12.
+    [("sum", 8 * 1.5 + 2.25, 8), ("count", 9, 1.6)],
+)
+def test_a_device_contributes_beside_a_host(
+    world: World, function: str, total: float, margin: float, validity: str
+) -> None:
+    name = f"{function}-{validity}"
+    round_id = world.open(
+        name=name, function=function, validity=validity, epsilon="20", deadline_s=5
+    )
     ran = world.contribute("2.25")
     assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
     found = world.coordinator.wait_for(round_id, 60)
     assert found["participants"] == len(HOUSES) + 1
-    # Three aggregators' noise of scale 5 kWh / 40: off by 4 kWh less than once in 10^12.
-    assert abs(float(found["result"]["sum"]) - (8 * 1.5 + 2.25)) < 4
+    assert not world.coordinator.round(round_id)["refused"]
+    assert abs(float(found["result"][function]) - total) < margin
     assert world.coordinator.verify(round_id)["matches"]
 
 
-def test_a_retry_sends_the_same_bytes(world: World) -> None:
-    round_id = world.open(name="retried")
+def test_a_device_that_lies_in_a_proved_round_is_refused(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_id = world.open(
+        name="lied-to", validity="proved", epsilon="1", deadline_s=5, min_participants=8
+    )
+    client, state = load_client(), tmp_path / "state.json"
+    state.write_text(json.dumps({**world.kept(), "spent": "0"}))
+    honest = client.bits_of
+    monkeypatch.setattr(client, "bits_of", lambda *those: [2, *honest(*those)[1:]])
+    client.contribute(str(state), WINDOW["start"], "1")
+    found = world.coordinator.wait_for(round_id, 60)
+    assert found["participants"] == len(HOUSES)
+    assert world.coordinator.round(round_id)["refused"] == 1
+
+
+@VALIDITIES
+def test_a_retry_sends_the_same_bytes(world: World, validity: str) -> None:
+    round_id = world.open(name=f"retried-{validity}", validity=validity, epsilon="5")
     assert world.contribute("1").returncode == 0
     before = world.kept()
     ran = world.contribute("4")
@@ -151,8 +183,8 @@ def test_a_retry_sends_the_same_bytes(world: World) -> None:
 def test_the_budget_ends_it(world: World) -> None:
     spent = Fraction(world.kept()["spent"])
     too_much = world.open(name="too-much", epsilon=str(100 - spent + Fraction(1, 2)))
-    assert world.contribute("1").stdout == f"{too_much} refused\n"
-    assert world.kept()["rounds"][too_much] is None
+    assert world.contribute("1").stdout == f"{too_much} refused: epsilon\n"
+    assert world.kept()["rounds"][too_much] == "epsilon"
     assert Fraction(world.kept()["spent"]) == spent
     stop(world, too_much)
     the_rest = world.open(name="the-rest", epsilon=str(100 - spent))
@@ -169,17 +201,18 @@ class Shown:
     """A genuine signed descriptor, the client's functions, and a state that may still spend."""
 
     signed: Any
-    client: SimpleNamespace
+    client: ModuleType
     state: Any
 
     def prepare(self, signed: Any) -> Any:
         """What the client makes of a descriptor; the state must stay as it is if it refuses."""
         state = copy.deepcopy(self.state)
+        made: Any = None
         try:
-            return self.client.prepare(state, signed, "2025-11-03T18:30:00Z", "1")
-        except BaseException:
-            assert state == self.state
-            raise
+            made = self.client.prepare(state, signed, "2025-11-03T18:30:00Z", "1")
+        finally:
+            assert isinstance(made, list) or state == self.state
+        return made
 
 
 @pytest.fixture
@@ -187,12 +220,22 @@ def shown(world: World) -> Iterator[Shown]:
     round_id = world.open(name="shown", epsilon="1")
     signed = world.coordinator.get(f"/v1/rounds/{round_id}/descriptor")
     state = {**world.kept(), "spent": "0"}
-    yield Shown(signed, SimpleNamespace(**runpy.run_path(str(SCRIPT))), state)
+    yield Shown(signed, load_client(), state)
     stop(world, round_id)
 
 
 def test_the_genuine_descriptor_is_taken(shown: Shown) -> None:
     assert len(shown.prepare(shown.signed)) == 3
+
+
+@pytest.mark.parametrize("bound", ["0.001", "5"])
+def test_a_proved_piece_has_the_length_of_its_query(shown: Shown, bound: str) -> None:
+    query = shown.signed["statement"]["query"]
+    query.update(validity="proved", bounds=["0", bound])
+    pieces = shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
+    proof = proof_plan(Query.model_validate_json(json.dumps(query))).of(1)
+    lengths = [len(parse_binary(piece["sealed"])) - 16 for _, _, piece in pieces]
+    assert lengths == [proof.share_bytes(index) for index in range(3)]
 
 
 def test_a_changed_descriptor_is_refused(shown: Shown) -> None:
@@ -204,25 +247,42 @@ def test_a_changed_descriptor_is_refused(shown: Shown) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"function": "count"},
+        {"function": "mean"},
         {"unit": "Wh"},
         {"register": "energy_export"},
         {"layer": "both"},
         {"stance": "paper"},
         {"delta": "0.001"},
         {"epsilon": "100.5"},
-        {"validity": "proved"},
+        {"epsilon": "-1"},
+        {"epsilon": None},
+        {"mechanism": None},
+        {"validity": "assumed"},
+        {"completeness": "exact"},
+        {"bounds": ["0", "0.0001"]},
+        {"bounds": ["0", str(2**62)]},
     ],
     ids=str,
 )
-def test_other_queries_are_refused(shown: Shown, change: dict[str, str]) -> None:
+def test_other_queries_are_refused_by_name(shown: Shown, change: dict[str, Any]) -> None:
     shown.signed["statement"]["query"].update(change)
-    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) is None
+    (name,) = change
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) == name
 
 
-def test_a_round_that_is_over_is_refused(shown: Shown) -> None:
-    shown.signed["statement"]["deadline"] = "2025-11-04T00:00:00Z"
-    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) is None
+@pytest.mark.parametrize(
+    ("name", "moment"), [("deadline", "2025-11-04T00:00:00Z"), ("opened", "2999-01-01T00:00:00Z")]
+)
+def test_a_round_at_another_time_is_refused(shown: Shown, name: str, moment: str) -> None:
+    shown.signed["statement"][name] = moment
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) == name
+
+
+def test_a_round_of_fewer_aggregators_is_refused(shown: Shown) -> None:
+    statement = shown.signed["statement"]
+    del statement["aggregators"][2]
+    statement["query"]["aggregators"] = 2
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) == "aggregators"
 
 
 def _signed_by_a_coordinator_of_our_own(shown: Shown) -> Any:
@@ -234,7 +294,7 @@ def _signed_by_a_coordinator_of_our_own(shown: Shown) -> Any:
     return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
 
 
-def _epoch_key(identity: Identity, statement: Any, client: SimpleNamespace) -> Any:
+def _epoch_key(identity: Identity, statement: Any, client: ModuleType) -> Any:
     message = b"tacit epoch key v1\0" + client.canonical(statement)
     return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
 
