@@ -238,6 +238,21 @@ def test_a_proved_piece_has_the_length_of_its_query(shown: Shown, bound: str) ->
     assert lengths == [proof.share_bytes(index) for index in range(3)]
 
 
+def test_nonce_and_seeds_are_never_used_again(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left_open(_state: Any, _descriptor: Any, _index: int, plain: bytes, *_: Any) -> bytes:
+        return plain
+
+    monkeypatch.setattr(shown.client, "seal", left_open)
+    shown.signed["statement"]["query"]["validity"] = "proved"
+    signed = _signed_by_a_coordinator_of_our_own(shown)
+    plains = [[plain for _, _, plain in shown.prepare(signed)] for _ in range(2)]
+    assert [len({plain[:16] for plain in each}) for each in plains] == [1, 1]
+    assert plains[0][0][:16] != plains[1][0][:16]
+    assert len({plain[16:] for each in plains for plain in each}) == 6
+
+
 def test_a_changed_descriptor_is_refused(shown: Shown) -> None:
     shown.signed["statement"]["query"]["epsilon"] = "0.5"
     with pytest.raises(SystemExit, match="signature"):
