@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,9 @@ from tacit.query.functions import parts
 from tacit.query.words import Layer, Mechanism, Sharing, Validity
 from tacit.randomness import NoiseSource
 from tacit.units import MAX_QUANTITY
-from tacit.validity.noise_bound import DEFAULT_TAIL, Tail
+
+if TYPE_CHECKING:
+    from tacit.validity.noise_bound import Tail
 
 Ints = NDArray[np.int64]
 
@@ -89,6 +92,9 @@ def clamped_tail(query: QueryFields) -> Tail | None:
     is clamped. Spec: validity, section 5."""
     if query.validity is not Validity.PROVED or curator_plan(query) is None:
         return None
+    # A client that makes no proofs loads nothing of them.
+    from tacit.validity.noise_bound import DEFAULT_TAIL, Tail
+
     total = DEFAULT_TAIL if query.noise_tail is None else query.noise_tail
     return Tail(query.n_max, sum(part.dimension for part in parts(query)), total)
 

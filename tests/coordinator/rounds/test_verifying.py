@@ -163,7 +163,8 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(house: Houses, step
 async def test_five_aggregators_many_curators_seven_liars_and_a_host(house: Houses) -> None:
     async with house(5, patience_s=120.0) as it:
         senders = await lone(it, 150)
-        host = await it.host("gateway", 5000)  # a full part, and a second one
+        homes = [f"c{index}" for index in range(5000)]  # a full part, and a second one
+        host = await it.enrol(it.federation.sender("gateway", homes))
         current = await opened(it, proved(aggregators=5))
         liars = list(LIES.items())[:7]
         for place, sender in enumerate(senders):
