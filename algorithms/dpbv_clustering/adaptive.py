@@ -65,7 +65,7 @@ def published(
     columns: tuple[str, ...],
     params: Parameters,
     report: PrivacyReport,
-    work: Context,
+    context: Context,
 ) -> Outcome:
     """What is published of rows (n, d): centres, to the nearest of which everybody counts its own
     rows, and their noisy masses. Raises BadParameter, Cancelled."""
