@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow mutate check audit format bench docs reproduce lock compose-files clean
+.PHONY: demo test test-slow test-home-assistant mutate check audit format bench docs reproduce lock images compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
 	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
@@ -14,6 +14,13 @@ test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `mak
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
+
+HOME_ASSISTANT := integrations/home_assistant
+test-home-assistant:  ## The integration for Home Assistant, in its own environment and test harness
+	$(PYTHON) -m venv $(HOME_ASSISTANT)/.venv
+	$(HOME_ASSISTANT)/.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  -r $(HOME_ASSISTANT)/requirements.lock
+	cd $(HOME_ASSISTANT) && .venv/bin/python -m pytest -q
 
 mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger/ledger.py for one
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
@@ -46,17 +53,28 @@ reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links --no-emit-package tacit --python-version 3.11
 
+# Of what the command line and development servers need an image of one service holds nothing.
+IMAGE_LOCK := $(LOCK) --constraint requirements.lock $(foreach package, colorama markdown-it-py mdurl \
+  pygments rich shellingham typer watchfiles websockets, --no-emit-package $(package)) pyproject.toml
+
 lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
 	$(LOCK) --group mutation --constraint requirements.lock \
 	  -o requirements-mutation.lock
-	$(LOCK) --extra postgres --extra tracing --constraint requirements.lock pyproject.toml \
-	  -o deploy/requirements/aggregator.lock
-	$(LOCK) --extra postgres --extra tracing --extra mqtt --constraint requirements.lock \
-	  pyproject.toml -o deploy/requirements/curator.lock
-	$(LOCK) --all-extras --constraint requirements.lock pyproject.toml \
+	$(subst --universal,,$(LOCK)) $(HOME_ASSISTANT)/requirements.in -o $(HOME_ASSISTANT)/requirements.lock
+	$(LOCK) --group images --constraint requirements.lock -o deploy/requirements/build.lock
+	$(IMAGE_LOCK) --extra postgres --extra tracing -o deploy/requirements/aggregator.lock
+	$(IMAGE_LOCK) --extra postgres --extra tracing --extra mqtt -o deploy/requirements/curator.lock
+	$(IMAGE_LOCK) --extra postgres --extra tracing --extra coordinator --extra plots \
 	  -o deploy/requirements/coordinator.lock
+	$(IMAGE_LOCK) --extra coordinator --extra plots --extra fast \
+	  -o deploy/requirements/worker.lock
+	$(LOCK) --constraint requirements.lock --extra coordinator --extra plots --extra mqtt \
+	  pyproject.toml -o deploy/requirements/tools.lock
+
+images: ## Build every image with docker, podman or buildah, whichever is there; ENGINE=... names one
+	$(PYTHON) deploy/build.py $(if $(ENGINE),--engine $(ENGINE))
 
 compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
 	$(BIN)/tacit config compose

@@ -22,6 +22,7 @@ from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import restoring, state_machine
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
+from aggregator.rounds.verifying import Evaluations, Verifying
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from common.runtime.background import Repeating
@@ -55,7 +56,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        aggregator, intake, warmer = await _start(app, meters, settings, time, intake_type)
+        aggregator, intake, warmer, evaluations = await _start(
+            app, meters, settings, time, intake_type
+        )
         sweeper = Sweeper(aggregator, intake, meters)
         sweeper.start()
         try:
@@ -63,6 +66,7 @@ def create_app(
         finally:
             await sweeper.stop()
             await warmer.stop()
+            await evaluations.stop()
             await intake.stop()
             await aggregator.database.dispose()
 
@@ -109,7 +113,7 @@ async def _start(
     settings: AggregatorSettings,
     clock: Clock,
     intake_type: Callable[..., Intake],
-) -> tuple[Aggregator, Intake, KeyWarmer]:
+) -> tuple[Aggregator, Intake, KeyWarmer, Evaluations]:
     """Make and provide the parts; those that have to be stopped again are returned."""
     database = open_store(settings)
     add_store_meters(app.state.metrics, database)
@@ -135,7 +139,9 @@ async def _start(
     warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tokens, clock)
     pieces = PieceParts(aggregator, intake, directory, meters)
-    steps = RoundSteps(aggregator, intake, warmer)
+    evaluations = Evaluations()
+    verifying = Verifying(aggregator, intake, evaluations)
+    steps = RoundSteps(aggregator, intake, warmer, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, pieces)
     install_authenticator(app, authenticator)
     await intake.start()
@@ -148,7 +154,7 @@ async def _start(
     add_readiness(app, "database", lambda: check(database))
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
-    return aggregator, intake, warmer
+    return aggregator, intake, warmer, evaluations
 
 
 class Sweeper(Repeating):

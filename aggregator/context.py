@@ -25,6 +25,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
+from tacit.query.proofs import ProofPlan, fastest_arithmetic, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
 
@@ -44,6 +45,8 @@ class RoundContext:
     dimension: int
     own_key: EpochSecret | None
     invited: sets.Bits | None = None
+    proofs: ProofPlan | None = None
+    """Of a proved round."""
 
     @property
     def id(self) -> str:
@@ -73,6 +76,8 @@ class Aggregator:
     erasure: Erasure
     samplers_passed: bool
     """Whether the noise samplers passed their self-test at the start; no round opens otherwise."""
+    verify_keys: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    """Of proved rounds, by id, in memory only (`aggregator.pieces.verify_keys`)."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -104,20 +109,24 @@ class Aggregator:
             own_key = await self.keyring.of(row.own_epoch)
         except EpochKeyGone:
             own_key = None
-        return self.remember(row.key, descriptor, row.descriptor_hash, own_key)
+        return await self.remember(row.key, descriptor, row.descriptor_hash, own_key)
 
-    def remember(
+    async def remember(
         self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
     ) -> RoundContext:
         """Make and keep the context of a stored round."""
+        query, plan = descriptor.query, None
+        if is_proved(query):
+            plan = proof_plan(query, await asyncio.to_thread(fastest_arithmetic))
         context = RoundContext(
             key,
             descriptor,
             digest,
             descriptor.index_of(self.id),
-            dimension(descriptor.query),
+            dimension(query),
             own_key,
             descriptor.invited(),
+            plan,
         )
         self._rounds[descriptor.round] = context
         while len(self._rounds) > _KEPT_ROUNDS:
@@ -127,6 +136,7 @@ class Aggregator:
     def forget_rounds(self) -> None:
         """Drop cached contexts of rounds: keys may have been destroyed, rounds purged."""
         self._rounds.clear()
+        self.verify_keys.clear()
         for round_id in [name for name, lock in self._locks.items() if not lock.locked()]:
             del self._locks[round_id]
 

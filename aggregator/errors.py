@@ -82,7 +82,7 @@ class WrongRound(Malformed):
 
 class WrongLength(Malformed):
     name = "wrong_length"
-    title = "The piece has not the length of the query's vector"
+    title = "The piece has not the length that the query gives it"
 
 
 class OutOfField(Malformed):
@@ -160,3 +160,45 @@ class CuratorEnrolled(Conflict):
 class UnknownParty(NotFound):
     name = "unknown_party"
     title = "There is no such curator or host"
+
+
+class KeyShareRefused(Invalid):
+    name = "key_share_refused"
+    title = "The shares of the verify key are not those of all other aggregators for this one"
+
+
+class VerifyKeyFixed(Conflict):
+    name = "verify_key_fixed"
+    title = "The round has its verify key: other shares make none"
+
+
+class RoundNotKeyed(Conflict):
+    name = "round_not_keyed"
+    title = "The round has no verify key yet"
+
+
+class CandidatesFixed(Conflict):
+    name = "candidates_fixed"
+    title = "Other contributions are being verified: there are never others in a round"
+
+
+class StillVerifying(Unavailable):
+    name = "still_verifying"
+    title = "The contributions are being verified: ask again"
+
+
+class SharesMissing(Conflict):
+    """`missing`: the first chunks, by index of the aggregator and number."""
+
+    name = "shares_missing"
+    title = "Verifier shares of other aggregators have not come"
+
+
+class RoundNotVerified(Conflict):
+    name = "round_not_verified"
+    title = "This aggregator has not decided on the round's contributions"
+
+
+class UnknownChunk(NotFound):
+    name = "unknown_chunk"
+    title = "There is no such chunk of verifier shares"

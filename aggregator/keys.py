@@ -1,25 +1,29 @@
 """The aggregator's keys: one Ed25519 identity, X25519 epoch keys, and derived seal keys.
 
 Epoch e covers the Unix times [e * epoch_s, (e + 1) * epoch_s). Its private key opens every piece
-of the rounds whose descriptor names it, and is destroyed once it can open no new round and the
-last of those rounds is closed: there is no forward secrecy inside an epoch (spec: aggregation,
+of the rounds whose descriptor names it. A verification secret is drawn, kept and destroyed with it
+(spec: validity, section 7). Both are destroyed once the key can open no new round and
+the last of those rounds is closed: there is no forward secrecy inside an epoch (spec: aggregation,
 section 8). Derived seal keys live in memory only. No key ever enters a log or an answer.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from aggregator.store import keys as store
+from aggregator.store.keys import KeyPair
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
 from tacit.crypto.sealing import Direction, Ends, agree_key
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.verification import SECRET_BYTES
 
 _IDENTITY = "identity"
 _SignedKey = Signed[EpochKey]
@@ -27,12 +31,13 @@ _SignedKey = Signed[EpochKey]
 
 @dataclass(frozen=True)
 class EpochSecret:
-    """The key pair of one epoch."""
+    """The key pair of one epoch. `verification_secret`: None of a key of an earlier version."""
 
     epoch: int
     private_key: X25519PrivateKey
     public_key: bytes
     signed: Signed[EpochKey]
+    verification_secret: bytes | None
 
 
 class EpochKeyGone(LookupError):
@@ -88,8 +93,8 @@ class Keyring:
                 stored = await store.epoch_key(transaction, epoch)
                 if stored is None:
                     stored = self._new_key(epoch)
-                    await store.add_epoch_key(transaction, epoch, *stored)
-            self._remember(epoch, *stored)
+                    await store.add_epoch_key(transaction, epoch, stored)
+            self._remember(epoch, stored)
         return self._epochs[epoch]
 
     async def of(self, epoch: int) -> EpochSecret:
@@ -97,9 +102,9 @@ class Keyring:
         if epoch not in self._epochs:
             async with self._database.reading() as transaction:
                 stored = await store.epoch_key(transaction, epoch)
-            if stored is None or stored[0] is None:
+            if stored is None:
                 raise EpochKeyGone(epoch)
-            self._remember(epoch, stored[0], stored[1])
+            self._remember(epoch, stored)
         return self._epochs[epoch]
 
     def seal_key(
@@ -135,7 +140,8 @@ class Keyring:
         return len(idle)
 
     async def renew(self) -> None:
-        """Destroy every private key, and make a new one for the current epoch.
+        """Destroy every private key with its verification secret, and make a new one for the
+        current epoch.
 
         What was sealed for the old keys can no longer be opened, and a descriptor that names one
         of them is refused: no earlier round can be summed a second time.
@@ -146,23 +152,28 @@ class Keyring:
             for held in await store.held_epochs(transaction):
                 await store.destroy_epoch_key(transaction, held, now)
             stored = self._new_key(epoch)
-            await store.replace_epoch_key(transaction, epoch, *stored)
+            await store.replace_epoch_key(transaction, epoch, stored)
         self._epochs.clear()
         self._derived.clear()
-        self._remember(epoch, *stored)
+        self._remember(epoch, stored)
 
-    def _new_key(self, epoch: int) -> tuple[bytes, str]:
+    def _new_key(self, epoch: int) -> KeyPair:
         private_key = X25519PrivateKey.generate()
         public_key = private_key.public_key().public_bytes_raw()
         statement = EpochKey(party=self.party, epoch=epoch, public_key=public_key)
         signed = self.identity.sign(EPOCH_KEY_LABEL, statement)
-        return private_key.private_bytes_raw(), signed.model_dump_json()
+        secret = os.urandom(SECRET_BYTES)
+        return KeyPair(private_key.private_bytes_raw(), secret, signed.model_dump_json())
 
-    def _remember(self, epoch: int, private_bytes: bytes | None, signed_text: str) -> None:
-        if private_bytes is None:
+    def _remember(self, epoch: int, pair: KeyPair) -> None:
+        if pair.private_key is None:
             raise EpochKeyGone(epoch)
-        private_key = X25519PrivateKey.from_private_bytes(private_bytes)
-        signed = _SignedKey.model_validate_json(signed_text)
+        private_key = X25519PrivateKey.from_private_bytes(pair.private_key)
+        signed = _SignedKey.model_validate_json(pair.signed)
         self._epochs[epoch] = EpochSecret(
-            epoch, private_key, private_key.public_key().public_bytes_raw(), signed
+            epoch,
+            private_key,
+            private_key.public_key().public_bytes_raw(),
+            signed,
+            pair.verification_secret,
         )

@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.context import Answer, at_coordinator, read_json, tabled
 from cli.words import print_report
 from tacit import Client
+from tacit.query.words import Validity
 
 app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
 Source = Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")]
+ValidityOption = Annotated[
+    Validity | None,
+    typer.Option("--validity", help="In place of the query's: whether contributions are proved."),
+]
+NoiseTail = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of the query's: how much total variation the clamping of curators' noise "
+        "may cost over a proved round, a decimal.",
+    ),
+]
 
 
 @app.command("create")
 @at_coordinator
-def create(client: Client, source: Source) -> Answer:
+def create(
+    client: Client,
+    source: Source,
+    validity: ValidityOption = None,
+    noise_tail: NoiseTail = None,
+) -> Answer:
     """Create a query. The same content is the same query."""
-    made = client.create_query(read_json(source))
+    made = client.create_query(_asked(source, validity, noise_tail))
     return Answer(made, lambda: typer.echo(made["id"]))
 
 
 @app.command("preview")
 @at_coordinator
-def preview(client: Client, source: Source) -> Answer:
-    """What a result would reveal and how far off it would be, before anything is spent."""
-    found = client.preview(read_json(source))
+def preview(
+    client: Client,
+    source: Source,
+    validity: ValidityOption = None,
+    noise_tail: NoiseTail = None,
+) -> Answer:
+    """What a result would reveal, how far off it would be, and how far a lie would reach, before
+    anything is spent."""
+    found = client.preview(_asked(source, validity, noise_tail))
     return Answer(found, lambda: print_report(found))
+
+
+def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> Any:
+    asked = read_json(source)
+    if not isinstance(asked, dict):  # the coordinator says what is wrong with it
+        return asked
+    given = {"validity": validity and validity.value, "noise_tail": noise_tail}
+    return {**asked, **{name: value for name, value in given.items() if value is not None}}
 
 
 @app.command("list")
@@ -36,8 +67,10 @@ def preview(client: Client, source: Source) -> Answer:
 def listing(client: Client) -> Answer:
     """All queries."""
     found = list(client.queries())
-    columns = ["id", "name", "function", "mechanism"]
-    rows = [[item["id"], *(item["query"][key] for key in columns[1:])] for item in found]
+    columns = ["id", "name", "function", "mechanism", "validity"]
+    rows = [
+        [item["id"], *(item["query"].get(key, "declared") for key in columns[1:])] for item in found
+    ]
     return tabled(found, "Queries", columns, rows)
 
 

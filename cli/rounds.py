@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import Answer, Target, at_coordinator, at_target, console, errors, fail, say
 from cli.trust import DEFAULT_FILE, read_trust
-from cli.words import print_report, refusal_lines, result_lines
+from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
-STEPS = ("open", "frozen", "committed", "released")
+STEPS = ("open", "frozen", "verified", "committed", "released")
 
 RoundId = Annotated[str, typer.Argument(help="Id of the round.")]
 Start = Annotated[str | None, typer.Option("--from", help="Start of the window, RFC 3339.")]
@@ -120,6 +120,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         lines.append(f"Who runs these is not pinned: {', '.join(checked['unknown_operators'])}.")
     else:
         lines.append("Every identity and operator is pinned by the trust file.")
+    lines.extend(checked["validity"]["sentences"])
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
 
@@ -131,6 +132,14 @@ def refusals(client: Client, round_id: RoundId) -> Answer:
     found = client.refusals(round_id)
     lines = refusal_lines(found) or ["no curator refuses"]
     return Answer(found, lambda: say("\n".join(lines)))
+
+
+@app.command("refused")
+@at_coordinator
+def refused(client: Client, round_id: RoundId) -> Answer:
+    """Which curators of a proved round were refused by their proof, and why; for operators."""
+    found = client.refused(round_id)
+    return Answer(found, lambda: say("\n".join(refused_lines(found))))
 
 
 def follow(client: Client, round_id: str) -> None:

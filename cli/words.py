@@ -72,6 +72,21 @@ def refusal_lines(found: Json) -> list[str]:
     ]
 
 
+def refused_lines(found: Json) -> list[str]:
+    """Which curators were refused by their proof, and what aggregators contradict."""
+    named = [
+        f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
+        for item in found["refused"]
+    ]
+    rest = found["count"] - len(named)
+    return [
+        f"{found['count']} refused by their proof",
+        *named,
+        *([f"and {rest} more"] if rest else []),
+        *found["statements"],
+    ]
+
+
 def guarantee(line: Json) -> str:
     """One verified line: (epsilon, delta), or that there is none."""
     if line.get("epsilon") == "inf" or line.get("model") == "none":
@@ -125,6 +140,8 @@ def print_report(report: Json) -> None:
     console.print(guarantees_table(report))
     for line in error_lines(report):
         say(line)
+    for text in (report.get("validity") or {}).get("sentences", ()):
+        say(f"  - {text}")
     for name in ("caveats", "not_protected", "source_defects"):
         for text in report.get(name) or ():
             say(f"  - {text}")

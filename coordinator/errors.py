@@ -85,6 +85,11 @@ class AggregatorUnreachable(Unavailable):
     title = "An aggregator does not answer"
 
 
+class StillVerifying(Unavailable):
+    name = "still_verifying"
+    title = "Aggregators are verifying contributions"
+
+
 class NotAnAggregator(Invalid):
     name = "not_an_aggregator"
     title = "What answers at this address is no aggregator"

@@ -2,6 +2,9 @@
 
     quantise -> clamp -> f(x) -> noise -> split -> seal        (spec: aggregation, sections 2 to 5)
 
+In a proved round noise is clamped, too, shares carry a proof, and a host sends one proved total for
+each part instead of its curators' pieces (spec: validity, sections 8 and 9).
+
 One engine serves one party, a lone curator or a host of many; a simulation uses the same object as
 the service. A curator without readings gets f = 0 plus noise in a piece of the same size.
 The noisy values and the shares exist inside `prepare` only: its results are sealed.
@@ -25,12 +28,15 @@ from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     Ends,
+    PartHeader,
     Span,
     agree_key,
     piece_context,
     seal_batch,
-    seal_words,
+    seal_octets,
+    seal_part,
 )
+from tacit.protocol import proved_pieces
 from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
 from tacit.query.functions import (
     Encoded,
@@ -47,14 +53,17 @@ from tacit.query.mechanisms import (
     curator_plan,
     draw,
     draw_by_local_sensitivity,
+    draw_total,
     scheme,
 )
+from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.query.words import Function, Stance
 from tacit.randomness import NoiseSource
 from tacit.units import NANO, UNITS
 
 Ints = NDArray[np.int64]
+Share = NDArray[np.uint64 | np.uint8]
 
 OCTETS: Final = "application/octet-stream"
 _KEYS: Final = 256
@@ -97,6 +106,21 @@ class Prepared:
     clamped: Ints
 
 
+@dataclass(frozen=True)
+class Total:
+    """What some curators of a part add: f(x) of all (d,), and `used` and `clamped` of each."""
+
+    values: Ints
+    used: Ints
+    clamped: Ints
+
+    @classmethod
+    def of(cls, query: Query, readings: Readings | Encodable) -> Total:
+        """That of these readings."""
+        encoded = _encoded(query, readings)
+        return cls(encoded.values.sum(axis=0), encoded.used, encoded.clamped)
+
+
 class Encodable(Protocol):
     """What becomes f(x) by other means than readings: records of a federated job."""
 
@@ -121,6 +145,8 @@ class Terms:
     dimension: int
     invited: sets.Bits | None
     plan: NoisePlan | None
+    proofs: ProofPlan | None
+    """What contributions are proved to be, in a proved round."""
 
     @classmethod
     def of(cls, descriptor: RoundDescriptor) -> Terms:
@@ -133,12 +159,20 @@ class Terms:
             dimension(query),
             descriptor.invited(),
             curator_plan(query),
+            proof_plan(query) if is_proved(query) else None,
         )
 
     @property
     def query(self) -> Query:
         """What the round computes."""
         return self.descriptor.query
+
+    @property
+    def piece_words(self) -> int:
+        """Words of 8 bytes in the longest of a lone curator's pieces."""
+        if self.proofs is None:
+            return self.dimension
+        return -(-self.proofs.of(1).share_bytes(0) // 8)
 
 
 class Engine:
@@ -171,10 +205,11 @@ class Engine:
         `present`: (span.length,) whether each participates; `readings.count` is their number, in
         the order of their roster numbers.
         """
-        values, used, clamped = self._values(terms, readings)
+        encoded = _encoded(terms.query, readings)
+        noise = _noise(terms, readings, self._source)
         presence = sets.pack(present)
         bodies = []
-        shares = deque(self._split(terms.query, values))
+        shares = deque(_words(terms, encoded.values, noise, self._source))
         for index, entry in enumerate(terms.descriptor.aggregators):
             words = shares.popleft()  # free as soon as it is sealed
             header = BatchHeader(
@@ -190,37 +225,62 @@ class Engine:
             bodies.append(
                 Body(entry.id, OCTETS, seal_batch(self._agreed_key(entry), header, words))
             )
-        return Prepared(tuple(bodies), used, clamped)
+        return Prepared(tuple(bodies), encoded.used, encoded.clamped)
 
-    def _sealed(self, terms: Terms, index: int, words: NDArray[np.uint64]) -> Body:
-        """A lone curator's piece for the aggregator of this place; `words`: (d,)."""
+    def prepare_part(
+        self,
+        terms: Terms,
+        span: Span,
+        present: NDArray[np.bool_],
+        totals: Sequence[Total],
+        part: int = 0,
+    ) -> Prepared:
+        """A host's proved total of one segment, one body per aggregator, in a proved round.
+
+        `present`: (span.length,) whether each participates; `totals`: of these, in the order of
+        their roster numbers.
+        """
+        assert terms.proofs is not None
+        proof = terms.proofs.of(int(present.sum()))
+        values = np.sum([total.values for total in totals], axis=0)[np.newaxis]
+        noise = None
+        if terms.plan is not None:
+            noise = draw_total(terms.plan, self._source, int(present.sum()))[np.newaxis]
+        shares = proved_pieces.split(proof, terms.digest, values, noise, self._source)
+        presence = sets.pack(present)
+        bodies = []
+        for index, entry in enumerate(terms.descriptor.aggregators):
+            plain = shares[index][0].tobytes()
+            header = PartHeader(
+                host=self._key.party,
+                descriptor_hash=terms.digest,
+                share_index=index,
+                part=part,
+                span=span,
+                plaintext_bytes=len(plain),
+                key_epoch=self._key.epoch,
+                presence=presence,
+            )
+            bodies.append(Body(entry.id, OCTETS, seal_part(self._agreed_key(entry), header, plain)))
+        return Prepared(
+            tuple(bodies),
+            np.concatenate([total.used for total in totals]),
+            np.concatenate([total.clamped for total in totals]),
+        )
+
+    def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
+        """A lone curator's piece for the aggregator of this place."""
         entry, own = terms.descriptor.aggregators[index], self._key
-        context = piece_context(terms.digest, own.party, entry.id, index, terms.dimension)
-        nonce, sealed = seal_words(self._agreed_key(entry), words, context)
+        if terms.proofs is None:
+            context = piece_context(terms.digest, own.party, entry.id, index, share.size)
+        else:
+            context = proved_pieces.piece_context(
+                terms.digest, own.party, entry.id, index, share.size
+            )
+        plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
+        nonce, sealed = seal_octets(self._agreed_key(entry), plain, context)
         piece = Piece(sender=own.party, key_epoch=own.epoch, nonce=nonce, sealed=sealed)
         return Body(entry.id, CBOR, encode_body(piece, CBOR))
-
-    def _values(self, terms: Terms, readings: Readings | Encodable) -> tuple[Ints, Ints, Ints]:
-        """Noisy f(x), (count, d), and how many readings of each were used and clamped."""
-        query, plan = terms.query, terms.plan
-        if isinstance(readings, Readings):
-            readings = within_reach(query, readings)
-            encoded = encode(query, readings)
-        else:
-            encoded = readings.encoded(query)
-        values = encoded.values
-        if plan is not None and query.stance is Stance.PAPER:
-            assert isinstance(readings, Readings)
-            sensitivities = tuple(part.sensitivity for part in parts(query))
-            local = local_sensitivities(query, readings)
-            values = values + draw_by_local_sensitivity(plan, sensitivities, local, self._source)
-        elif plan is not None:
-            values = values + draw(plan, self._source, readings.count)
-        return values, encoded.used, encoded.clamped
-
-    def _split(self, query: Query, values: Ints) -> list[NDArray[np.uint64]]:
-        sharing = scheme(query)
-        return sharing.split(values, self._source)
 
     def _agreed_key(self, entry: AggregatorEntry) -> bytes:
         statement = entry.epoch_key.statement
@@ -246,16 +306,51 @@ def prepare_together(
 ) -> list[Prepared]:
     """The pieces of lone curators, each sealed by its own engine; `readings` has them in the order
     of the engines. Noise and shares of all are drawn at once, from the first one's source."""
-    values, used, clamped = engines[0]._values(terms, readings)
-    shares = engines[0]._split(terms.query, values)
+    source = engines[0]._source
+    encoded = _encoded(terms.query, readings)
+    shares = _shares(terms, encoded.values, _noise(terms, readings, source), source)
     return [
         Prepared(
-            tuple(engine._sealed(terms, index, words[row]) for index, words in enumerate(shares)),
-            used[row : row + 1],
-            clamped[row : row + 1],
+            tuple(engine._sealed(terms, index, rows[row]) for index, rows in enumerate(shares)),
+            encoded.used[row : row + 1],
+            encoded.clamped[row : row + 1],
         )
         for row, engine in enumerate(engines)
     ]
+
+
+def _encoded(query: Query, readings: Readings | Encodable) -> Encoded:
+    """f(x) of each, (count, d), and how many readings were used and clamped."""
+    if isinstance(readings, Readings):
+        return encode(query, within_reach(query, readings))
+    return readings.encoded(query)
+
+
+def _noise(terms: Terms, readings: Readings | Encodable, source: NoiseSource) -> Ints | None:
+    """The noise of each curator, (count, d); None where curators draw none."""
+    query, plan = terms.query, terms.plan
+    if plan is None:
+        return None
+    if query.stance is not Stance.PAPER:
+        return draw(plan, source, readings.count)
+    assert isinstance(readings, Readings)
+    sensitivities = tuple(part.sensitivity for part in parts(query))
+    local = local_sensitivities(query, within_reach(query, readings))
+    return draw_by_local_sensitivity(plan, sensitivities, local, source)
+
+
+def _shares(terms: Terms, values: Ints, noise: Ints | None, source: NoiseSource) -> Sequence[Share]:
+    """What is sealed for each aggregator, a row for each lone curator."""
+    if terms.proofs is None:
+        return _words(terms, values, noise, source)
+    return proved_pieces.split(terms.proofs.of(1), terms.digest, values, noise, source)
+
+
+def _words(
+    terms: Terms, values: Ints, noise: Ints | None, source: NoiseSource
+) -> list[NDArray[np.uint64]]:
+    """Shares of noisy values without a proof, (count, d) for each aggregator."""
+    return scheme(terms.query).split(values if noise is None else values + noise, source)
 
 
 def joined(several: Sequence[Readings]) -> Readings:

@@ -16,7 +16,7 @@ from curator.settings import CuratorSettings
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.fields import Collusion
-from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance
+from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require
 
 FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -74,7 +74,9 @@ class Policy(WireModel):
 
     A round that shares among aggregators has at least `min_aggregators` of them (`all`: those of
     the party's join token), the `required_aggregators` (fingerprints) among them, and a figure that
-    assumes at least `min_collusion` of them, and of other curators, to be corrupt.
+    assumes at least `min_collusion` of them, and of other curators, to be corrupt. With
+    `require_validity` only rounds in which every contribution is proved: no other curator can move
+    their sums at will.
     """
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
@@ -92,6 +94,7 @@ class Policy(WireModel):
     min_aggregators: AtLeast = "all"
     required_aggregators: tuple[FingerprintText, ...] = ()
     min_collusion: Collusion = Collusion()
+    require_validity: Literal[Validity.PROVED] | None = None
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""
@@ -110,6 +113,7 @@ def initial_policy(settings: CuratorSettings) -> Policy:
         record=limits,
         curator=limits,
         allow_unverified=settings.policy_allow_unverified,
+        require_validity=Validity.PROVED if settings.policy_require_validity else None,
     )
 
 
@@ -164,6 +168,10 @@ def check_policy(
             "the round asks for fewer participants than the policy",
             pointer="/min_participants",
             extra={"minimum": policy.min_participants, "asked": query.min_participants},
+        )
+    if policy.require_validity is not None and query.validity is not policy.require_validity:
+        raise PolicyRefused(
+            "the round takes contributions without a proof", pointer="/require_validity"
         )
     if not verified and not policy.allow_unverified:
         raise PolicyRefused("the round has no verified figure", pointer="/allow_unverified")

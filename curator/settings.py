@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import AwareDatetime, Field, SecretStr, model_validator
 
@@ -135,6 +135,11 @@ class CuratorSettings(ServiceSettings):
         default=False,
         description="Take part in rounds without a verified figure (`paper`, `exact`) until an "
         "operator sets a policy. For rehearsals.",
+    )
+    policy_require_validity: Literal["proved"] | None = Field(
+        default=None,
+        description="Take part only in rounds in which every contribution is `proved`, until an "
+        "operator sets a policy.",
     )
     mqtt_host: str | None = Field(
         default=None,

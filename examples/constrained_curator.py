@@ -7,7 +7,8 @@ The second gives a reading of energy_import in kWh and its time, and takes part 
 run it again until all is delivered, it sends the same bytes. It needs Python 3.11 and
 `cryptography`. It takes part in rounds of `sum` with additive sharing whose noise the aggregators
 add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON), and refuses
-all others. The wire is described in docs/reference/protocol.md.
+all others, proved ones (`validity: proved`) too: it makes no proofs. The wire is described in
+docs/reference/protocol.md.
 """
 
 import base64
@@ -39,6 +40,7 @@ TAKEN = {  # what a query must say; a layer left out is the aggregators'
     "sharing": "additive",
     "delta": "0",
     "completeness": None,
+    "validity": "declared",  # it makes no proofs
 }
 
 

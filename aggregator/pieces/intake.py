@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import BatchOverlaps, PieceConflict, RoundClosed, RoundExpired
-from aggregator.pieces.unsealing import BatchItem, LonePiece, Words, batch_words, words_of
+from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, content_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow
@@ -30,7 +30,7 @@ from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.store.writer import BatchingWriter
 from tacit import sets
-from tacit.crypto.sealing import TAG_BYTES, BatchHeader, read_batch_header
+from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
 from tacit.protocol.round import RoundState
 from tacit.wire import encode_binary
@@ -252,7 +252,7 @@ class Intake:
             return Outcome.STORED
         if (earlier.tag, earlier.body) == (piece.tag, piece.body):
             return Outcome.KNOWN
-        if self._same_words(state.context, earlier, piece):
+        if self._same_content_inside(state.context, earlier, piece):
             return Outcome.KNOWN
         return PieceConflict()
 
@@ -276,12 +276,12 @@ class Intake:
             row.bodies[length * place : length * (place + 1)],
         )
 
-    def _same_words(self, context: RoundContext, one: LonePiece, other: LonePiece) -> bool:
-        opened = [
-            words_of(self._aggregator, context, item.sender, item.body, item.tag)
+    def _same_content_inside(self, context: RoundContext, one: LonePiece, other: LonePiece) -> bool:
+        first, second = (
+            content_of(self._aggregator, context, item.sender, item.body, item.tag)
             for item in (one, other)
-        ]
-        return bool(np.array_equal(opened[0], opened[1]))
+        )
+        return first == second
 
     # --- batches ---
 
@@ -332,13 +332,11 @@ class Intake:
         if held.row.presence != item.header.presence:
             return False
 
-        def opened(sealed: bytes) -> Words:
-            header, offset = read_batch_header(sealed)
-            context, sender = item.context, item.sender
-            return batch_words(self._aggregator, context, sender, header, sealed, offset)
+        def opened(sealed: bytes) -> bytes:
+            return batch_content(self._aggregator, item.context, item.sender, sealed)
 
         def compare() -> bool:
-            return bool(np.array_equal(opened(body), opened(item.body)))
+            return opened(body) == opened(item.body)
 
         return await asyncio.to_thread(compare)
 
@@ -348,7 +346,7 @@ def _closed(state: _Round, included: bool) -> RoundClosed:
     return RoundClosed(extra={"included": included, "state": state.state.value})
 
 
-def _refuse_overlap(header: BatchHeader, parts: Sequence[BatchRow]) -> None:
+def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow]) -> None:
     """409 for the whole batch; `overlap` is a bitmap over the span."""
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from aggregator.context import Aggregator, RoundContext
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
 from aggregator.pieces.unsealing import LonePiece, open_lone, open_sealed_batch
+from aggregator.pieces.verify_keys import demand_key
 from aggregator.store.roster import Party
 from tacit.errors import DomainError
 from tacit.protocol.round import Piece
@@ -25,6 +26,7 @@ async def accept_batch(
     aggregator: Aggregator, intake: Intake, context: RoundContext, sender: Party, body: bytes
 ) -> Outcome:
     """Open and store one batch; raises its problem."""
+    await demand_key(aggregator, context)
     if len(body) > _INLINE_BYTES:
         item = await asyncio.to_thread(open_sealed_batch, aggregator, context, sender, body)
     else:
@@ -40,6 +42,7 @@ async def accept_pieces(
     pieces: Sequence[tuple[Party, Piece]],
 ) -> list[Outcome | DomainError]:
     """Open and store lone pieces, each with its sender; an answer for each."""
+    await demand_key(aggregator, context)
     answers: list[Outcome | DomainError | None] = []
     opened: list[LonePiece] = []
     for index, (sender, piece) in enumerate(pieces):

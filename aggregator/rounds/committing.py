@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 from aggregator.audit import audit
 from aggregator.audit.noise_audit import Listener, Noisy, audited
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
-from aggregator.errors import RoundClosed, RoundNotCommitted, RoundNotFrozen
+from aggregator.errors import (
+    RoundClosed,
+    RoundNotCommitted,
+    RoundNotFrozen,
+    RoundNotVerified,
+)
 from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.rounds import differencing
 from aggregator.rounds.summing import sum_of
+from aggregator.rounds.verifying import Verifying
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
@@ -44,6 +50,14 @@ from tacit.protocol.round import (
     Reveal,
     RevealRequest,
     RoundState,
+    Verdict,
+)
+from tacit.protocol.verification import (
+    Candidates,
+    candidates_of,
+    counted_by_all,
+    offset_of,
+    proved_manifest_of,
 )
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.query.words import Sharing
@@ -55,30 +69,94 @@ NONCE_BYTES = 32
 
 
 async def commit(
-    aggregator: Aggregator, intake: Intake, round_id: str, request: ManifestRequest
+    aggregator: Aggregator,
+    intake: Intake,
+    round_id: str,
+    request: ManifestRequest,
+    verifying: Verifying,
 ) -> str:
-    """frozen -> committed: sum what the manifest lists, add the noise, sign a commitment."""
+    """frozen (in a proved round verified) -> committed: sum what the manifest lists, add the noise,
+    sign a commitment."""
     context = await aggregator.round(round_id)
     async with aggregator.lock(round_id):
         async with aggregator.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             accepted = await store.document(transaction, row.key, "accepted")
+            verdict = await store.document(transaction, row.key, "verdict")
         if row.state is RoundState.ABORTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
         if accepted is None:
             raise RoundNotFrozen
-        manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
+        candidates = None
+        if context.proofs is None:
+            manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
+        else:
+            manifest, candidates = await asyncio.to_thread(
+                _checked_proved, context, row, accepted, verdict, request
+            )
         if row.commitment is not None:
             return _committed_before(row, manifest)
         listener = Listener(audited(context.descriptor.query))
-        partial = await _partial_sum(aggregator, context, manifest, listener)
+        if candidates is None:
+            partial = await _partial_sum(aggregator, context, manifest, listener)
+        else:
+            partial = await _proved_sum(aggregator, context, candidates, request, verifying)
         noisy = listener.heard()
 
         async def run(transaction: Transaction) -> str:
             return await _commit(aggregator, transaction, context, manifest, partial, noisy)
 
         answer: str = await intake.submit(TransitionItem(context, run))
+        verifying.evaluations.drop(round_id)
         return answer
+
+
+def _checked_proved(
+    context: RoundContext,
+    row: RoundRow,
+    accepted: str,
+    verdict: str | None,
+    request: ManifestRequest,
+) -> tuple[Manifest, Candidates]:
+    """The manifest of a proved round, recomputed from all signed sets and verdicts, with what was
+    verified; refused unless everything agrees."""
+    if verdict is None:
+        raise RoundNotVerified
+    salt, verdicts = request.manifest.salt, request.verdicts
+    if salt is None or verdicts is None:
+        raise ManifestRefused("without a salt and all verdicts it is no manifest of a proved round")
+    candidates = candidates_of(context.descriptor, request.accepted)
+    if candidates.hash != row.candidates_hash:
+        raise ManifestRefused("the signed sets are not those whose candidates were verified")
+    if Signed[AcceptedSet].model_validate_json(accepted) not in request.accepted:
+        raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
+    if Signed[Verdict].model_validate_json(verdict) not in verdicts:
+        raise ManifestRefused("the verdict of this aggregator is not the one it signed")
+    manifest = proved_manifest_of(context.descriptor, candidates, verdicts, salt)
+    if manifest != request.manifest:
+        raise ManifestRefused
+    return manifest, candidates
+
+
+async def _proved_sum(
+    aggregator: Aggregator,
+    context: RoundContext,
+    candidates: Candidates,
+    request: ManifestRequest,
+    verifying: Verifying,
+) -> NDArray[np.uint64]:
+    """The sum of what all verdicts count, with this aggregator's noise inside: words of the field,
+    (limbs * d,)."""
+    assert context.proofs is not None
+    verdicts = [signed.statement for signed in request.verdicts or ()]
+    counted = counted_by_all(candidates, verdicts)
+    field = context.proofs.of(1).prio3.circuit.field
+    total = await verifying.output_shares(context, candidates, counted)
+    plan = aggregator_plan(context.descriptor.query)
+    if plan is not None:
+        noise = await asyncio.to_thread(draw, plan, aggregator.random, 1)
+        total = field.add(total, field.elements(noise[0]))
+    return np.frombuffer(field.encode(total[:, :, np.newaxis]).tobytes(), "<u8")
 
 
 def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
@@ -132,7 +210,8 @@ async def _commit(
     Raises DifferenceRefused before anything of it is written.
     """
     row = await store.round_by_key(transaction, context.key)
-    if row.state is not RoundState.FROZEN:
+    before = RoundState.FROZEN if context.proofs is None else RoundState.VERIFIED
+    if row.state is not before:
         if row.commitment is None or row.state is RoundState.ABORTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
         return _committed_before(row, manifest)
@@ -145,12 +224,13 @@ async def _commit(
         manifest_hash=digest,
         aggregator=aggregator.id,
         hash=commitment_hash(context.digest, digest, aggregator.id, nonce, content),
+        offset=None if context.proofs is None else offset_of(context.proofs, manifest),
     )
     signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
     await store.advance(
         transaction,
         context.key,
-        RoundState.FROZEN,
+        before,
         RoundState.COMMITTED,
         manifest=wire_json(manifest),
         manifest_hash=digest,

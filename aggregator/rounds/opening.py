@@ -28,6 +28,7 @@ from aggregator.errors import (
 from aggregator.keys import EpochKeyGone, EpochSecret
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.unsealing import check_words
+from aggregator.pieces.verify_keys import sealed_shares
 from aggregator.rounds.summing import opened_contribution
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
@@ -47,19 +48,33 @@ from tacit.crypto.sealing import (
 )
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import DescriptorRefused, check_descriptor
-from tacit.protocol.round import AggregatorEntry, Contribution, Piece, RoundDescriptor, RoundState
+from tacit.protocol.round import (
+    AggregatorEntry,
+    Contribution,
+    Piece,
+    RoundDescriptor,
+    RoundState,
+    SealedKeyShare,
+)
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
+from tacit.query.proofs import is_proved, proof_plan
 from tacit.query.words import Identifier, Mechanism, Stance
 from tacit.wire import WireModel, encode_binary
 
 
 class Opening(WireModel):
-    """The answer to a descriptor. `contribution`: this aggregator's noise, shared (Shamir)."""
+    """The answer to a descriptor. `contribution`: this aggregator's noise, shared (Shamir).
+    `key_shares`: its share of the verify key, sealed to each other aggregator (proved rounds)."""
 
     round: str
     descriptor_hash: str
     contribution: Contribution | None = None
+    key_shares: tuple[SealedKeyShare, ...] | None = None
+
+
+class KeyShares(RootModel[tuple[SealedKeyShare, ...]]):
+    """Shares of a verify key, as they are stored."""
 
 
 class RelayedPiece(WireModel):
@@ -98,14 +113,25 @@ async def _opened_before(transaction: Transaction, row: RoundRow, digest: bytes)
     if row.descriptor_hash != digest:
         raise RoundConflict
     shares = await round_store.document(transaction, row.key, "noise_shares")
+    keys = await round_store.document(transaction, row.key, "key_shares")
     contribution = None if shares is None else Contribution.model_validate_json(shares)
-    return _opening(row.id, digest, contribution)
+    key_shares = None if keys is None else KeyShares.model_validate_json(keys).root
+    return _opening(row.id, digest, contribution, key_shares)
 
 
-def _opening(round_id: str, digest: bytes, contribution: Contribution | None) -> str:
-    digest_text = encode_binary(digest)
+def _opening(
+    round_id: str,
+    digest: bytes,
+    contribution: Contribution | None,
+    key_shares: tuple[SealedKeyShare, ...] | None,
+) -> str:
     return wire_json(
-        Opening(round=round_id, descriptor_hash=digest_text, contribution=contribution)
+        Opening(
+            round=round_id,
+            descriptor_hash=encode_binary(digest),
+            contribution=contribution,
+            key_shares=key_shares,
+        )
     )
 
 
@@ -151,6 +177,12 @@ def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
         "the deadline is too far away": descriptor.deadline
         > now + timedelta(seconds=settings.policy_max_round_s),
     }
+    if is_proved(query):
+        plan, index = proof_plan(query), descriptor.index_of(aggregator.id)
+        longest = plan.of(plan.largest_part).share_bytes(index)
+        refusals["a proved contribution is longer than this aggregator's limit of a body"] = (
+            longest > settings.round_max_body_bytes
+        )
     for reason, refused in refusals.items():
         if refused:
             raise PolicyRefused(reason)
@@ -178,6 +210,9 @@ async def _open(
     shares = None
     if shares_its_noise(descriptor.query):
         shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own)
+    key_shares = None
+    if is_proved(descriptor.query):
+        key_shares = sealed_shares(aggregator, descriptor, digest, own)
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROUNDS_LOCK)
         known = await round_store.round_row(transaction, descriptor.round)
@@ -192,13 +227,14 @@ async def _open(
             own.epoch,
             descriptor.deadline,
             None if shares is None else wire_json(shares),
+            None if key_shares is None else KeyShares(key_shares).model_dump_json(),
         )
         if shares is not None:
             index = descriptor.index_of(aggregator.id)
             row = _contribution_row(index, shares.pieces[index])
             await round_store.add_contribution(transaction, key, row)
-    aggregator.remember(key, descriptor, digest, own)
-    return _opening(descriptor.round, digest, shares), True
+    await aggregator.remember(key, descriptor, digest, own)
+    return _opening(descriptor.round, digest, shares, key_shares), True
 
 
 def _share_noise(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator
@@ -20,22 +20,27 @@ from aggregator.web import Coordinator, Watcher
 from common.web.bodies import takes
 from common.web.parts import part
 from common.web.wire import (
+    content_type,
     encode,
     etag_response,
     json_response,
     read_body,
 )
 from tacit.crypto.signing import Signed
+from tacit.errors import UnsupportedForm
 from tacit.protocol.round import (
     AbortRequest,
     FreezeRequest,
     ManifestRequest,
+    RelayedKeyShares,
     RevealRequest,
     RoundDescriptor,
+    VerdictRequest,
+    VerificationRequest,
 )
 from tacit.protocol.round import Awaited as AwaitedCurators
 from tacit.protocol.steps import StepAnswers, Steps
-from tacit.query.words import MAX_CURATORS
+from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 IntakePart = Annotated[Intake, Depends(part(Intake))]
@@ -44,6 +49,9 @@ Accepted = Annotated[
     int,
     Query(ge=0, le=MAX_CURATORS, description="Wait for pieces of this many curators."),
 ]
+ChunkNumber = Annotated[int, Path(ge=0, lt=2**31)]
+AggregatorIndex = Annotated[int, Path(ge=0, lt=MAX_AGGREGATORS)]
+OCTETS = "application/octet-stream"
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 
@@ -84,6 +92,16 @@ def add_rounds(app: FastAPI) -> None:
         return json_response(*await steps.contribute(round_id, body))
 
     @app.post(
+        "/v1/rounds/{round_id}/verification-keys",
+        tags=["rounds"],
+        summary="Other aggregators' shares of a proved round's verify key",
+        openapi_extra=takes(RelayedKeyShares),
+    )
+    async def keys(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+        body = await read_body(request, RelayedKeyShares)
+        return json_response(*await steps.keys(round_id, body))
+
+    @app.post(
         "/v1/rounds/{round_id}/missing",
         tags=["rounds"],
         summary="Of how many of these curators no piece is held; nothing changes",
@@ -106,6 +124,8 @@ def add_rounds(app: FastAPI) -> None:
     async def freeze(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
         asked = await read_body(request, FreezeRequest) if await request.body() else None
         return json_response(*await steps.freeze(round_id, asked))
+
+    _add_verification(app)
 
     @app.post(
         "/v1/rounds/{round_id}/commitment",
@@ -158,3 +178,64 @@ def add_rounds(app: FastAPI) -> None:
         awaited = Awaited(accepted, wait_s)
         shown = await state_machine.describe(aggregator, intake, round_id, awaited)
         return etag_response(request, encode(shown))
+
+
+def _add_verification(app: FastAPI) -> None:
+    """Of proved rounds: verifier shares out and in, and what they decide."""
+
+    @app.post(
+        "/v1/rounds/{round_id}/verification",
+        tags=["rounds"],
+        summary="Verify the contributions that all aggregators hold",
+        description="The hash of all verifier shares is signed before any other aggregator's is "
+        "seen. There is one set of candidates for a round, ever.",
+        openapi_extra=takes(VerificationRequest),
+    )
+    async def verification(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
+        body = await read_body(request, VerificationRequest)
+        return json_response(*await steps.verification(round_id, body))
+
+    @app.get(
+        "/v1/rounds/{round_id}/verification/{chunk}",
+        tags=["rounds"],
+        summary="A chunk of this aggregator's verifier shares, sealed for the others",
+        responses={200: {"content": {OCTETS: {}}}},
+        response_class=Response,
+    )
+    async def own_chunk(
+        round_id: str, chunk: ChunkNumber, steps: StepsPart, _: Coordinator
+    ) -> Response:
+        return Response(await steps.verifying.chunk(round_id, chunk), media_type=OCTETS)
+
+    @app.put(
+        "/v1/rounds/{round_id}/verification/{index}/{chunk}",
+        tags=["rounds"],
+        status_code=204,
+        summary="A chunk of another aggregator's verifier shares",
+        openapi_extra={"requestBody": {"required": True, "content": {OCTETS: {}}}},
+    )
+    async def other_chunk(
+        request: Request,
+        round_id: str,
+        index: AggregatorIndex,
+        chunk: ChunkNumber,
+        steps: StepsPart,
+        _: Coordinator,
+    ) -> None:
+        if content_type(request) != OCTETS:
+            raise UnsupportedForm(extra={"supported": [OCTETS]})
+        await steps.verifying.take_chunk(round_id, index, chunk, await request.body())
+
+    @app.post(
+        "/v1/rounds/{round_id}/verdict",
+        tags=["rounds"],
+        summary="Decide whom to count, over the verifier shares of all",
+        openapi_extra=takes(VerdictRequest),
+    )
+    async def verdict(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
+        body = await read_body(request, VerdictRequest)
+        return json_response(*await steps.verdict(round_id, body))

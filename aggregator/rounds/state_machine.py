@@ -1,10 +1,11 @@
 """The state machine of a round (spec: aggregation, section 6).
 
-    open -> frozen -> committed -> released
-       \\_______\\________\\________-> aborted
+    open -> frozen -> (proved rounds: verified ->) committed -> released
+       \\_______\\__________________________\\________-> aborted
 
 One function per transition, one transaction each, durable before it is answered: `opening` begins
-a round, `committing` sums and reveals, and here it is frozen, ended and swept. A repeated request
+a round, `keying` and `verifying` are the steps of proved rounds, `committing` sums and reveals, and
+here it is frozen, ended and swept. A repeated request
 gets the stored answer again, byte for byte; a different one is refused. This aggregator signs one
 manifest per round, reveals only after it has seen the whole quorum's commitments to that manifest,
 and after an abort never anything. Its noise is drawn once: under Shamir when the round opens
@@ -22,9 +23,10 @@ from typing import Final
 import numpy as np
 
 from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
-from aggregator.errors import RoundClosed, RoundReleased
+from aggregator.errors import RoundClosed, RoundNotKeyed, RoundReleased
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.rounds import differencing
+from aggregator.rounds.evaluating import held_parts
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
@@ -42,6 +44,7 @@ from tacit.protocol.round import (
     AbortRequest,
     AbortStatement,
     AcceptedSet,
+    ProvedPart,
     RoundState,
 )
 from tacit.wire import encode_binary, format_instant
@@ -79,6 +82,8 @@ async def _sign_accepted(
     accepted = await round_store.document(transaction, context.key, "accepted")
     if accepted is not None:
         return accepted
+    if context.proofs is not None and row.key_check is None:
+        raise RoundNotKeyed
     # An earlier version closed the round first, and may have ended before it signed.
     if row.state not in (RoundState.OPEN, RoundState.FROZEN):
         raise RoundClosed(extra={"included": False, "state": row.state.value})
@@ -88,6 +93,7 @@ async def _sign_accepted(
         aggregator=aggregator.id,
         members=await _members(transaction, context),
         contributions=await round_store.held_places(transaction, context.key),
+        parts=None if context.proofs is None else await _parts(transaction, context),
     )
     signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
     await round_store.advance(
@@ -114,6 +120,13 @@ async def _members(transaction: Transaction, context: RoundContext) -> bytes:
             members[first : first + count] = False
         return sets.pack(members)
     return bitmap.tobytes()
+
+
+async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:
+    """All parts held, sorted, without those of hosts that left."""
+    held = await held_parts(transaction, context)
+    found = (part for part, (_, host) in held.items() if host.left is None)
+    return tuple(sorted(found, key=lambda part: part.order))
 
 
 # --- abort ---------------------------------------------------------------------------------------

@@ -17,14 +17,23 @@ from aggregator.context import Aggregator
 from aggregator.errors import SamplersFailed
 from aggregator.pieces.intake import Intake
 from aggregator.roster.senders import KeyWarmer
-from aggregator.rounds import committing, opening, state_machine
+from aggregator.rounds import committing, keying, opening, state_machine
 from aggregator.rounds.opening import RelayedPieces
 from aggregator.rounds.state_machine import Awaited
+from aggregator.rounds.verifying import Verifying
 from common.web.problems import problem_response
 from common.web.wire import encode, parse_json
 from tacit.crypto.signing import Signed
 from tacit.protocol.round import Awaited as AwaitedCurators
-from tacit.protocol.round import FreezeRequest, ManifestRequest, RevealRequest, RoundDescriptor
+from tacit.protocol.round import (
+    FreezeRequest,
+    ManifestRequest,
+    RelayedKeyShares,
+    RevealRequest,
+    RoundDescriptor,
+    VerdictRequest,
+    VerificationRequest,
+)
 from tacit.protocol.steps import Step, StepAnswer, StepName
 
 AT_ONCE: Final = 32
@@ -45,6 +54,7 @@ class RoundSteps:
     aggregator: Aggregator
     intake: Intake
     warmer: KeyWarmer
+    verifying: Verifying
 
     async def open(self, signed: Signed[RoundDescriptor]) -> Done:
         """Take part in a round."""
@@ -60,6 +70,10 @@ class RoundSteps:
         held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
         return _shown({"contributions": held})
 
+    async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
+        """Hold the others' shares of the verify key."""
+        return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
+
     async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
         """Of how many of these curators no piece is held."""
         found = await state_machine.missing(self.aggregator, round_id, asked.members)
@@ -74,9 +88,19 @@ class RoundSteps:
                 return _shown({"accepted": held}, 202)
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
+    async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
+        """Verify what all hold, and sign the hash of the verifier shares."""
+        return Done(await self.verifying.verify(round_id, asked))
+
+    async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
+        """Decide whom to count."""
+        return Done(await self.verifying.decide(round_id, asked))
+
     async def commit(self, round_id: str, asked: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
-        return Done(await committing.commit(self.aggregator, self.intake, round_id, asked))
+        return Done(
+            await committing.commit(self.aggregator, self.intake, round_id, asked, self.verifying)
+        )
 
     async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
         """The partial sum, after everybody's commitments."""
@@ -103,8 +127,11 @@ class RoundSteps:
 
 _STEPS: Final[Mapping[StepName, tuple[type[BaseModel], Callable[..., Awaitable[Done]]]]] = {
     StepName.CONTRIBUTE: (RelayedPieces, RoundSteps.contribute),
+    StepName.KEYS: (RelayedKeyShares, RoundSteps.keys),
     StepName.MISSING: (AwaitedCurators, RoundSteps.missing),
     StepName.FREEZE: (FreezeRequest, RoundSteps.freeze),
+    StepName.VERIFICATION: (VerificationRequest, RoundSteps.verification),
+    StepName.VERDICT: (VerdictRequest, RoundSteps.verdict),
     StepName.COMMIT: (ManifestRequest, RoundSteps.commit),
     StepName.REVEAL: (RevealRequest, RoundSteps.reveal),
 }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import SealBrokenHere
-from aggregator.pieces.unsealing import batch_words, words_of
+from aggregator.pieces.unsealing import batch_content, words_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
@@ -108,13 +108,14 @@ def _add_batch(
     heard: Heard,
     total: Words,
 ) -> tuple[Words, int]:
-    header, offset = read_batch_header(body)
+    header, _ = read_batch_header(body)
     span = header.span
     present = sets.unpack(header.presence, span.length)
     chosen = listed[span.first : span.first + span.length][present]
     if not chosen.any():
         return total, 0
-    words = batch_words(aggregator, context, host, header, body, offset)
+    content = batch_content(aggregator, context, host, body)
+    words = np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
     pieces = words.reshape(header.count, context.dimension)
     if not chosen.all():
         pieces = pieces[chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, insert, select, update
@@ -10,6 +11,16 @@ from aggregator.store.rounds import LIVE
 from aggregator.store.tables import epoch_keys, rounds, secrets
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """The keys of an epoch; what is destroyed is None. A key of an earlier version has no
+    verification secret. `signed`: the public key."""
+
+    private_key: bytes | None
+    verification_secret: bytes | None
+    signed: str
 
 
 async def secret(transaction: Transaction, name: str) -> bytes | None:
@@ -24,20 +35,16 @@ async def add_secret(transaction: Transaction, name: str, value: bytes) -> None:
     await transaction.execute(insert(secrets).values(name=name, value=value))
 
 
-async def epoch_key(transaction: Transaction, epoch: int) -> tuple[bytes | None, str] | None:
-    """(private key unless destroyed, signed public key) of an epoch."""
+async def epoch_key(transaction: Transaction, epoch: int) -> KeyPair | None:
+    """The key pair of an epoch."""
     found = await transaction.execute(select(epoch_keys).where(epoch_keys.c.epoch == epoch))
     row = found.first()
-    return None if row is None else (row.private_key, row.signed)
+    return None if row is None else KeyPair(row.private_key, row.verification_secret, row.signed)
 
 
-async def add_epoch_key(
-    transaction: Transaction, epoch: int, private_key: bytes, signed: str
-) -> None:
+async def add_epoch_key(transaction: Transaction, epoch: int, pair: KeyPair) -> None:
     """Keep the key pair of a new epoch."""
-    await transaction.execute(
-        insert(epoch_keys).values(epoch=epoch, private_key=private_key, signed=signed)
-    )
+    await transaction.execute(insert(epoch_keys).values(epoch=epoch, **asdict(pair)))
 
 
 async def idle_epochs(transaction: Transaction, before: int) -> tuple[int, ...]:
@@ -61,19 +68,17 @@ async def held_epochs(transaction: Transaction) -> tuple[int, ...]:
     return tuple(int(epoch) for epoch in found.scalars())
 
 
-async def replace_epoch_key(
-    transaction: Transaction, epoch: int, private_key: bytes, signed: str
-) -> None:
+async def replace_epoch_key(transaction: Transaction, epoch: int, pair: KeyPair) -> None:
     """Keep another key pair for an epoch, whose old one is destroyed."""
     await transaction.execute(delete(epoch_keys).where(epoch_keys.c.epoch == epoch))
-    await add_epoch_key(transaction, epoch, private_key, signed)
+    await add_epoch_key(transaction, epoch, pair)
 
 
 async def destroy_epoch_key(transaction: Transaction, epoch: int, now: datetime) -> None:
-    """Forget the private key of an epoch."""
+    """Forget the private key of an epoch, and its verification secret."""
     await to_erase(transaction)
     await transaction.execute(
         update(epoch_keys)
         .where(epoch_keys.c.epoch == epoch)
-        .values(private_key=None, destroyed=now)
+        .values(private_key=None, verification_secret=None, destroyed=now)
     )

@@ -45,6 +45,9 @@ _ROWS = (
     .order_by(pieces.c.id)
     .limit(bindparam("most"))
 )
+_BY_ID = (
+    select(pieces).where(pieces.c.id.in_(bindparam("rows", expanding=True))).order_by(pieces.c.id)
+)
 _BODIES = select(batches.c.id, batches.c.body).where(
     batches.c.id.in_(bindparam("rows", expanding=True))
 )
@@ -98,6 +101,16 @@ async def piece_rows(transaction: Transaction, key: int, after: int, limit: int)
     """The next rows of a round's lone pieces."""
     found = await transaction.execute(_ROWS, {"round_key": key, "after": after, "most": limit})
     return [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in found]
+
+
+async def rows_by_id(transaction: Transaction, row_ids: Sequence[int]) -> list[PieceRow]:
+    """These rows of lone pieces, in the order of their ids."""
+    found: list[PieceRow] = []
+    for start in range(0, len(row_ids), _CHUNK):
+        wanted = {"rows": row_ids[start : start + _CHUNK]}
+        rows = await transaction.execute(_BY_ID, wanted)
+        found += [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in rows]
+    return found
 
 
 # --- batches -------------------------------------------------------------------------------------

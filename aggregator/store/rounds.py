@@ -14,12 +14,24 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Row, Update, bindparam, delete, func, insert, select, update
 
-from aggregator.store.tables import batches, contributions, expired_rounds, pieces, rounds
+from aggregator.store.tables import (
+    batches,
+    contributions,
+    expired_rounds,
+    pieces,
+    rounds,
+    share_chunks,
+)
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from tacit.protocol.round import RoundState
 
-LIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
+LIVE = (
+    RoundState.OPEN.value,
+    RoundState.FROZEN.value,
+    RoundState.VERIFIED.value,
+    RoundState.COMMITTED.value,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,8 @@ class RoundRow:
     own_epoch: int
     deadline: datetime
     received: int
+    key_check: bytes | None
+    candidates_hash: bytes | None
     manifest_hash: bytes | None
     nonce: bytes | None
     commitment: str | None
@@ -42,7 +56,18 @@ class RoundRow:
     finished: datetime | None
 
 
-Document: TypeAlias = Literal["descriptor", "noise_shares", "accepted", "manifest", "reveal"]
+Document: TypeAlias = Literal[
+    "descriptor",
+    "noise_shares",
+    "key_shares",
+    "relayed_key_shares",
+    "accepted",
+    "candidates",
+    "verification",
+    "verdict",
+    "manifest",
+    "reveal",
+]
 """What grows with the roster or the vector, and is read where it is needed: JSON texts."""
 
 
@@ -84,6 +109,7 @@ _DESTROY = (
     update(batches).where(batches.c.round == bindparam("round_key")).values(body=b""),
     update(pieces).where(pieces.c.round == bindparam("round_key")).values(bodies=b""),
     update(contributions).where(contributions.c.round == bindparam("round_key")).values(sealed=b""),
+    delete(share_chunks).where(share_chunks.c.round == bindparam("round_key")),
 )
 
 
@@ -108,6 +134,7 @@ async def add_round(
     own_epoch: int,
     deadline: datetime,
     noise_shares: str | None,
+    key_shares: str | None,
 ) -> int:
     """Keep a new round, open; its key in the store."""
     values = {
@@ -119,6 +146,7 @@ async def add_round(
         "deadline": deadline,
         "received": 0,
         "noise_shares": noise_shares,
+        "key_shares": key_shares,
     }
     return int((await transaction.execute(_ADD, values)).scalar_one())
 
@@ -208,7 +236,7 @@ async def purge(transaction: Transaction, before: datetime, limit: int) -> int:
     if not old:
         return 0
     await transaction.execute(insert(expired_rounds), [{"id": name} for name in old.values()])
-    for table in (pieces, batches, contributions):
+    for table in (pieces, batches, contributions, share_chunks):
         await transaction.execute(delete(table).where(table.c.round.in_(old)))
     await transaction.execute(delete(rounds).where(rounds.c.key.in_(old)))
     return len(old)
@@ -220,7 +248,8 @@ async def is_expired(transaction: Transaction, round_id: str) -> bool:
 
 
 async def destroy_pieces(transaction: Transaction, key: int) -> None:
-    """Destroy all sealed words of a round; numbers, presence and tags stay."""
+    """Destroy all sealed words of a round, and the verifier shares; numbers, presence and tags
+    stay."""
     await to_erase(transaction)
     for statement in _DESTROY:
         await transaction.execute(statement, {"round_key": key})

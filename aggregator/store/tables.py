@@ -34,6 +34,7 @@ epoch_keys = Table(
     metadata,
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("private_key", LargeBinary, nullable=True),
+    Column("verification_secret", LargeBinary, nullable=True),
     Column("signed", Text, nullable=False),
     Column("destroyed", Instant, nullable=True),
 )
@@ -107,7 +108,14 @@ rounds = Table(
     Column("deadline", Instant, nullable=False),
     Column("received", Integer, nullable=False),
     Column("noise_shares", Text, nullable=True),
+    Column("key_shares", Text, nullable=True),
+    Column("relayed_key_shares", Text, nullable=True),
+    Column("key_check", LargeBinary, nullable=True),
     Column("accepted", Text, nullable=True),
+    Column("candidates_hash", LargeBinary, nullable=True),
+    Column("candidates", Text, nullable=True),
+    Column("verification", Text, nullable=True),
+    Column("verdict", Text, nullable=True),
     Column("manifest", Text, nullable=True),
     Column("manifest_hash", LargeBinary, nullable=True),
     Column("nonce", LargeBinary, nullable=True),
@@ -148,6 +156,14 @@ contributions = Table(
     Column("key_epoch", BigInteger, nullable=False),
     Column("nonce", LargeBinary, nullable=False),
     Column("sealed", LargeBinary, nullable=False),
+)
+share_chunks = Table(
+    "share_chunk",
+    metadata,
+    Column("round", Key, ForeignKey("round.key"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("chunk", Integer, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
 )
 pieces = Table(
     "piece",

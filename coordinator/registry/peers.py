@@ -32,10 +32,16 @@ from tacit.protocol.round import (
     Commitment,
     Contribution,
     FreezeRequest,
+    KeyCheck,
     Piece,
+    RelayedKeyShares,
     Reveal,
     RevealRequest,
     RoundDescriptor,
+    SealedKeyShare,
+    Verdict,
+    VerdictRequest,
+    Verification,
 )
 from tacit.protocol.steps import Step, StepName
 from tacit.query.words import Identifier
@@ -44,6 +50,10 @@ from tacit.wire import WireModel
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
+CHUNKS_AT_ONCE: Final = 4
+"""Chunks of verifier shares, of up to 4 MiB, that are passed on at a time."""
+JSON: Final = "application/json"
+OCTETS: Final = "application/octet-stream"
 KEY_KEPT: Final = timedelta(minutes=1)
 """How long an epoch key that was shown serves for further rounds."""
 
@@ -57,6 +67,7 @@ class Opening(WireModel):
     round: str
     descriptor_hash: str
     contribution: Contribution | None = None
+    key_shares: tuple[SealedKeyShare, ...] | None = None
 
 
 class RelayedPiece(WireModel):
@@ -148,6 +159,10 @@ class Peer:
         body = "[" + ",".join(piece.model_dump_json() for piece in pieces) + "]"
         await self._done(StepName.CONTRIBUTE, round_id, body)
 
+    async def fix_key(self, round_id: str, shares: RelayedKeyShares) -> KeyCheck:
+        """Pass on other aggregators' shares of a proved round's verify key."""
+        return await self._step(StepName.KEYS, round_id, KeyCheck, shares)
+
     async def progress(self, round_id: str, accepted: int = 0, wait_s: float = 0.0) -> Progress:
         """The aggregator's progress, once it holds pieces of this many or the time is over."""
         path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
@@ -181,6 +196,24 @@ class Peer:
             path = f"/v1/rounds/{round_id}/freeze"
             return (await self._ask("POST", path, _FreezeAnswer, request)).root
         return (await self._step(StepName.FREEZE, round_id, _FreezeAnswer, request)).root
+
+    async def verification(self, round_id: str, request: str) -> Signed[Verification]:
+        """Have the candidates verified; the JSON of a `VerificationRequest`."""
+        return await self._step(StepName.VERIFICATION, round_id, Signed[Verification], request)
+
+    async def chunk(self, round_id: str, number: int) -> bytes:
+        """A chunk of the aggregator's verifier shares, sealed."""
+        path = f"/v1/rounds/{round_id}/verification/{number}"
+        return (await self._send("GET", path)).content
+
+    async def put_chunk(self, round_id: str, index: int, number: int, body: bytes) -> None:
+        """Pass on a chunk of the aggregator of this index."""
+        path = f"/v1/rounds/{round_id}/verification/{index}/{number}"
+        raise_for_problem(await self._request("PUT", path, body, OCTETS))
+
+    async def verdict(self, round_id: str, request: VerdictRequest) -> Signed[Verdict]:
+        """Have whom to count decided."""
+        return await self._step(StepName.VERDICT, round_id, Signed[Verdict], request)
 
     async def commit(self, round_id: str, request: str) -> Signed[Commitment]:
         """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
@@ -229,10 +262,12 @@ class Peer:
         raise_for_problem(answer)
         return answer
 
-    async def _request(self, method: str, path: str, content: str) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if content else {}
+    async def _request(
+        self, method: str, path: str, content: str | bytes, form: str = JSON
+    ) -> httpx.Response:
+        headers = {"Content-Type": form} if content else {}
         self._tracer.carry(headers)
-        body = content.encode() if content else None
+        body = (content.encode() if isinstance(content, str) else content) or None
         try:
             return await self._client.request(method, path, content=body, headers=headers)
         except httpx.HTTPError as error:
@@ -253,6 +288,8 @@ class Peers:
     ) -> None:
         self._timeout_s, self._verify = timeout_s, verify
         self._tracer = tracer or Untraced()
+        self.chunk_places = asyncio.Semaphore(CHUNKS_AT_ONCE)
+        """Held for each chunk of verifier shares that is in memory."""
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
         self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(StepQueue)

@@ -25,8 +25,11 @@ SLOW_S: Final = 0.5
 MOST_BYTES: Final = 1 << 20
 PATHS: Final = {
     StepName.CONTRIBUTE: "contributions",
+    StepName.KEYS: "verification-keys",
     StepName.MISSING: "missing",
     StepName.FREEZE: "freeze",
+    StepName.VERIFICATION: "verification",
+    StepName.VERDICT: "verdict",
     StepName.COMMIT: "commitment",
     StepName.REVEAL: "reveal",
 }

@@ -2,6 +2,9 @@
 
 state_machine    states and transitions, one transaction each
 conductor        advances every unfinished round
+verifying        the contributions of proved rounds are verified
+standing         who was refused by the proof, and why
+hosts            whose parts are counted in a proved round
 opening          a query becomes a round
 scheduling       rounds of queries with a schedule
 quorum           which aggregators are needed, and which there are

@@ -18,8 +18,9 @@ from uuid import uuid4
 from common.runtime.background import Pauses, finish
 from common.runtime.logs import describe, get_logger
 from common.runtime.tracing import Tracer, Untraced
+from coordinator.errors import StillVerifying
 from coordinator.registry.peers import CONNECTIONS
-from coordinator.rounds import state_machine
+from coordinator.rounds import state_machine, verifying
 from coordinator.rounds.refusals import Refusing
 from coordinator.rounds.state_machine import Conduct, RoundAborted
 from coordinator.store import rounds as store
@@ -28,6 +29,7 @@ from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.agreement import CommitmentRefused, RevealRefused, TooFewParticipants
 from tacit.protocol.round import AcceptedSet, RoundState
+from tacit.protocol.verification import VerificationRefused
 from tacit.query.words import Sharing
 from tacit.sets import Bits
 
@@ -45,7 +47,7 @@ FEW = CONNECTIONS // 2
 QUIET_SHARE = 1 / 200
 """A round without changes is polled again after this share of the time since its last change."""
 
-ENDINGS = (TooFewParticipants, CommitmentRefused, RevealRefused)
+ENDINGS = (TooFewParticipants, CommitmentRefused, RevealRefused, VerificationRefused)
 """Errors of the agreement that end a round: asking again would give the same answer."""
 
 
@@ -167,6 +169,8 @@ class Conductor:
             pause = await self._advance(row, look)
         except RoundAborted as error:
             reason = str(error)
+        except StillVerifying as error:  # however long it takes: they answer
+            return self._wait(row, look, error)
         except ENDINGS as error:
             reason = f"{error.title}: {error.detail}"
         except Exception as error:
@@ -184,7 +188,10 @@ class Conductor:
         if row.ending is not None:
             with self._step_of("abort"):
                 await state_machine.abort(conduct, row, row.ending)
-        elif row.state is RoundState.FROZEN:
+        elif row.state is RoundState.FROZEN and row.manifest is None:
+            with self._step_of("verify"):
+                await verifying.verify(conduct, row)
+        elif row.state in (RoundState.FROZEN, RoundState.VERIFIED):
             with self._step_of("commit"):
                 await state_machine.commit(conduct, row)
         elif row.state is RoundState.COMMITTED:

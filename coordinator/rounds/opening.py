@@ -37,12 +37,10 @@ from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
-from tacit.crypto.sealing import segment_size
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import check_descriptor
+from tacit.protocol.agreement import check_descriptor, segment_size_of
 from tacit.protocol.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
 from tacit.query.fields import Window
-from tacit.query.functions import dimension
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, Identifier
 from tacit.wire import WireModel
@@ -98,7 +96,7 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
         aggregators=tuple(entries),
         roster_version=version,
         roster_size=size,
-        segment_size=segment_size(dimension(query)),
+        segment_size=segment_size_of(query),
         ledger=LedgerHead(seq=seq, head=head),
         members=None if members is None else sets.compressed(members),
     )

@@ -19,7 +19,7 @@ from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import NotReleased, RoundClosed
 from coordinator.queries import queries
-from coordinator.rounds import opening, refusals, state_machine
+from coordinator.rounds import opening, refusals, standing, state_machine
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.opening import OpenRequest
@@ -62,6 +62,7 @@ def add_rounds(app: FastAPI) -> None:
     _add_opening(app)
     _add_following(app)
     _add_refusals(app)
+    _add_standing(app)
     _add_released(app)
     _add_ending(app)
 
@@ -261,6 +262,26 @@ def _add_refusals(app: FastAPI) -> None:
         }
 
 
+def _add_standing(app: FastAPI) -> None:
+    @app.get(
+        "/v1/rounds/{round_id}/standing",
+        tags=["rounds"],
+        summary="Which of a party's own curators were refused by their proof, and why",
+    )
+    async def own(round_id: str, database: DatabasePart, caller: Party) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            return await standing.own_standing(transaction, round_id, caller.subject or "")
+
+    @app.get(
+        "/v1/rounds/{round_id}/refused",
+        tags=["rounds"],
+        summary="Which curators were refused by their proof, why, and what aggregators contradict",
+    )
+    async def every(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            return await standing.whole_standing(transaction, round_id)
+
+
 def _add_ending(app: FastAPI) -> None:
     @app.post(
         "/v1/rounds/{round_id}/close",
@@ -360,6 +381,7 @@ def _shown(row: RoundHead) -> dict[str, Any]:
         "window": summary["window"],
         "descriptor_hash": summary["descriptor_hash"],
         "participants": row.participants if row.state is RoundState.RELEASED else None,
+        "refused": row.refused,
         "aggregators": summary["aggregators"],
         "finished": time_text(row.finished),
         "aborts": json.loads(row.aborts or "[]"),

@@ -1,7 +1,7 @@
 """The state machine of one round (spec: aggregation, section 6).
 
-    open -> frozen -> committed -> released
-       \\_______\\________\\________-> aborted(reason)
+    open -> frozen -> (proved rounds: verified ->) committed -> released
+       \\_______\\__________________________\\________-> aborted(reason)
 
 One function per transition, each durable before the next begins and each safe to repeat: every
 aggregator answers a repeated request with the same bytes. Only the conductor calls them. The
@@ -33,6 +33,7 @@ from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import AggregatorUnreachable, RoundExpired, UnknownRound
 from coordinator.models.budget_events import Draft
 from coordinator.registry.peers import (
+    Opening,
     Peer,
     Peers,
     Progress,
@@ -43,7 +44,7 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
-from coordinator.rounds import differencing, quorum
+from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
@@ -51,6 +52,7 @@ from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify
 from tacit.protocol.agreement import (
     ManifestRefused,
     check_commitments,
+    is_proved,
     manifest_hash,
     members_hash,
     open_sum,
@@ -64,24 +66,27 @@ from tacit.protocol.round import (
     Commitment,
     Contribution,
     Manifest,
+    RelayedKeyShares,
     Reveal,
     RevealRequest,
     RoundDescriptor,
     RoundState,
     Transcript,
 )
+from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
+from tacit.report.validity import with_total
 from tacit.sets import Bits
 from tacit.wire import format_instant
 
 REASON_CHARACTERS = 256
 log = get_logger("tacit.rounds")
 
-_ACCEPTED = TypeAdapter(list[Signed[AcceptedSet]])
+ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
 
 
@@ -129,7 +134,7 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     needed = quorum.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
     if len(opened) < needed:
-        raise _failure("the descriptor", peers, answers)
+        raise failure("the descriptor", peers, answers)
     heard = sum(index in opened or refuses(item) for index, item in enumerate(answers))
     if shares_its_noise(query):
         contributions = [
@@ -144,12 +149,37 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
         )
         reached = len(answered(relays))
         if reached < needed:
-            raise _failure("the noise contributions", reached_peers, relays)
+            raise failure("the noise contributions", reached_peers, relays)
         heard = min(heard, len(peers) - len(opened) + reached)
+    if is_proved(query):
+        await _fix_keys(signed.statement, peers, answered(answers))
     if not row.announced:
         async with conduct.database.begin() as transaction:
             await store.change(transaction, row.id, RoundState.OPEN, announced=True)
     return heard == len(peers)
+
+
+async def _fix_keys(
+    descriptor: RoundDescriptor, peers: Sequence[Peer], opened: Sequence[Opening]
+) -> None:
+    """Give each aggregator the others' shares of the verify key; all must make the same key of
+    them, before any curator is shown the round (spec: validity, section 7)."""
+    shares = [share for answer in opened for share in answer.key_shares or ()]
+    answers = await gather(
+        peer.fix_key(
+            descriptor.round,
+            RelayedKeyShares(shares=tuple(share for share in shares if share.receiver == peer.id)),
+        )
+        for peer in peers
+    )
+    checks = answered(answers)
+    if len(checks) < len(peers):
+        raise failure("the verification keys", peers, answers)
+    digest = descriptor.digest()
+    if len({item.key_check for item in checks}) > 1 or any(
+        item.descriptor_hash != digest for item in checks
+    ):
+        raise RoundAborted("verify_keys_differ: the aggregators made different verify keys")
 
 
 def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> list[RelayedPiece]:
@@ -238,9 +268,12 @@ async def freeze(
     aggregators have answered to this step already."""
     descriptor = signed_descriptor(row).statement
     accepted = await _accepted_sets(conduct, row, descriptor, shown)
+    if is_proved(descriptor.query):
+        await _freeze_proved(conduct, row, descriptor, accepted)
+        return
     try:
         manifest, chosen = await asyncio.to_thread(
-            quorum.agree, descriptor, accepted, _salt(conduct, descriptor)
+            quorum.agree, descriptor, accepted, salt_of(conduct, descriptor)
         )
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
@@ -250,7 +283,7 @@ async def freeze(
             row.id,
             RoundState.OPEN,
             state=RoundState.FROZEN,
-            accepted=_ACCEPTED.dump_json(chosen).decode(),
+            accepted=ACCEPTED_SETS.dump_json(chosen).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
         )
@@ -261,7 +294,29 @@ async def freeze(
             raise RoundAborted(error.detail) from None
 
 
-def _salt(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
+async def _freeze_proved(
+    conduct: Conduct,
+    row: RoundRow,
+    descriptor: RoundDescriptor,
+    accepted: Sequence[Signed[AcceptedSet]],
+) -> None:
+    """open -> frozen, without a manifest: that follows from verdicts. With too few candidates
+    nothing is verified."""
+    try:
+        await asyncio.to_thread(candidates_of, descriptor, accepted)
+    except ManifestRefused as error:
+        raise RoundAborted(f"{error.title}: {error.detail}") from None
+    async with conduct.database.begin() as transaction:
+        await store.change(
+            transaction,
+            row.id,
+            RoundState.OPEN,
+            state=RoundState.FROZEN,
+            accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
+        )
+
+
+def salt_of(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
     """The salt of a round's members, always the same: a coordinator that was restored from a backup
     of before the freeze makes the manifest again to which the aggregators have committed."""
     return hmac.digest(conduct.salt_key, b"tacit manifest salt v1" + descriptor.digest(), "sha256")
@@ -288,7 +343,7 @@ async def _accepted_sets(
     accepted = answered(answers)
     if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
         await _note_due(conduct, row)
-        raise _failure("the freeze", peers, answers)
+        raise failure("the freeze", peers, answers)
     return accepted
 
 
@@ -323,22 +378,24 @@ def _goes_on_without(
 
 
 async def commit(conduct: Conduct, row: RoundRow) -> None:
-    """frozen -> committed: one signed commitment from each aggregator of the quorum."""
+    """frozen (in proved rounds verified) -> committed: one signed commitment from each aggregator
+    of the quorum."""
     descriptor = signed_descriptor(row).statement
     manifest = _manifest(row)
     # as it is stored: neither read nor written again
-    request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}}}'
+    request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}'
+    request += "}" if row.verdicts is None else f',"verdicts":{row.verdicts}}}'
     peers = await _quorum(conduct, descriptor, manifest)
     answers = await gather(peer.commit(row.id, request) for peer in peers)
     commitments = answered(answers)
     if len(commitments) < len(peers):
-        raise _failure("the commitment", peers, answers)
+        raise failure("the commitment", peers, answers)
     check_commitments(descriptor, manifest_hash(manifest), manifest.quorum, commitments)
     async with conduct.database.begin() as transaction:
         await store.change(
             transaction,
             row.id,
-            RoundState.FROZEN,
+            row.state,
             state=RoundState.COMMITTED,
             commitments=_COMMITMENTS.dump_json(commitments).decode(),
         )
@@ -351,19 +408,25 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     descriptor, manifest = signed.statement, _manifest(row)
     query, digest = descriptor.query, manifest_hash(manifest)
     commitments = _COMMITMENTS.validate_json(row.commitments or "[]")
+    host_parts: tuple[int, ...] | None = None
+    if manifest.parts is not None:
+        async with conduct.database.reading() as transaction:
+            host_parts = await hosts.parts_of_largest(transaction, manifest.parts)
     report = await asyncio.to_thread(
         query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=tuple(entry.operator for entry in descriptor.aggregators),
+        host_parts=host_parts,
+        refused=row.refused,
     )
     peers = await _quorum(conduct, descriptor, manifest)
     request = RevealRequest(commitments=tuple(commitments))
     answers = await gather(peer.reveal(row.id, request) for peer in peers)
     reveals: list[Reveal] = answered(answers)
     if len(reveals) < len(peers):
-        raise _failure("the reveal", peers, answers)
+        raise failure("the reveal", peers, answers)
     total = await asyncio.to_thread(
         open_sum, descriptor, digest, manifest.quorum, commitments, reveals
     )
@@ -376,7 +439,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         commitments=tuple(commitments),
         reveals=tuple(reveals),
     )
-    accepted = _ACCEPTED.validate_json(row.accepted or "[]")
+    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
     async with conduct.database.begin() as transaction:
         await _conclude(
@@ -386,7 +449,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             event,
             state=RoundState.RELEASED,
             result=json.dumps(decode(query, total)),
-            report=report.model_dump_json(),
+            report=with_total(report, query, total).model_dump_json(),
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),
         )
@@ -452,7 +515,7 @@ def _manifest_fields(manifest: Manifest) -> dict[str, Any]:
     """A transcript's manifest fields other than figures; format 1 for an earlier version."""
     if manifest.salt is None:
         return {"format": "tacit.transcript/1", "manifest_hash": manifest_hash(manifest)}
-    return {"members_hash": members_hash(manifest.salt, manifest.members)}
+    return {"members_hash": members_hash(manifest.salt, manifest.members, manifest.parts)}
 
 
 def _manifest(row: RoundRow) -> Manifest:
@@ -476,7 +539,7 @@ async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manif
     return [peers[index] for index in manifest.quorum]
 
 
-def _failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
+def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
     """RoundAborted if an aggregator refuses permanently, else AggregatorUnreachable (retry)."""
     reason = refusal(step, peers, answers)
     return silence(step, peers, answers) if reason is None else RoundAborted(reason)

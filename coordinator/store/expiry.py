@@ -3,8 +3,8 @@
 The row of a round stays for good, with its id, its query and place in a schedule, how it ended,
 when and of how many curators: so no round is opened twice, and the sets against differencing, the
 acknowledgements and the steps of jobs still have the round that they name. What it said goes:
-descriptor, signed sets, manifest, commitments, result, report, transcript and its parties'
-refusals. The ledger, which has what it cost, is no part of this.
+descriptor, signed sets, verdicts, manifest, commitments, result, report, transcript and its
+parties' refusals. The ledger, which has what it cost, is no part of this.
 
 Texts of a query's rounds are packed against those of its sample (`coordinator.store.rounds`). So an
 expired sample keeps its descriptor and its report, which nobody is shown any more, until the last
@@ -79,6 +79,8 @@ async def _drop(transaction: Transaction, ids: Collection[str], now: datetime) -
             expired=now,
             summary=_GONE,
             accepted=None,
+            verdicts=None,
+            standing=None,
             manifest=None,
             commitments=committed,
             aborts=None,

@@ -211,6 +211,12 @@ async def active_curators(transaction: Transaction, roster_size: int, since: dat
     return int(total.scalar_one())
 
 
+async def host_starts(transaction: Transaction) -> list[int]:
+    """The first numbers of all hosts, rising."""
+    hosts = select(parties.c.first).where(parties.c.kind == PartyKind.HOST.value)
+    return list((await transaction.execute(hosts.order_by(parties.c.first))).scalars())
+
+
 async def list_parties(transaction: Transaction, after: str | None, limit: int) -> list[PartyRow]:
     query = select(parties).order_by(parties.c.id).limit(limit)
     if after is not None:

@@ -22,7 +22,12 @@ from common.store.transactions import LARGE_BYTES, Result, Transaction
 from coordinator.store.tables import queries, rounds
 from tacit.protocol.round import RoundState
 
-ACTIVE = (RoundState.OPEN.value, RoundState.FROZEN.value, RoundState.COMMITTED.value)
+ACTIVE = (
+    RoundState.OPEN.value,
+    RoundState.FROZEN.value,
+    RoundState.VERIFIED.value,
+    RoundState.COMMITTED.value,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class RoundHead:
     aborts: str | None
     reason: str | None
     participants: int | None
+    refused: int | None
     finished: datetime | None
     expired: datetime | None
 
@@ -55,11 +61,20 @@ class RoundRow(RoundHead):
 
     descriptor: str
     accepted: str | None
+    verdicts: str | None
     manifest: str | None
     commitments: str | None
 
 
-TEXTS: Final = ("descriptor", "accepted", "manifest", "commitments", "report", "transcript")
+TEXTS: Final = (
+    "descriptor",
+    "accepted",
+    "verdicts",
+    "manifest",
+    "commitments",
+    "report",
+    "transcript",
+)
 """The columns that are kept packed."""
 _TRANSCRIBED: Final = ("descriptor", "commitments")
 _SAMPLES_AT_HAND: Final = 64
@@ -217,7 +232,8 @@ async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
 
 
 async def document(transaction: Transaction, round_id: str, name: str) -> str | None:
-    """One stored JSON text: `descriptor`, `result`, `report` or `transcript`."""
+    """One stored JSON text: `descriptor`, `result`, `report`, `transcript` or
+    `standing`."""
     row = (await transaction.execute(_document(name), {"round_id": round_id})).first()
     stored = None if row is None else row._mapping[name]
     if row is None or stored is None or name not in TEXTS:

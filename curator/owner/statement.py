@@ -33,7 +33,7 @@ from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import assumption
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round import REFUSED_BY_PROOF, RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tacit.wire import encode_binary, format_instant
 
@@ -173,6 +173,11 @@ def _contribution(
         answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
         answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
+        if debit.refused is not None:
+            answer["refused_by_proof"] = {
+                "reasons": debit.refused.split(", "),
+                "detail": REFUSED_BY_PROOF,
+            }
     return answer
 
 

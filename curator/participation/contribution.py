@@ -16,21 +16,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine, Prepared, Terms, joined, prepare_together
+from curator.engine import Engine, Prepared, Terms, Total, joined, prepare_together
 from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
-from curator.participation.grouping import Portion, Task, groups, keys_of, lots, portions
+from curator.participation.grouping import (
+    LOT_WORDS,
+    Portion,
+    Task,
+    groups,
+    keys_of,
+    lots,
+    portions,
+)
 from curator.participation.restoring import Restore
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
 from curator.parties.parties import Keyring
@@ -41,13 +51,22 @@ from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
+from tacit.crypto.sealing import spans
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_anchors, check_consistent, check_opened
+from tacit.protocol.agreement import (
+    DescriptorRefused,
+    check_anchors,
+    check_consistent,
+    check_opened,
+)
+from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 
+Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
+"""Readings, or where they are while they are not read."""
 PART = 0
 STEP_RETRY_S = 1.0
 
@@ -120,10 +139,12 @@ class Contributor:
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
-            large = sum(portion.span.length for portion in group) >= LARGE_ROWS
-            async with self._store.reading(large=large) as transaction:
-                window = await source.load(transaction, keys_of(group))
-            for lot in lots(group, terms.dimension):
+            window: Window = source
+            if not _read_in_blocks(terms, group, source.reach):
+                large = sum(portion.span.length for portion in group) >= LARGE_ROWS
+                async with self._store.reading(large=large) as transaction:
+                    window = await source.load(transaction, keys_of(group))
+            for lot in lots(group, terms.dimension, terms.piece_words):
                 sealed = await self._lot(work, lot, window)
                 if sealed:
                     yield sealed
@@ -186,6 +207,7 @@ class Contributor:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
         consent.check_round(party, descriptor, now, self._restore)
+        _check_parts(terms, party)
         return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
@@ -216,9 +238,7 @@ class Contributor:
 
     # --- a lot, in one transaction ---------------------------------------------------------------
 
-    async def _lot(
-        self, work: Work, lot: Sequence[Portion], window: WindowReadings | RecordWindow
-    ) -> list[Sealed]:
+    async def _lot(self, work: Work, lot: Sequence[Portion], window: Window) -> list[Sealed]:
         """Sealed bytes of a lot, durable; none if no curator participates."""
         tasks = {each.task.contribution.id: each.task for each in lot}
         sealed: list[Sealed] = []
@@ -238,7 +258,7 @@ class Contributor:
                     segments.add(portion.span.segment)
                     decided.append(found)
             if decided:
-                prepared = await asyncio.to_thread(_prepare, work.terms, decided, window)
+                prepared = await self._prepared(transaction, work.terms, decided, window)
                 for each, own in zip(decided, prepared, strict=True):
                     sealed += await self._debit(transaction, work, each, own)
                 await outbox.add_sealed(transaction, sealed)
@@ -270,6 +290,24 @@ class Contributor:
         if not decision.present.any():
             return None
         return _Decided(portion, decision, await self._keyring.engine_of(transaction, party.id))
+
+    async def _prepared(
+        self, transaction: Transaction, terms: Terms, decided: Sequence[_Decided], window: Window
+    ) -> list[Prepared]:
+        """Sealed bodies of each; what was too large to be read at once is read here."""
+        if not isinstance(window, ReadingSource | RecordSource):
+            return await asyncio.to_thread(_prepare, terms, decided, window)
+        (each,) = decided
+        portion, present = each.portion, each.decision.present
+        totals: list[Total] = []
+        for start in range(0, present.size, window.reach):
+            block, key = present[start : start + window.reach], portion.first_key + start
+            loaded = await window.load(transaction, (key, key + block.size))
+            totals += await asyncio.to_thread(_totals, terms, loaded, key, block)
+        engine = each.engine
+        return [
+            await asyncio.to_thread(engine.prepare_part, terms, portion.span, present, totals, PART)
+        ]
 
     async def _debit(
         self, transaction: Transaction, work: Work, decided: _Decided, prepared: Prepared
@@ -335,6 +373,17 @@ class Contributor:
             )
 
 
+def _check_parts(terms: Terms, party: PartyRow) -> None:
+    """Raise DescriptorRefused if a host's part would be of more curators than can be proved."""
+    if terms.proofs is None or party.kind is not PartyKind.HOST or party.first is None:
+        return
+    for span in spans(party.first, party.curators, terms.descriptor.segment_size):
+        own = slice(span.first, span.first + span.length)
+        awaited = span.length if terms.invited is None else int(terms.invited[own].sum())
+        if awaited > terms.proofs.largest_part:
+            raise DescriptorRefused("a part would be of more curators than the query's n_max")
+
+
 def _prepare(
     terms: Terms, decided: Sequence[_Decided], window: WindowReadings | RecordWindow
 ) -> list[Prepared]:
@@ -352,7 +401,30 @@ def _prepare(
 
 def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
     portion, present = each.portion, each.decision.present
+    if portion.hosted and terms.proofs is not None:
+        totals = _totals(terms, window, portion.first_key, present)
+        return each.engine.prepare_part(terms, portion.span, present, totals, PART)
     readings = window.of(portion.first_key, present)
     if portion.hosted:
         return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
     return each.engine.prepare(terms, readings)
+
+
+def _read_in_blocks(terms: Terms, group: Sequence[Portion], reach: int) -> bool:
+    """Whether a group is one part of a proved round whose readings pass what is read at once: of
+    these only the total is kept."""
+    alone = len(group) == 1 and group[0].hosted
+    return terms.proofs is not None and alone and group[0].span.length > reach
+
+
+def _totals(
+    terms: Terms, window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_]
+) -> list[Total]:
+    """What the present curators of a run add, some at a time, so that their f(x) fit in memory."""
+    size = max(1, LOT_WORDS // terms.dimension)
+    totals = []
+    for start in range(0, present.size, size):
+        block = present[start : start + size]
+        if block.any():
+            totals.append(Total.of(terms.query, window.of(first_key + start, block)))
+    return totals

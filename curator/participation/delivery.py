@@ -33,7 +33,7 @@ from tacit.protocol.round import ItemAnswer
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20
 """Lone pieces in one request, at most, and their bytes."""
-_RETRIED = frozenset({"unknown_round", "token_unknown"})
+_RETRIED = frozenset({"unknown_round", "token_unknown", "round_not_keyed"})
 _logger = get_logger("tacit.curator.delivery")
 
 

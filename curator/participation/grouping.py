@@ -90,6 +90,11 @@ def groups(found: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:
         yield group
 
 
-def lots(group: Sequence[Portion], dimension: int) -> Iterator[list[Portion]]:
-    """A group cut where a lot would be too large, in its order."""
-    return batches(group, lambda each: each.span.length * dimension, LOT_WORDS, LOT_PORTIONS)
+def lots(group: Sequence[Portion], dimension: int, piece_words: int) -> Iterator[list[Portion]]:
+    """A group cut where a lot would be too large, in its order. `piece_words`: of the longest of a
+    lone curator's pieces."""
+
+    def words(each: Portion) -> int:
+        return each.span.length * dimension if each.hosted else piece_words
+
+    return batches(group, words, LOT_WORDS, LOT_PORTIONS)

@@ -2,6 +2,7 @@
 
 Spec: budget, section 5. Whatever the coordinator states, a debit stays; only enough signed
 statements of its aggregators give column (e) back, never in local mode, and column (d) never.
+Here a party of a proved round also learns whose proof did not hold (spec: validity, section 10).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from curator.store.parties import PartyRow
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round import AbortStatement
+from tacit.query.proofs import is_proved
 from tacit.query.words import PrivacyUnit
 from tacit.sets import pack
 
@@ -72,12 +74,48 @@ class Settling:
         outcome = state if state in FINAL else None
         if outcome is not None and not await self._acknowledged(row.id, found, parties):
             outcome = None  # asked again later
+        if outcome is not None and not await self._stood(row, document, found, parties):
+            outcome = None
         aborts = statements(document) if outcome == "aborted" else []
         async with self.database.begin() as transaction:
             await outbox.settle_round(transaction, row.id, self.clock.now(), outcome, aborts)
             if aborts and abort_credit(row.signed().statement, aborts):
                 await self._credit(transaction, row, found, parties)
         return outcome
+
+    async def _stood(
+        self,
+        row: RoundRow,
+        document: dict[str, Any],
+        found: Sequence[ContributionRow],
+        parties: dict[str, PartyRow],
+    ) -> bool:
+        """Note whose proofs were refused, with their debits, which stay; whether it is known.
+
+        A coordinator that refuses to tell is not asked again.
+        """
+        if not is_proved(row.signed().statement.query) or document.get("refused") == 0:
+            return True
+        for item in found:
+            party = parties[item.party]
+            if party.coordinator_token is None or party.first is None:
+                continue
+            try:
+                refused = await self.peers.standing(
+                    party.coordinator_url, party.coordinator_token, row.id
+                )
+            except PeerUnavailable:
+                return False
+            except ProblemReceived as problem:
+                _logger.info("standing_not_told", round=row.id, problem=problem.name)
+                continue
+            reasons = {each.number - party.first: ", ".join(each.reasons) for each in refused}
+            if reasons:
+                async with self.database.begin() as transaction:
+                    noted = await accounts.note_refused(transaction, item.id, reasons)
+                if noted:
+                    _logger.warning("refused_by_proof", party=party.logged, round=row.id)
+        return True
 
     async def _acknowledged(
         self, round_id: str, found: Sequence[ContributionRow], parties: dict[str, PartyRow]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import cbor2
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from common.web.client import service_client, with_retries
 from common.web.problems import ProblemReceived, raise_for_problem
@@ -23,10 +23,26 @@ from curator.errors import PeerUnavailable
 from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
-from tacit.protocol.round import ItemAnswer, Refusal
+from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 PAGE: Final = 1000
+
+
+class Refused(BaseModel):
+    """A roster number whose proof did not hold."""
+
+    number: int
+    reasons: list[ProofReason]
+
+
+class Standing(BaseModel):
+    """What a coordinator tells a party of a proved round."""
+
+    refused: list[Refused]
+
+
+_STANDING: Final = TypeAdapter(Standing)
 _JSON: Final = {"Content-Type": JSON}
 _ANSWERS: Final = TypeAdapter(list[ItemAnswer])
 
@@ -143,6 +159,17 @@ class Peers:
         )
         document: dict[str, Any] = response.json()
         return document
+
+    async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
+        """Which of a party's curators were refused by their proof in a round, and why."""
+        response = await self._call(
+            url,
+            lambda client: client.get(f"/v1/rounds/{round_id}/standing", headers=_bearer(token)),
+        )
+        try:
+            return _STANDING.validate_json(response.content).refused
+        except ValidationError:
+            raise PeerUnavailable("the standing is not understood") from None
 
     async def step(self, url: str, token: str, job: str, number: int) -> bytes:
         """The question of one round of a federated job."""

@@ -337,6 +337,28 @@ async def credit(transaction: Transaction, contribution: int, now: datetime) -> 
     return found
 
 
+async def note_refused(
+    transaction: Transaction, contribution: int, refused: Mapping[int, str]
+) -> int:
+    """Note with a contribution's debits that their proofs were refused; how many were.
+
+    `refused`: the reasons by the curators' positions in their party. A part is refused whole, so
+    each reason is the debit's.
+    """
+    noted = 0
+    for row in await transaction.execute(
+        select(debits).where(debits.c.contribution == contribution)
+    ):
+        present = np.flatnonzero(presence_bits(row.presence, row.length)) + row.offset
+        reasons = sorted({refused[at] for at in present.tolist() if at in refused})
+        if reasons:
+            noted += 1
+            await transaction.execute(
+                update(debits).where(debits.c.id == row.id).values(refused=", ".join(reasons))
+            )
+    return noted
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 

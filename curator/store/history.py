@@ -94,8 +94,9 @@ async def spans_over(
     return found, refused
 
 
+_UNHASHED = frozenset({"contribution", "credited", "used", "clamped", "refused"})
 _HASHED = (
-    *(c for c in debits.c if c.name not in ("contribution", "credited", "used", "clamped")),
+    *(c for c in debits.c if c.name not in _UNHASHED),
     contributions.c.round,
     rounds.c.hash,
 )
@@ -104,7 +105,7 @@ _PAGE = 1000
 
 async def ledger(transaction: Transaction) -> AsyncIterator[Row[Any]]:
     """All debits, oldest first, each with its round and what that round's descriptor hashes to;
-    without what is private (counts) or comes later (the credit)."""
+    without what is private (counts) or comes later (the credit, a refusal by the proof)."""
     query = (
         select(*_HASHED)
         .outerjoin(contributions, contributions.c.id == debits.c.contribution)

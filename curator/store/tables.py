@@ -199,6 +199,7 @@ debits = Table(
     Column("credited", Instant, nullable=True),
     Column("used", LargeBinary, nullable=False),
     Column("clamped", LargeBinary, nullable=False),
+    Column("refused", String(64), nullable=True),
     UniqueConstraint("contribution", "segment", "part"),
     Index("ix_debit_account", "party", "made"),
     Index("ix_debit_window", "party", "window_end"),

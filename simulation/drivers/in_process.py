@@ -2,7 +2,8 @@
 
 Encoding, noise, splitting, summing and opening are the functions that the services call
 (`tacit.query.functions`, `mechanisms`, `sharing`, and the curator engine's clamp); only what does
-not change a sum is omitted: seals, signatures, stores, HTTP, consent. Curators pass in blocks, so a
+not change a sum is omitted: seals, signatures, stores, HTTP, consent, and in proved rounds, where
+noise is clamped as each lone curator clamps its own, the proofs. Curators pass in blocks, so a
 million fit in memory. The law of what is released is that of the services (a test compares them);
 the randomness is seeded and protects nobody.
 
@@ -30,6 +31,7 @@ from simulation.network import Network, Traffic, arrivals
 from simulation.populations import Population
 from tacit.accounting.error import forecast
 from tacit.crypto.sharing import Words
+from tacit.protocol.proved_pieces import clamped
 from tacit.protocol.round import RoundState
 from tacit.query.functions import Readings, dimension, encode, local_sensitivities, parts
 from tacit.query.mechanisms import (
@@ -40,6 +42,7 @@ from tacit.query.mechanisms import (
     scheme,
     shares_its_noise,
 )
+from tacit.query.proofs import is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.query.words import Sharing, Stance
 from tacit.randomness import SeededRandom
@@ -162,6 +165,8 @@ class InProcess:
             noise = draw_by_local_sensitivity(plan, sensitivities, local, self.source)
         else:
             noise = draw(plan, self.source, reported.count)
+            if is_proved(query):
+                noise = clamped(proof_plan(query).of(1), noise)
         noise[silent] = 0
         return noise
 

@@ -43,6 +43,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accounting.clamping import counts_clamping
 from tacit.accounting.costs import UNVERIFIED, Cost
 from tacit.accounting.guarantees import honest_noise
 from tacit.accounting.scenarios import Scenario, honest_draws
@@ -115,6 +116,8 @@ def round_loss(
     cost = unit_cost(query, scenario, unit, operators)
     if cost.epsilon is None:
         return RoundLoss(UNVERIFIED)
+    if counts_clamping(query, cost.epsilon):  # it is in the cost alone
+        return RoundLoss(cost)
     laplaces = []
     for part in honest_noise(query, honest_draws(query, scenario, None, operators), unit):
         weights: dict[Fraction, Fraction] = {}

@@ -7,6 +7,7 @@
   is sure, what the source claims, epsilon_u + epsilon_s.
 - The parts of mean, variance and blocks change together: at epsilon, part p is accounted at its
   share of epsilon, and the parts compose to 1 - (1-delta_1)(1-delta_2)... (given who drew).
+- Where curators' noise is clamped, a line states what that adds to delta (`clamping`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
 
+from tacit.accounting.clamping import clamp_delta, with_clamping
 from tacit.accounting.costs import format_delta
 from tacit.accounting.loss.coins import binomial_masses, mixture_delta
 from tacit.accounting.loss.draws import Draws
@@ -45,7 +47,9 @@ class VerifiedLine:
     """The verified guarantee in one scenario. epsilon None: no guarantee (infinite), delta 1, and
     `reason` states why.
 
-    `curve`: further (epsilon, delta) pairs of the same guarantee, epsilon rising.
+    `curve`: further (epsilon, delta) pairs of the same guarantee, epsilon rising. `clamp_delta`:
+    what clamping adds to delta at most (None: no noise is clamped, or nothing is guaranteed); delta
+    has it where it counts (`clamping`).
     """
 
     scenario: Scenario
@@ -57,6 +61,7 @@ class VerifiedLine:
     curve: tuple[tuple[Fraction, Decimal], ...] = ()
     conditions: tuple[str, ...] = ()
     reason: str | None = None
+    clamp_delta: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ _DATA_DEPENDENT: Final = (
     "the noise scale follows each curator's own data (stance paper): the sensitivity is private "
     "and differs between neighbours, so no (epsilon, delta) is verified"
 )
+_CLAMPED: Final = "clamping the noise of curators adds (1 + e^epsilon) noise_tail"
 _NO_NOISE: Final = "mechanism exact adds no noise: the result is the plain sum"
 
 
@@ -262,14 +268,15 @@ def _state(
         return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
     epsilon = declared_epsilon(query, honest)
     assert epsilon is not None
-    delta = composed_delta(remaining, epsilon)
+    found = composed_delta(remaining, epsilon)
+    delta = with_clamping(query, epsilon, found)
     if delta >= 1:
-        return _nothing(
-            scenario,
-            description,
-            trust,
-            "; ".join((*fallen, "what the honest parties add is too little to bound anything")),
-        )
+        little = "what the honest parties add is too little to bound anything"
+        clamped = "what clamping the noise of curators adds to delta leaves nothing"
+        reason = little if found >= 1 else clamped
+        return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
+    added = clamp_delta(query, epsilon)
+    why = (*_why(query, remaining, found), *((_CLAMPED,) if delta != found else ()))
     return VerifiedLine(
         scenario,
         description,
@@ -277,14 +284,15 @@ def _state(
         "pure-dp" if delta == 0 else "approximate-dp",
         epsilon,
         delta,
-        _curve(remaining, epsilon, pure=delta == 0),
+        _curve(query, remaining, epsilon, pure=found == 0),
         conditions,
-        "; ".join((*fallen, *_why(query, remaining, delta))) or None,
+        "; ".join((*fallen, *why)) or None,
+        added or None,
     )
 
 
 def _curve(
-    remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
+    query: Query, remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
 ) -> tuple[tuple[Fraction, Decimal], ...]:
     """A few more points of the guarantee: below a pure epsilon, around an approximate one."""
     factors = (
@@ -297,7 +305,7 @@ def _curve(
         points[epsilon] = Decimal(0)
     elif (end := _pure(remaining)) is not None:
         points[end] = Decimal(0)
-    rising = sorted(points.items())
+    rising = [(at, with_clamping(query, at, delta)) for at, delta in sorted(points.items())]
     kept = [rising[0]]
     for point in rising[1:]:
         if point[1] < kept[-1][1]:

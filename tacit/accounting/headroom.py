@@ -7,7 +7,8 @@ can be, P(|Z| >= t) <= 2^-64, is Chernoff's: for every theta below 1/b of the wi
     M(theta) = (1-a)^2 / ((1 - a e^theta) (1 - a e^-theta)),
 
 the least over a few theta. A coin only takes noise away: M >= 1, so the worst is that all draw.
-A wrap would spoil a result, not privacy.
+A wrap would spoil a result, not privacy. The sums of a proved query lie in its prime field, and
+clamped noise of curators reaches no further than its bound: spec: validity, section 6.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from tacit.accounting.error import all_draws
 from tacit.accounting.loss.draws import Draws
 from tacit.query.fixedpoint import headroom
 from tacit.query.functions import parts
-from tacit.query.mechanisms import scheme
+from tacit.query.mechanisms import aggregator_plan, scheme
 from tacit.query.query import Query
+from tacit.query.words import Validity
 
 TAIL_BITS: Final = 64
 _MARGIN: Final = 1.0001
@@ -54,6 +56,8 @@ def _log_moment(layer: Draws, theta: float) -> float:
 @lru_cache(maxsize=4096)  # an aggregator asks it in every round of a query
 def headroom_problem(query: Query) -> str | None:
     """Why sums of this query could wrap; None if they cannot."""
+    if query.validity is Validity.PROVED:
+        return _proved_problem(query)
     modulus = scheme(query).modulus
     for index, part in enumerate(parts(query)):
         tail = noise_tail(all_draws(query, query.n_max, index))
@@ -64,3 +68,23 @@ def headroom_problem(query: Query) -> str | None:
                 "choose a coarser resolution or a smaller n_max"
             )
     return None
+
+
+def _proved_problem(query: Query) -> str | None:
+    # A library without its extra `proofs` reads all other queries.
+    from tacit.query.proofs import proof_plan, wrapping_part
+
+    plan = aggregator_plan(query)
+    tails = [0] * len(parts(query))
+    if plan is not None:
+        layers = (
+            Draws(scale, query.aggregators, plan.weight, plan.probability) for scale in plan.scales
+        )
+        tails = [noise_tail((layer,)) for layer in layers]
+    if (name := wrapping_part(query, tails)) is None:
+        return None
+    return (
+        f"part {name}: {query.n_max} proved contributions and noise of up to {max(tails)} could "
+        f"pass half of the field of {proof_plan(query).prime} elements, or 62 bits, where sums "
+        "wrap; choose a coarser resolution or a smaller n_max"
+    )

@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 
+from tacit.accounting.clamping import with_clamping
 from tacit.accounting.costs import UNVERIFIED, Cost, debited_delta
 from tacit.accounting.guarantees import (
     HonestNoise,
@@ -82,7 +83,7 @@ def _unit_cost(
     if no_guarantee(query, noise) is not None:
         return UNVERIFIED
     epsilon, scaled = _scaled(declared, honest_noise(query, honest), noise)
-    delta = composed_delta(scaled, epsilon)
+    delta = with_clamping(query, epsilon, composed_delta(scaled, epsilon))
     return UNVERIFIED if delta >= 1 else Cost(epsilon, debited_delta(delta))
 
 

@@ -23,6 +23,7 @@ from tacit.protocol.agreement import check_transcript
 from tacit.protocol.round import Transcript
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.query.functions import decode
+from tacit.report.validity import validity_statement, with_shares
 from tacit.wire import parse_binary
 
 __all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
@@ -105,6 +106,17 @@ def _refusals(round_id: str) -> Steps[Json]:
     return json_of(get(f"/v1/rounds/{round_id}/refusals"))
 
 
+def _refused(round_id: str) -> Steps[Json]:
+    """Which curators of a proved round were refused by their proof, and why, the first thousand by
+    name, and what aggregators said that cannot all be true; for operators."""
+    return json_of(get(f"/v1/rounds/{round_id}/refused"))
+
+
+def _standing(round_id: str) -> Steps[Json]:
+    """Which of a party's own curators were refused by their proof, and why; with its token."""
+    return json_of(get(f"/v1/rounds/{round_id}/standing"))
+
+
 def _close_round(round_id: str) -> Steps[Json]:
     """Freeze before the deadline."""
     return _end(round_id, "close")
@@ -126,7 +138,8 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     Every signature, commitment and reveal is checked, and the sum is put together again from the
     partial sums. `trust` pins the identities of the coordinator and of all aggregators, as you
     know them from elsewhere (`tacit trust`): raises TranscriptNotAnchored for any other. Without
-    it the coordinator alone vouches for its aggregators, and `anchored` is false.
+    it the coordinator alone vouches for its aggregators, and `anchored` is false. `validity`: how
+    far one lying curator reaches, worked out here from the signed query.
     """
     identity = yield from _identity()
     content = yield from content_of(f"/v1/rounds/{round_id}/transcript")
@@ -135,8 +148,10 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     descriptor = transcript.descriptor.statement
     if descriptor.round != round_id:
         raise ValueError("the transcript is that of another round")
-    recombined = decode(descriptor.query, checked.total)
+    query = descriptor.query
+    recombined = decode(query, checked.total)
     published = yield from _result(round_id)
+    validity = with_shares(validity_statement(query, host_parts=()), query, checked.total)
     return {
         "round": round_id,
         "result": recombined,
@@ -147,6 +162,7 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
         "participants_bound": checked.participants_bound,
         "aggregators": [reveal.aggregator for reveal in transcript.reveals],
         "coordinator_fingerprint": identity["fingerprint"],
+        "validity": validity.model_dump(mode="json"),
     }
 
 
@@ -168,6 +184,8 @@ class Rounds:
     descriptor = operation(_descriptor)
     transcript = operation(_transcript)
     refusals = operation(_refusals)
+    refused = operation(_refused)
+    standing = operation(_standing)
     close_round = operation(_close_round)
     abort_round = operation(_abort_round)
     identity = operation(_identity)

@@ -13,7 +13,9 @@ host sends the pieces of all its curators in one segment of roster numbers (spec
 
     header | host id | presence bitmap | ciphertext of count*d little-endian words | tag
 
-with header and presence as associated data. All fields of variable length are length-prefixed.
+with header and presence as associated data. All fields of variable length are length-prefixed. A
+*part* of a proved round is laid out alike, but holds one plaintext for all its curators, of which
+the header tells the length (spec: validity, section 9).
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ _LABEL = b"tacit sealed piece v1"
 _VERSION = b"1"
 _MAGIC = b"TCB1"
 _HEADER = struct.Struct("<4s32sBHIIIIIIB12s")
+_PART_MAGIC = b"TCB2"
+_PART_HEADER = struct.Struct("<4s32sBHIIIII12sIB12s")
+_NO_SESSION = bytes(12)
+"""Fills the 16 bytes of a session before the 4 of the key epoch: there are no sessions yet."""
 NONCE_BYTES = 12
 TAG_BYTES = 16
 MAX_SEGMENT = 262_144
@@ -111,19 +117,34 @@ def piece_context(
     )
 
 
+def seal_octets(key: bytes, plain: bytes | memoryview, context: bytes) -> tuple[bytes, bytes]:
+    """(nonce, ciphertext and tag) of bytes."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce, AESGCM(key).encrypt(nonce, plain, context)
+
+
+def open_octets(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
+    """The bytes of `seal_octets`; raises SealBroken unless every byte is as it was sealed."""
+    return _open(key, nonce, sealed, context)
+
+
 def seal_words(key: bytes, words: NDArray[np.uint64], context: bytes) -> tuple[bytes, bytes]:
     """(nonce, ciphertext and tag) of words as little-endian bytes."""
-    nonce = os.urandom(NONCE_BYTES)
-    return nonce, AESGCM(key).encrypt(nonce, _octets(words), context)
+    return seal_octets(key, _octets(words), context)
 
 
 def open_words(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> NDArray[np.uint64]:
     """The words of `seal_words`; raises SealBroken unless every byte is as it was sealed."""
+    return _words(_open(key, nonce, sealed, context))
+
+
+def _open(
+    key: bytes, nonce: bytes, sealed: bytes | memoryview, context: bytes | memoryview
+) -> bytes:
     try:
-        plain = AESGCM(key).decrypt(nonce, sealed, context)
+        return AESGCM(key).decrypt(nonce, sealed, context)
     except (InvalidTag, ValueError, OverflowError):
         raise SealBroken("the seal does not open here") from None
-    return _words(plain)
 
 
 def _words(plain: bytes) -> NDArray[np.uint64]:
@@ -244,22 +265,106 @@ def read_batch_header(body: bytes) -> tuple[BatchHeader, int]:
 
 
 def _well_placed(header: BatchHeader) -> bool:
+    """Whether the header names a host, and a span of the segment that it names."""
+    if header.dimension < 1 or not header.host:
+        return False
+    return _in_segment(header.span, segment_size(header.dimension))
+
+
+def _in_segment(span: Span, size: int) -> bool:
     """Whether the span lies in its segment, whole bytes in: else two batches with one number
     could stand under different segments, and nobody would compare them."""
-    span = header.span
-    if header.dimension < 1 or not header.host or span.first % 8:
-        return False
-    size = segment_size(header.dimension)
     last = span.first + span.length - 1
-    return span.first // size == span.segment == last // size
+    return span.first % 8 == 0 and span.first // size == span.segment == last // size
 
 
 def open_batch(key: bytes, body: bytes, offset: int) -> NDArray[np.uint64]:
     """The flat words of a batch whose header was read; raises SealBroken."""
     nonce = body[_HEADER.size - NONCE_BYTES : _HEADER.size]
     view = memoryview(body)
+    return _words(_open(key, nonce, view[offset:], view[:offset]))
+
+
+# --- parts of a host in a proved round -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartHeader:
+    """Where a host's part of a proved round belongs: as `BatchHeader`, but there is one plaintext
+    of `plaintext_bytes` for all the curators that `presence` tells."""
+
+    host: str
+    descriptor_hash: bytes
+    share_index: int
+    part: int
+    span: Span
+    plaintext_bytes: int
+    key_epoch: int
+    presence: bytes
+
+    @property
+    def count(self) -> int:
+        """How many curators the part is of."""
+        return sets.count(self.presence)
+
+
+def seal_part(key: bytes, header: PartHeader, plain: bytes | memoryview) -> bytes:
+    """The part's bytes (spec: validity, section 9)."""
+    if len(plain) != header.plaintext_bytes:
+        raise ValueError("a part holds as many bytes as its header says")
+    host = header.host.encode()
+    nonce = os.urandom(NONCE_BYTES)
+    fixed = _PART_HEADER.pack(
+        _PART_MAGIC,
+        header.descriptor_hash,
+        header.share_index,
+        header.part,
+        header.span.segment,
+        header.span.first,
+        header.span.length,
+        header.count,
+        header.plaintext_bytes,
+        _NO_SESSION,
+        header.key_epoch,
+        len(host),
+        nonce,
+    )
+    context = fixed + host + header.presence
+    return context + AESGCM(key).encrypt(nonce, plain, context)
+
+
+def read_part_header(body: bytes, segment_size: int) -> tuple[PartHeader, int]:
+    """The header and the offset of the ciphertext; raises SealBroken for a malformed body, and for
+    numbers that lie in no one segment of this size, whole bytes in."""
+    if len(body) < _PART_HEADER.size:
+        raise SealBroken("shorter than a part's header")
+    (magic, digest, share, part, segment, first, length, count, size, session, epoch, host, _) = (
+        _PART_HEADER.unpack_from(body)
+    )
+    offset = _PART_HEADER.size + host
+    end = offset + sets.byte_length(length)
+    if magic != _PART_MAGIC or len(body) != end + size + TAG_BYTES:
+        raise SealBroken("not a part of a proved round, or of the wrong length")
+    if session != _NO_SESSION:
+        raise SealBroken("there are no sessions: a part names the epoch of a key")
+    presence = body[offset:end]
     try:
-        plain = AESGCM(key).decrypt(nonce, view[offset:], view[:offset])
-    except (InvalidTag, ValueError, OverflowError):
-        raise SealBroken("the seal does not open here") from None
-    return _words(plain)
+        name = body[_PART_HEADER.size : offset].decode("ascii")
+        sets.unpack(presence, length)
+    except ValueError:
+        raise SealBroken("a malformed part's header") from None
+    header = PartHeader(
+        name, digest, share, part, Span(segment, first, length), size, epoch, presence
+    )
+    if header.count != count or count == 0 or not name:
+        raise SealBroken("the presence bitmap does not match the count, or nobody sends the part")
+    if not _in_segment(header.span, segment_size):
+        raise SealBroken("the numbers of the part are not those of its segment")
+    return header, end
+
+
+def open_part(key: bytes, body: bytes, offset: int) -> bytes:
+    """The plaintext of a part whose header was read; raises SealBroken."""
+    nonce = body[_PART_HEADER.size - NONCE_BYTES : _PART_HEADER.size]
+    view = memoryview(body)
+    return _open(key, nonce, view[offset:], view[:offset])

@@ -28,6 +28,7 @@ from tacit.protocol.round import (
     AcceptedSet,
     Commitment,
     Manifest,
+    ProvedPart,
     Reveal,
     RoundDescriptor,
     Transcript,
@@ -36,10 +37,13 @@ from tacit.protocol.trust import Trust
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import noisy_aggregators, scheme, shares_its_noise
 from tacit.query.query import Query
-from tacit.query.words import Sharing
+from tacit.query.words import Sharing, Validity
+from tacit.wire import canonical_json
 
 CLOCK_SKEW: Final = timedelta(seconds=300)
 """How far the clocks of honest parties may lie apart."""
+TOTAL_LIMIT: Final = 2**62
+"""The headroom check keeps every total of a proved query below it."""
 _COMMITMENT = b"tacit partial sum v1"
 _MANIFEST = b"tacit manifest v2"
 _MEMBERS = b"tacit members v2"
@@ -57,7 +61,7 @@ class KeyNotAnchored(Forbidden):
 
 class ManifestRefused(Conflict):
     name = "manifest_refused"
-    title = "The manifest is not the one that the signed accepted sets give"
+    title = "The manifest is not the one that the signed sets give"
 
 
 class TooFewParticipants(Conflict):
@@ -78,6 +82,21 @@ class RevealRefused(Conflict):
 class TranscriptNotBound(Conflict):
     name = "transcript_not_bound"
     title = "The transcript is not the one that the aggregators committed to"
+
+
+# What proved queries need is imported where it is used: a client has no extra `proofs`.
+def is_proved(query: Query) -> bool:
+    """Whether the contributions of a query carry proofs."""
+    return query.validity is Validity.PROVED
+
+
+def segment_size_of(query: Query) -> int:
+    """Roster numbers per segment in the rounds of a query."""
+    if not is_proved(query):
+        return segment_size(dimension(query))
+    from tacit.query.proofs import SEGMENT_SIZE
+
+    return SEGMENT_SIZE
 
 
 def check_opened(opened: datetime, now: datetime) -> None:
@@ -120,7 +139,7 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
         query.aggregators
     ):
         raise DescriptorRefused("two aggregators share an epoch key")
-    if descriptor.segment_size != segment_size(dimension(query)):
+    if descriptor.segment_size != segment_size_of(query):
         raise DescriptorRefused("the segment size is not the one of this dimension")
     if not descriptor.opened < descriptor.deadline:
         raise DescriptorRefused("the deadline is not after the opening")
@@ -149,6 +168,36 @@ def manifest_of(
     Raises TooFewParticipants, or ManifestRefused for sets of another round, bad signatures, or a
     quorum or noise contributions below what the query needs.
     """
+    query = descriptor.query
+    if is_proved(query):
+        raise ManifestRefused("a proved round is summed after its verdicts only")
+    by_index = accepted_by_index(descriptor, accepted)
+    quorum = tuple(sorted(by_index))
+    members = sets.intersection([by_index[index].members for index in quorum])
+    common = set.intersection(*(set(by_index[index].contributions) for index in quorum))
+    contributions = tuple(sorted(common))
+    count = sets.count(members)
+    check_count(query, count)
+    if not _enough_noise(query, contributions):
+        raise ManifestRefused("fewer aggregators' noise than c_noise")
+    return Manifest(
+        round=descriptor.round,
+        descriptor_hash=descriptor.digest(),
+        quorum=quorum,
+        members=members,
+        count=count,
+        contributions=contributions,
+        salt=salt,
+    )
+
+
+def accepted_by_index(
+    descriptor: RoundDescriptor, accepted: Sequence[Signed[AcceptedSet]]
+) -> dict[int, AcceptedSet]:
+    """Signed sets of a quorum by their aggregators' indices.
+
+    Raises ManifestRefused for sets of another round, bad signatures, or too few of them.
+    """
     query, digest = descriptor.query, descriptor.digest()
     by_index: dict[int, AcceptedSet] = {}
     for signed in accepted:
@@ -165,14 +214,16 @@ def manifest_of(
             raise ManifestRefused("an aggregator's accepted set is listed twice")
         if not _are_contributors(query, item.contributions):
             raise ManifestRefused("an accepted set lists noise that no aggregator can contribute")
+        if is_proved(query) != (item.parts is not None):
+            raise ManifestRefused("parts are listed in proved rounds, and in these only")
         by_index[index] = item
     if len(by_index) < _quorum_size(query):
         raise ManifestRefused("too few aggregators for a quorum")
-    quorum = tuple(sorted(by_index))
-    members = sets.intersection([by_index[index].members for index in quorum])
-    common = set.intersection(*(set(by_index[index].contributions) for index in quorum))
-    contributions = tuple(sorted(common))
-    count = sets.count(members)
+    return by_index
+
+
+def check_count(query: Query, count: int) -> None:
+    """Raise TooFewParticipants, or ManifestRefused above n_max, for this many curators."""
     if count < query.min_participants:
         raise TooFewParticipants(
             f"{count} curators where the query demands {query.min_participants}",
@@ -180,22 +231,20 @@ def manifest_of(
         )
     if count > query.n_max:
         raise ManifestRefused("more curators than the query's n_max: the sum could wrap")
-    if not _enough_noise(query, contributions):
-        raise ManifestRefused("fewer aggregators' noise than c_noise")
-    return Manifest(
-        round=descriptor.round,
-        descriptor_hash=digest,
-        quorum=quorum,
-        members=members,
-        count=count,
-        contributions=contributions,
-        salt=salt,
-    )
 
 
-def members_hash(salt: bytes, members: bytes) -> bytes:
-    """What a transcript shows of who took part: the bitmap, salted and hashed."""
-    return hashlib.sha256(length_prefixed(_MEMBERS, salt, members)).digest()
+def members_hash(salt: bytes, members: bytes, parts: Sequence[ProvedPart] | None = None) -> bytes:
+    """What a transcript shows of who took part: the bitmap, and the parts of a proved round, salted
+    and hashed."""
+    fields = [_MEMBERS, salt, members]
+    if parts is not None:
+        fields.append(parts_text(parts))
+    return hashlib.sha256(length_prefixed(*fields)).digest()
+
+
+def parts_text(parts: Sequence[ProvedPart]) -> bytes:
+    """A list of parts as hashes cover it."""
+    return canonical_json([part.model_dump(mode="json") for part in parts])
 
 
 def manifest_hash_of(
@@ -232,7 +281,7 @@ def manifest_hash(manifest: Manifest) -> bytes:
         manifest.quorum,
         manifest.count,
         manifest.contributions,
-        members_hash(manifest.salt, manifest.members),
+        members_hash(manifest.salt, manifest.members, manifest.parts),
     )
 
 
@@ -290,10 +339,20 @@ def check_commitments(
         if not same or item.manifest_hash != manifest_hash:
             raise CommitmentRefused("a commitment names another round or manifest")
         found[item.aggregator] = item
+    offsets = {item.offset for item in found.values()}
+    if len(offsets) > 1 or any(not _is_offset(descriptor.query, item) for item in offsets):
+        raise CommitmentRefused("the commitments name no offset, another one, or too many")
     expected = {descriptor.aggregators[index].id for index in quorum}
     if set(found) != expected or len(commitments) != len(expected):
         raise CommitmentRefused("the commitments are not those of the manifest's whole quorum")
     return found
+
+
+def _is_offset(query: Query, offset: tuple[str, ...] | None) -> bool:
+    """Whether this is the form of an offset of the query's total."""
+    if not is_proved(query):
+        return offset is None
+    return offset is not None and len(offset) == dimension(query)
 
 
 def open_sum(
@@ -305,26 +364,68 @@ def open_sum(
 ) -> NDArray[np.int64]:
     """The opened total, (d,) signed ring units, after checking every reveal."""
     bound = check_commitments(descriptor, manifest_hash, quorum, commitments)
-    digest, d = descriptor.digest(), dimension(descriptor.query)
-    partials: dict[int, NDArray[np.uint64]] = {}
+    query, digest = descriptor.query, descriptor.digest()
+    word_bytes = _word_bytes(query)
+    partials: dict[int, bytes] = {}
     for reveal in reveals:
         commitment = bound.get(reveal.aggregator)
-        if commitment is None or len(reveal.partial) != 8 * d:
+        if commitment is None or (len(reveal.partial) != word_bytes * dimension(query)):
             raise RevealRefused("a partial sum of a stranger, or of the wrong length")
         expected = commitment_hash(
             digest, manifest_hash, reveal.aggregator, reveal.nonce, reveal.partial
         )
         if expected != commitment.hash:
             raise RevealRefused(f"the partial sum of {reveal.aggregator} is not the committed one")
-        words = np.frombuffer(reveal.partial, "<u8").astype(np.uint64)
-        partials[descriptor.index_of(reveal.aggregator)] = words
+        partials[descriptor.index_of(reveal.aggregator)] = reveal.partial
     if set(partials) != set(quorum) or len(reveals) != len(quorum):
         raise RevealRefused("a partial sum is missing, or revealed twice")
-    query = descriptor.query
     try:
-        return scheme(query).combine(partials)
+        if is_proved(query):
+            offset = next(iter(bound.values())).offset or ()
+            return proved_total(query, list(partials.values()), [int(item) for item in offset])
+        return scheme(query).combine(
+            {
+                index: np.frombuffer(partial, "<u8").astype(np.uint64)
+                for index, partial in partials.items()
+            }
+        )
     except ValueError as error:
         raise RevealRefused(str(error)) from None
+
+
+def _word_bytes(query: Query) -> int:
+    """Bytes of a word of a partial sum."""
+    if not is_proved(query):
+        return 8
+    from tacit.query.proofs import proof_plan
+
+    return proof_plan(query).word_bytes
+
+
+def proved_total(
+    query: Query, partials: Sequence[bytes], offset: Sequence[int]
+) -> NDArray[np.int64]:
+    """The total (d,) of a proved round in ring units: partial sums added mod p, centred, moved.
+
+    ValueError: a word is no field element, or the total is none that honest aggregators can give.
+    Spec: validity, section 6.
+    """
+    from tacit.query.proofs import proof_plan
+
+    prio3 = proof_plan(query).of(1).prio3
+    field = prio3.circuit.field
+    shares = []
+    for partial in partials:
+        elements, valid = field.decode(np.frombuffer(partial, np.uint8)[np.newaxis])
+        if not valid.all():
+            raise ValueError("a partial sum holds a word that is no element of the field")
+        shares.append(elements[:, :, 0])
+    total = [
+        value + moved for value, moved in zip(prio3.unshard_centred(shares), offset, strict=True)
+    ]
+    if any(abs(value) >= TOTAL_LIMIT for value in total):
+        raise ValueError("the total is outside of all that the query admits")
+    return np.array(total, np.int64)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from tacit.query.words import (
     Identifier,
     Layer,
     RegisterName,
+    Validity,
 )
 from tacit.units import UNITS
-from tacit.wire import Binary, Instant, WireModel, require
+from tacit.wire import Binary, Exact, Instant, WireModel, require
 
 ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
 """The window of rows of a table: rows have no timestamps, so that all jobs overlap in a record's
@@ -90,6 +91,8 @@ class Federation(WireModel):
     schedule: Schedule | None = None
     collusion: Collusion | None = None
     layer: Layer = Layer.AGGREGATOR
+    validity: Validity | None = None
+    noise_tail: Exact | None = None
     sharing: Literal["additive", "shamir"] = "additive"
     aggregators: Annotated[int, Field(ge=2, le=MAX_AGGREGATORS)] = 3
     threshold: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)] | None = None
@@ -103,6 +106,13 @@ class Federation(WireModel):
         columns = info.data.get("columns", ())
         good = label is None or (_of_table(columns) and label not in columns)
         return require(good, label, "another column of the table that the columns are from")
+
+    @field_validator("validity")
+    @classmethod
+    def _provable(cls, validity: Validity | None, info: ValidationInfo) -> Validity | None:
+        reports = info.data.get("collect") == "reports"
+        plain = validity is not Validity.PROVED or not reports
+        return require(plain, validity, "single noisy reports are not proved: only sums in rounds")
 
     @field_validator("schedule")
     @classmethod

@@ -7,7 +7,7 @@ commitment and debit: parties that were shown different descriptors cannot end u
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,8 @@ from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+"""A whole number in decimal digits, which JSON readers take for no float."""
 RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 
 MAX_GROUP_ROSTER = 2**26
@@ -29,11 +31,16 @@ DESCRIPTOR_LABEL = "tacit round descriptor v1"
 ACCEPTED_LABEL = "tacit accepted set v1"
 COMMITMENT_LABEL = "tacit commitment v1"
 ABORT_LABEL = "tacit abort v1"
+VERIFICATION_LABEL = "tacit verification v1"
+VERDICT_LABEL = "tacit verdict v1"
 
 
 class RoundState(StrEnum):
+    """`verified`: of proved rounds only (spec: validity, section 10)."""
+
     OPEN = "open"
     FROZEN = "frozen"
+    VERIFIED = "verified"
     COMMITTED = "committed"
     RELEASED = "released"
     ABORTED = "aborted"
@@ -141,15 +148,117 @@ class Contribution(WireModel):
     pieces: tuple[Piece, ...]
 
 
+class SealedKeyShare(WireModel):
+    """An aggregator's share of a proved round's verify key, sealed to another one. Spec: validity,
+    section 7."""
+
+    sender: Identifier
+    receiver: Identifier
+    nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
+    sealed: Annotated[Binary, Field(min_length=48, max_length=48)]
+
+
+class RelayedKeyShares(WireModel):
+    """The shares of all others for one aggregator, as the coordinator passes them on."""
+
+    shares: Annotated[tuple[SealedKeyShare, ...], Field(max_length=MAX_AGGREGATORS)]
+
+
+class KeyCheck(WireModel):
+    """What an aggregator tells of a round's verify key: who has the same key gives the same."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    key_check: Hash
+
+
+class ProvedPart(WireModel):
+    """A host's part of a proved round: one contribution for all curators that `presence` tells, a
+    bitmap over `first`..`first + length - 1`. It is counted or refused whole."""
+
+    segment: Annotated[int, Field(ge=0, lt=2**32)]
+    first: Annotated[int, Field(ge=0, lt=2**32)]
+    length: Annotated[int, Field(ge=1, le=4096)]
+    part: Annotated[int, Field(ge=0, lt=2**32)]
+    presence: Annotated[Binary, Field(max_length=512)]
+
+    @property
+    def order(self) -> tuple[int, int, int, int, bytes]:
+        """By what lists of parts are sorted."""
+        return self.segment, self.first, self.length, self.part, self.presence
+
+    @property
+    def curators(self) -> int:
+        """n': of how many curators it is."""
+        return sets.count(self.presence)
+
+
 class AcceptedSet(WireModel):
     """Whose pieces an aggregator holds at the freeze: a bitmap over roster numbers, and whose
-    noise contributions (aggregator indices)."""
+    noise contributions (aggregator indices). `parts`: in proved rounds those of the numbers that
+    hosts sent, sorted; all others are of lone curators."""
 
     round: RoundId
     descriptor_hash: Hash
     aggregator: Identifier
     members: Binary
     contributions: tuple[int, ...]
+    parts: tuple[ProvedPart, ...] | None = None
+
+
+class VerificationRequest(WireModel):
+    """The signed accepted sets of all aggregators, from which each computes the candidates."""
+
+    accepted: tuple[Signed[AcceptedSet], ...]
+
+
+class Verification(WireModel):
+    """What an aggregator says of its verifier shares before it sees the others'. `items`: how many
+    contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    candidates_hash: Hash
+    items: Annotated[int, Field(ge=0)]
+    shares_hash: Hash
+
+
+class VerdictRequest(WireModel):
+    """The signed verifications of all aggregators."""
+
+    verifications: tuple[Signed[Verification], ...]
+
+
+REFUSED_BY_PROOF: Final = (
+    "refused by the proof: its software is faulty, it lies, or an aggregator does"
+)
+"""What every party and report says of a curator whose contribution was not counted."""
+
+
+class ProofReason(StrEnum):
+    """Why an aggregator does not count a contribution."""
+
+    PROOF = "proof"
+    JOINT_RANDOMNESS = "joint_randomness"
+    POINT = "point"
+
+
+class Verdict(WireModel):
+    """Whom an aggregator counts, and over which verifier shares it decided.
+
+    `shares_hashes`: by index. `members`: a bitmap over roster numbers of all that count; `parts`:
+    those that count. `reasons`: a bitmap over the candidates, in their order, of those refused.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    candidates_hash: Hash
+    shares_hashes: tuple[Hash, ...]
+    members: Binary
+    parts: tuple[ProvedPart, ...]
+    reasons: dict[ProofReason, Binary]
 
 
 class Manifest(WireModel):
@@ -157,6 +266,7 @@ class Manifest(WireModel):
 
     `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
     a transcript could try guesses of who took part. Only manifests of an earlier version have none.
+    `parts`: in proved rounds those of hosts that are counted.
     """
 
     round: RoundId
@@ -166,23 +276,28 @@ class Manifest(WireModel):
     count: Annotated[int, Field(ge=0)]
     contributions: tuple[int, ...]
     salt: Hash | None = None
+    parts: tuple[ProvedPart, ...] | None = None
 
 
 class ManifestRequest(WireModel):
-    """The coordinator forwards all signed sets with the manifest; every aggregator recomputes."""
+    """The coordinator forwards all signed sets (in a proved round also all verdicts) with the
+    manifest; every aggregator recomputes."""
 
     manifest: Manifest
     accepted: tuple[Signed[AcceptedSet], ...]
+    verdicts: tuple[Signed[Verdict], ...] | None = None
 
 
 class Commitment(WireModel):
-    """A hash that binds an aggregator to its partial sum before it sees the others'."""
+    """A hash that binds an aggregator to its partial sum before it sees the others'. `offset`: of a
+    proved round's total, per coordinate, in ring units; it follows from the manifest."""
 
     round: RoundId
     descriptor_hash: Hash
     manifest_hash: Hash
     aggregator: Identifier
     hash: Hash
+    offset: tuple[WholeNumber, ...] | None = None
 
 
 class RevealRequest(WireModel):
@@ -192,7 +307,8 @@ class RevealRequest(WireModel):
 
 
 class Reveal(WireModel):
-    """A partial sum: d ring words, little-endian, and the nonce of its commitment."""
+    """A partial sum: d ring words (in proved rounds field elements of 8 or 16 bytes),
+    little-endian, and the nonce of its commitment."""
 
     aggregator: Identifier
     nonce: Annotated[Binary, Field(min_length=32, max_length=32)]

@@ -18,8 +18,11 @@ class StepName(StrEnum):
 
     OPEN = "open"
     CONTRIBUTE = "contribute"
+    KEYS = "keys"
     MISSING = "missing"
     FREEZE = "freeze"
+    VERIFICATION = "verification"
+    VERDICT = "verdict"
     COMMIT = "commit"
     REVEAL = "reveal"
 

@@ -26,6 +26,7 @@ from tacit.query.words import (
     RegisterName,
     Sharing,
     Stance,
+    Validity,
 )
 from tacit.units import MAX_QUANTITY, NANO, UNITS
 from tacit.wire import Exact, Instant, WireModel, require
@@ -91,6 +92,7 @@ class QueryFields(WireModel):
     blocks: tuple[Block, ...] | None = None
     coordinates: Coordinates | None = None
     privacy_unit: PrivacyUnit = PrivacyUnit.CURATOR
+    validity: Validity | None = None
     stance: Stance = Stance.SOUND
     mechanism: Mechanism
     epsilon_u: Exact | None = None
@@ -103,6 +105,7 @@ class QueryFields(WireModel):
     completeness: Completeness | None = None
     split: tuple[Exact, ...] | None = None
     layer: Layer | None = None
+    noise_tail: Exact | None = None
     sharing: Sharing
     aggregators: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)]
     threshold: int | None = None
@@ -182,6 +185,12 @@ class QueryFields(WireModel):
             require(not (slots and data.get("blocks")), value, 'blocks need "values"')
         return value
 
+    @field_validator("stance")
+    @classmethod
+    def _provable_stance(cls, value: Stance, info: ValidationInfo) -> Stance:
+        bounded = value is not Stance.PAPER or not _proved(info)
+        return require(bounded, value, "a proved query needs stance sound: noise of a public scale")
+
     @field_validator("epsilon_u", "epsilon_s", "pr_u", "pr_s", "epsilon", "epsilon_i")
     @classmethod
     def _mechanism_fields(cls, value: Fraction | None, info: ValidationInfo) -> Fraction | None:
@@ -224,10 +233,30 @@ class QueryFields(WireModel):
             return value or Layer.AGGREGATOR
         return require(value is None, value, "only mechanism distributed has layers")
 
+    @field_validator("noise_tail")
+    @classmethod
+    def _tail_of_proved_noise(cls, value: Fraction | None, info: ValidationInfo) -> Fraction | None:
+        data = info.data
+        if value is None or not {"validity", "mechanism", "layer"} <= data.keys():
+            return value
+        require(_proved(info), value, "only a proved query clamps its noise")
+        mechanism, layer = data["mechanism"], data["layer"]
+        draws = mechanism is not Mechanism.EXACT and layer is not Layer.AGGREGATOR
+        require(draws, value, "curators draw no noise in this mechanism")
+        return require(0 < value < 1, value, "must lie between 0 and 1")
+
+    @field_validator("sharing")
+    @classmethod
+    def _provable_sharing(cls, value: Sharing, info: ValidationInfo) -> Sharing:
+        provable = value is Sharing.ADDITIVE or not _proved(info)
+        return require(provable, value, "a proved query needs additive sharing")
+
     @field_validator("aggregators")
     @classmethod
     def _enough_aggregators(cls, value: int, info: ValidationInfo) -> int:
         sharing, mechanism = info.data.get("sharing"), info.data.get("mechanism")
+        if sharing is None:  # that error is reported already
+            return value
         local = mechanism is Mechanism.LOCAL
         require(local == (sharing is Sharing.NONE), value, 'sharing "none" and local go together')
         if local:
@@ -238,6 +267,8 @@ class QueryFields(WireModel):
     @classmethod
     def _quorums_meet(cls, value: int | None, info: ValidationInfo) -> int | None:
         sharing, aggregators = info.data.get("sharing"), info.data.get("aggregators")
+        if sharing is None:
+            return value
         if sharing is not Sharing.SHAMIR:
             return require(value is None, value, "only sharing shamir has a threshold")
         if value is None:
@@ -276,6 +307,8 @@ class QueryFields(WireModel):
     def _certain_noise(cls, value: int | None, info: ValidationInfo) -> int | None:
         data = info.data
         sharing, aggregators = data.get("sharing"), data.get("aggregators")
+        if sharing is None:
+            return value
         if sharing is not Sharing.SHAMIR or aggregators is None or data.get("threshold") is None:
             return require(value is None, value, "only sharing shamir declares c_noise")
         if data.get("mechanism") is Mechanism.EXACT:
@@ -331,6 +364,10 @@ class QueryFields(WireModel):
         require(asked, value, "only a job's sum of vectors counts records")
         record = data["privacy_unit"] is PrivacyUnit.RECORD
         return require(record, value, "has a meaning for the unit record alone")
+
+
+def _proved(info: ValidationInfo) -> bool:
+    return info.data.get("validity") is Validity.PROVED
 
 
 def _storable(amounts: tuple[Fraction, ...], info: ValidationInfo) -> bool:

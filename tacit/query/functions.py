@@ -177,10 +177,8 @@ def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Par
         case Function.VECTOR_SUM:
             names = [block.name for block in query.blocks] if query.blocks else ["vector"]
             return tuple(
-                part(name, Linear.VECTOR, share, resolution, size, bound)
-                for name, share, (size, resolution, bound) in zip(
-                    names, shares, _block_bounds(query), strict=False
-                )
+                part(name, Linear.VECTOR, share, block.resolution, block.dimension, block.l1_bound)
+                for name, share, block in zip(names, shares, vector_blocks(query), strict=False)
             )
 
 
@@ -196,16 +194,29 @@ def vector_bound(query: QueryFields, rule: Rule) -> int:
     return min(clamped, int(query.l1_bound / query.resolution))
 
 
-def _block_bounds(query: QueryFields) -> tuple[tuple[int, Fraction, int], ...]:
-    """(dimension, resolution, B) of each block; a vector sum without blocks is one block."""
+@dataclass(frozen=True)
+class VectorBlock:
+    """One block of a vector sum: its `resolution` in the query's unit, and in whole steps of it the
+    `bounds` of one entry of a reading, and B, the L1 bound of its entries."""
+
+    dimension: int
+    resolution: Fraction
+    bounds: Bounds
+    l1_bound: int
+
+
+def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
+    """The blocks of a vector sum; one without blocks is one block."""
     if not query.blocks:
         assert query.dimension is not None
-        return ((query.dimension, query.resolution, vector_bound(query, reading_rule(query))),)
+        rule = reading_rule(query)
+        bound = vector_bound(query, rule)
+        return (VectorBlock(query.dimension, query.resolution, rule.bounds, bound),)
     result = []
     for block in query.blocks:
-        clamped = _rule(query, block.resolution).bounds.largest * block.dimension
-        bound = min(clamped, int(block.l1_bound / block.resolution))
-        result.append((block.dimension, block.resolution, bound))
+        bounds = _rule(query, block.resolution).bounds
+        bound = min(bounds.largest * block.dimension, int(block.l1_bound / block.resolution))
+        result.append(VectorBlock(block.dimension, block.resolution, bounds, bound))
     return tuple(result)
 
 
@@ -350,13 +361,13 @@ def _blocks(query: QueryFields, quantity: Ints) -> tuple[_Added, ...]:
     """Readings that are vectors themselves, block by block (or one block without a name)."""
     _need_columns(quantity, reading_dimension(query))
     result, start = [], 0
-    for size, resolution, bound in _block_bounds(query):
-        rule = _rule(query, resolution)
-        columns = quantity[:, start : start + size]
+    for block in vector_blocks(query):
+        rule = _rule(query, block.resolution)
+        columns = quantity[:, start : start + block.dimension]
         q, clamped = clamp(quantise(columns, rule.resolution, rule.centre), rule.bounds)
-        q, scaled = truncate_to_l1(q, bound)
+        q, scaled = truncate_to_l1(q, block.l1_bound)
         result.append(_Added(q, clamped.any(axis=1) | scaled))
-        start += size
+        start += block.dimension
     return tuple(result)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,17 @@ from tacit.noise.vector import polya_shares, probabilistic_laplace
 from tacit.query.fields import QueryFields
 from tacit.query.fixedpoint import headroom
 from tacit.query.functions import parts
-from tacit.query.words import Layer, Mechanism, Sharing
+from tacit.query.words import Layer, Mechanism, Sharing, Validity
 from tacit.randomness import NoiseSource
 from tacit.units import MAX_QUANTITY
 
+if TYPE_CHECKING:
+    from tacit.validity.noise_bound import Tail
+
 Ints = NDArray[np.int64]
+
+_TOGETHER = 1 << 18
+"""Numbers drawn at a time, about, of which only the total is kept."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,18 @@ def aggregator_plan(query: QueryFields) -> NoisePlan | None:
             return None
 
 
+def clamped_tail(query: QueryFields) -> Tail | None:
+    """How much total variation the clamping of curators' noise may cost in a round; None where none
+    is clamped. Spec: validity, section 5."""
+    if query.validity is not Validity.PROVED or curator_plan(query) is None:
+        return None
+    # A client that makes no proofs loads nothing of them.
+    from tacit.validity.noise_bound import DEFAULT_TAIL, Tail
+
+    total = DEFAULT_TAIL if query.noise_tail is None else query.noise_tail
+    return Tail(query.n_max, sum(part.dimension for part in parts(query)), total)
+
+
 def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
     """The field to blame and the reason, if the query's numbers do not fit the machine's.
 
@@ -122,6 +141,26 @@ def draw(plan: NoisePlan, source: NoiseSource, count: int) -> Ints:
     if plan.weight != 1:
         return polya_shares(source, plan.scales, plan.dimensions, plan.weight, count)
     return probabilistic_laplace(source, plan.scales, plan.dimensions, plan.probability, count)
+
+
+def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints:
+    """The total noise of this many contributions, (sum of dimensions,), without each of them.
+
+    Shares of weight r add up to one of weight n r: whole discrete Laplaces, and one share of the
+    rest. With coins as many Laplaces count as coins say, one number for all coordinates; all are
+    drawn, so that the time does not tell how many. Spec: validity, section 5.
+    """
+    whole, rest = divmod(contributions * plan.weight, 1)
+    total = np.zeros(sum(plan.dimensions), np.int64)
+    step = max(1, _TOGETHER // total.size)
+    for start in range(0, whole, step):
+        rows = min(step, whole - start)
+        total += probabilistic_laplace(
+            source, plan.scales, plan.dimensions, plan.probability, rows
+        ).sum(axis=0)
+    if rest:
+        total += polya_shares(source, plan.scales, plan.dimensions, rest, 1).sum(axis=0)
+    return total
 
 
 def draw_by_local_sensitivity(

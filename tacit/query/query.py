@@ -7,6 +7,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tacit.query.fields import QueryFields
 from tacit.query.mechanisms import arithmetic_problem
+from tacit.query.words import Validity
 
 
 class Query(QueryFields):
@@ -20,11 +21,20 @@ class Query(QueryFields):
     changes one record's vector, not two. Curators see to it, and refuse it
     otherwise. `completeness`: a noisy count of the curators that had a reading, as one part more,
     with a part of epsilon; without it a result says how many answered, with or without readings.
+    `validity`: whether aggregators check a proof that each contribution lies in its range (default:
+    declared, they do not); `noise_tail`: then, how much total variation the clamping of curators'
+    noise may cost over a round (default: 2^-64).
     """
 
     @model_validator(mode="after")
     def _arithmetic_fits(self) -> Query:
-        if (problem := arithmetic_problem(self)) is not None:
+        problem = arithmetic_problem(self)
+        if problem is None and self.validity is Validity.PROVED:
+            # Loaded only here: a library without its extra `proofs` reads all other queries.
+            from tacit.query.proofs import proof_problem
+
+            problem = proof_problem(self)
+        if problem is not None:
             field, reason = problem
             error = PydanticCustomError("bad_parameter", "{reason}", {"reason": reason})
             raise ValidationError.from_exception_data(

@@ -52,6 +52,13 @@ class Stance(StrEnum):
     PAPER = "paper"
 
 
+class Validity(StrEnum):
+    """Who sees to it that a contribution lies in its declared range: its curator, or a proof."""
+
+    DECLARED = "declared"
+    PROVED = "proved"
+
+
 class Completeness(StrEnum):
     """What a round tells besides its function of how complete the readings were."""
 

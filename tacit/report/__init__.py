@@ -1,1 +1,2 @@
-"""The privacy report: its figures, its builder for jobs and for queries, its plain words."""
+"""The privacy report: its figures, what it says of lies, its builder for jobs and for queries, its
+plain words."""

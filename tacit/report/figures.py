@@ -10,6 +10,9 @@ from fractions import Fraction
 from typing import Final
 
 from tacit.accounting.costs import SMALLEST_DELTA
+from tacit.query.functions import Part
+from tacit.query.query import Query
+from tacit.query.sensitivity import Linear
 
 ACCOUNTING_VERSION: Final = "1"
 """Version of `tacit.accounting`; part of every report whose figures it computed."""
@@ -44,3 +47,14 @@ def delta_amount(value: Fraction | Decimal | None) -> str:
     if value is None:
         return "1"
     return amount(max(Fraction(value), Fraction(SMALLEST_DELTA)) if value else 0)
+
+
+def part_unit(query: Query, part: Part) -> str:
+    """The unit of a part of a result; that of a count is "1"."""
+    match part.linear:
+        case Linear.SQUARES:
+            return f"{query.unit}^2"
+        case Linear.COUNT | Linear.HISTOGRAM | Linear.PRESENCE:
+            return "1"
+        case _:
+            return query.unit

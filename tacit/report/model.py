@@ -82,7 +82,10 @@ class CurvePoint(WireModel):
 
 
 class VerifiedStatement(WireModel):
-    """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1")."""
+    """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
+
+    `clamp_delta`: what clamping the noise of curators adds to delta; above 2^-50 delta has it.
+    """
 
     scenario: str
     key: str | None = None
@@ -93,6 +96,7 @@ class VerifiedStatement(WireModel):
     neighbouring: Neighbouring | None = None
     epsilon: Amount | None
     delta: Amount | None
+    clamp_delta: Amount | None = None
     rho: Amount | None = None
     curve: tuple[CurvePoint, ...] = ()
     conditions: tuple[str, ...] = ()
@@ -128,6 +132,48 @@ class NoiseStatement(WireModel):
     sampler: Literal["exact-integer", "float"] = "exact-integer"
 
 
+class Reach(WireModel):
+    """How far a lie reaches: the largest change of one coordinate's total, each way.
+
+    `coordinate`: against the liar's true value; `from_zero`: against taking part with zeros;
+    `all_coordinates`: of a part with several, in L1; `share_of_total`: of what was released.
+    """
+
+    coordinate: Amount
+    from_zero: Amount
+    all_coordinates: Amount | None = None
+    share_of_total: Amount | None = None
+
+
+class InfluenceStatement(WireModel):
+    """What one accepted contribution can do to a part of the result, in `unit`; `host`: all those
+    of the largest host."""
+
+    part: str
+    unit: str
+    lone: Reach
+    host: Reach | None = None
+
+
+class ValidityStatement(WireModel):
+    """What is known of contributions that lie: nothing (`declared`), or their bounds (`proved`).
+
+    `host_curators`: of the largest host. `false_acceptance`: the probability that an invalid
+    contribution is counted, per try; `honest_refusal`: that an honest one is not; both with every
+    aggregator honest. `noise_tail`: how much total variation the clamping of curators' noise costs.
+    `refused`: curators of the round whose contributions the proof refused.
+    """
+
+    kind: Literal["declared", "proved"]
+    influence: tuple[InfluenceStatement, ...] = ()
+    host_curators: int | None = None
+    false_acceptance: Amount | None = None
+    honest_refusal: Amount | None = None
+    noise_tail: Amount | None = None
+    refused: int | None = None
+    sentences: tuple[str, ...] = ()
+
+
 class AccountingStatement(WireModel):
     method: str
     library: str
@@ -148,6 +194,7 @@ class PrivacyReport(WireModel):
     verified: tuple[VerifiedStatement, ...]
     charged: Charge | None = None
     noise: tuple[NoiseStatement, ...] = ()
+    validity: ValidityStatement | None = None
     sampler_delta: Amount | None = None
     sampler_epsilon: Amount | None = None
     accounting: AccountingStatement

@@ -18,13 +18,20 @@ from tacit.accounting.debits import debit
 from tacit.accounting.error import forecast, smallest_useful_group
 from tacit.accounting.guarantees import VerifiedLine, verified_lines
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
-from tacit.query.functions import PRESENCE, dimension, parts
+from tacit.query.functions import dimension, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
 from tacit.query.query import Query
 from tacit.query.words import Mechanism
 from tacit.report import statements
 from tacit.report.builder import pure_dp
-from tacit.report.figures import ACCOUNTING_VERSION, FLOOR, amount, delta_amount, epsilon_amount
+from tacit.report.figures import (
+    ACCOUNTING_VERSION,
+    FLOOR,
+    amount,
+    delta_amount,
+    epsilon_amount,
+    part_unit,
+)
 from tacit.report.model import (
     AccountingStatement,
     Charge,
@@ -37,6 +44,7 @@ from tacit.report.model import (
     VerifiedStatement,
 )
 from tacit.report.statements import is_paper
+from tacit.report.validity import validity_statement
 
 USEFUL_SHARE: Final = Fraction(1, 100)
 """The relative error at which a group counts as useful in `error.smallest_useful_group`."""
@@ -49,12 +57,15 @@ def query_report(
     participants: int | None = None,
     operators: Sequence[str] | None = None,
     sampler_self_test: SelfTest | None = None,
+    host_parts: Sequence[int] | None = None,
+    refused: int | None = None,
     caveats: Iterable[str] = (),
 ) -> PrivacyReport:
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
     `operators` names who runs each aggregator; `sampler_self_test` is the outcome of the check of
-    the samplers at start; further `caveats` are added unchanged.
+    the samplers at start; `host_parts` and `refused`: see `validity_statement`; further `caveats`
+    are added unchanged.
     """
     lines = verified_lines(query, participants, operators)
     return PrivacyReport(
@@ -68,6 +79,7 @@ def query_report(
         verified=tuple(_statement(query, line) for line in lines),
         charged=_charge(query, operators),
         noise=_noise(query, participants),
+        validity=validity_statement(query, host_parts, refused),
         sampler_delta=_sampler_delta(query, participants, lines),
         sampler_epsilon="0",
         accounting=AccountingStatement(
@@ -138,6 +150,7 @@ def _statement(query: Query, line: VerifiedLine) -> VerifiedStatement:
         neighbouring="add-remove",
         epsilon=epsilon_amount(line.epsilon),
         delta=delta_amount(line.delta),
+        clamp_delta=None if line.clamp_delta is None else delta_amount(line.clamp_delta),
         curve=tuple(
             CurvePoint(epsilon=amount(epsilon), delta=delta_amount(delta))
             for epsilon, delta in line.curve
@@ -206,18 +219,17 @@ def _sampler_delta(
 def _error(query: Query, participants: int | None) -> dict[str, Any]:
     """The expected error of a result, from public values only; a string for every number."""
     count = participants or query.min_participants
-    squared = {"squares": f"{query.unit}^2", "count": "1", "histogram": "1", PRESENCE: "1"}
     answer: dict[str, Any] = {
         "participants": count,
         "parts": [
             {
                 "part": error.part,
                 "dimension": error.dimension,
-                "unit": squared.get(error.part, query.unit),
+                "unit": part_unit(query, part),
                 "mean_absolute": amount(Fraction(error.mean_absolute)),
                 "standard_deviation": amount(Fraction(error.standard_deviation)),
             }
-            for error in forecast(query, count)
+            for part, error in zip(parts(query), forecast(query, count), strict=True)
         ],
         "basis": "upper limit: declared bounds in place of each curator's own data"
         if is_paper(query)
@@ -250,4 +262,6 @@ def _details(query: Query, participants: int | None) -> dict[str, Any]:
         details["c_noise"] = query.c_noise
     if query.layer is not None:
         details["layer"] = query.layer.value
+    if query.validity is not None:
+        details["validity"] = query.validity.value
     return details

@@ -11,15 +11,11 @@ from typing import Final
 from tacit.accounting.guarantees import VerifiedLine
 from tacit.accounting.scenarios import openers
 from tacit.noise import SelfTest
-from tacit.query.mechanisms import aggregator_plan
+from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
+from tacit.report import validity
 
-VALIDITY: Final = (
-    "Validity is not proved: a curator can send any value, and no sum can tell. Bounds are "
-    "enforced at honest curators only; a lying curator or a single lying aggregator shifts the "
-    "sum by any amount."
-)
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "
     "times. What is protected is a curator's data, not its membership."
@@ -195,7 +191,7 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
             "Stance paper: noise follows each curator's own data, as in the source. Nothing is "
             "verified; the sensitivity's value is private and not shown."
         )
-    held.append(VALIDITY)
+    held.extend(validity.caveats(query))
     held.append(
         "This is one release: rounds over the same readings add up, and a curator's ledger keeps "
         "the sum. A round that aborts after pieces may have left counts as released."
@@ -204,6 +200,11 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
         held.append(
             "To the delta of every row add sampler_delta, for draws that are not quite exact (at "
             "an epsilon further along a curve it grows as 1 + e^epsilon)."
+        )
+    if clamped_tail(query) is not None:
+        held.append(
+            "To the delta of every row add its clamp_delta, for noise of curators that is clamped; "
+            "above 2^-50 it is in delta already, compared with the declared one and debited."
         )
     held.append(
         "A host that holds the readings of many curators is one party that may collude with all of "

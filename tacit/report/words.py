@@ -62,6 +62,8 @@ def plain_words(report: PrivacyReport) -> str:
     page += ["", "What holds, and against whom"]
     for line in report.verified:
         page.extend(_words(line))
+    if report.validity is not None and report.validity.sentences:
+        page += ["", "What a lie can do", *(f"  - {line}" for line in report.validity.sentences)]
     if report.charged is not None and report.charged.ledger != "none":
         page += ["", "What it costs", _cost_words(report.charged)]
     page += ["", "How far off the result will be", *_error_words(report.error)]

@@ -34,6 +34,7 @@ PRIO3_SUM: Final = 2
 MEAN: Final = 0xFFFF5401
 VARIANCE: Final = 0xFFFF5402
 VECTOR: Final = 0xFFFF5403
+PRESENCE: Final = 0xFFFF5404
 VECTOR_PROOFS: Final = 3
 """Over Field64 joint randomness needs three proofs."""
 LARGEST_PART: Final = 4096
@@ -70,6 +71,11 @@ class ReadingBounds:
         return max(0, self.count * self.highest)
 
     @property
+    def farthest(self) -> int:
+        """The largest absolute value of a total."""
+        return max(-self.least, self.most)
+
+    @property
     def width(self) -> int:
         """w = highest - lowest."""
         return self.highest - self.lowest
@@ -99,7 +105,13 @@ class ProvedFunction(ABC):
     @property
     @abstractmethod
     def influence(self) -> tuple[int, ...]:
-        """By how much one accepted contribution can move each coordinate's total, each way."""
+        """By how much one accepted contribution can move each coordinate's total, each way, against
+        the true value of its sender."""
+
+    @property
+    @abstractmethod
+    def influence_from_zero(self) -> tuple[int, ...]:
+        """The same against a sender that takes part with zeros: the largest |output|."""
 
     @abstractmethod
     def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
@@ -166,6 +178,10 @@ class ProvedSum(ProvedFunction):
         return (self.bounds.most - self.bounds.least + self._bound(0),)
 
     @property
+    def influence_from_zero(self) -> tuple[int, ...]:
+        return (self.bounds.farthest + self._bound(0),)
+
+    @property
     def offset(self) -> tuple[int, ...]:
         return (self.bounds.least - self._bound(0),)
 
@@ -211,6 +227,10 @@ class ProvedMean(ProvedFunction):
     def influence(self) -> tuple[int, ...]:
         spread = self.bounds.most - self.bounds.least
         return (spread + self._bound(0), self.bounds.count + self._bound(1))
+
+    @property
+    def influence_from_zero(self) -> tuple[int, ...]:
+        return (self.bounds.farthest + self._bound(0), self.bounds.count + self._bound(1))
 
     def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
         total, count = coordinates.T
@@ -284,6 +304,10 @@ class ProvedVariance(ProvedFunction):
             bounds.count + self._bound(2),
         )
 
+    @property
+    def influence_from_zero(self) -> tuple[int, ...]:
+        return (self.bounds.farthest + self._bound(0), *self.influence[1:])
+
     def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
         total, squares, count = coordinates.T
         pair, drawn = _pair(self.bounds, total, count), _columns(self._moved(noise))
@@ -332,6 +356,11 @@ class ProvedVector(ProvedFunction):
         return tuple(value + self._bound(place) for place, value in enumerate(entries))
 
     @property
+    def influence_from_zero(self) -> tuple[int, ...]:
+        entries = [block.top for block in self.blocks for _ in range(block.length)]
+        return tuple(value + self._bound(place) for place, value in enumerate(entries))
+
+    @property
     def l1_influence(self) -> tuple[int, ...]:
         """By how much it can move each block's total, in L1."""
         found, start = [], 0
@@ -346,6 +375,87 @@ class ProvedVector(ProvedFunction):
         return self.circuit.encode(
             coordinates.astype(np.int64), None if moved is None else moved.astype(np.int64)
         )
+
+
+@dataclass(frozen=True)
+class ProvedPresence(ProvedFunction):
+    """A function, then how many of the contribution's curators had a reading, in [0, curators].
+
+    Coordinates: those of `function`, then this number. A vector has it as one more block.
+    `noise_bound`: its T, 0 where curators draw no noise.
+    """
+
+    function: ProvedSum | ProvedMean | ProvedVariance
+    curators: int
+    noise_bound: int = 0
+    algorithm = PRESENCE
+
+    def __post_init__(self) -> None:
+        if self.curators < 1:
+            raise ValueError("a contribution is of at least one curator")
+        if (self.noise_bound > 0) != bool(self.function.noise_bounds):
+            raise ValueError("noise is added to all coordinates or to none")
+
+    @property
+    def arithmetic(self) -> Arithmetic:  # type: ignore[override]
+        return self.function.arithmetic
+
+    @property
+    def noise_bounds(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (*self.function.noise_bounds, self.noise_bound) if self.noise_bound else ()
+
+    @property
+    def present(self) -> BoundedInteger:
+        """The range of the number with its noise."""
+        return BoundedInteger(self.curators + 2 * self.noise_bound)
+
+    @cached_property
+    def circuit(self) -> Forms:
+        inner = self._forms
+        place = len(inner.ranges)
+
+        def widened(form: LinearForm) -> LinearForm:
+            return (*form[:place], 0, *form[place:]) if len(form) > place else form
+
+        return Forms(
+            inner.field,
+            (*inner.ranges, self.present),
+            (*(widened(form) for form in inner.output_forms), (*(0,) * place, 1)),
+            inner.free,
+            tuple(widened(form) for form in inner.squares),
+            tuple(Relation(widened(each.form), each.squares) for each in inner.relations),
+        )
+
+    @property
+    def influence(self) -> tuple[int, ...]:
+        return (*self.function.influence, self.curators + self.noise_bound)
+
+    @property
+    def influence_from_zero(self) -> tuple[int, ...]:
+        return (*self.function.influence_from_zero, self.curators + self.noise_bound)
+
+    @property
+    def offset(self) -> tuple[int, ...]:
+        return (*self.function.offset, -self.noise_bound)
+
+    def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
+        moved = self._moved(noise)
+        values = coordinates[:, -1]
+        _check_range(values, self.curators)
+        if moved is not None:
+            _check_range(moved[:, -1], 2 * self.noise_bound)
+            values = values + moved[:, -1]
+        bits = self.circuit.field.small(self.present.encode(values))
+        others = self.function.encode(coordinates[:, :-1], None if noise is None else noise[:, :-1])
+        place = self._forms.bits
+        return np.concatenate((others[:, :place], bits, others[:, place:]), axis=1)
+
+    @cached_property
+    def _forms(self) -> Forms:
+        inner = self.function.circuit
+        if isinstance(inner, Forms):
+            return inner
+        return Forms(inner.field, (BoundedInteger(1),), ((1,),))
 
 
 def proved_count(

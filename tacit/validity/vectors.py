@@ -135,12 +135,19 @@ class Block:
     """Entries of a vector under one bound: |e_j| <= top, sum |e_j| <= bound.
 
     A signed entry is p - n, both in [0, top]; the bound holds for the sum of all p and n.
+    ValueError: there is no entry, or top is above the bound.
     """
 
     length: int
     top: int
     bound: int
     signed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError("a block has at least one entry")
+        if self.top > self.bound:
+            raise ValueError("no entry passes the bound of all of them")
 
     @property
     def entry(self) -> BoundedInteger:

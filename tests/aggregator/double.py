@@ -31,11 +31,10 @@ from tacit.crypto.sealing import (
     piece_context,
     seal_batch,
     seal_words,
-    segment_size,
     spans,
 )
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum
+from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum, segment_size_of
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -58,7 +57,6 @@ from tacit.protocol.round import (
     RoundDescriptor,
 )
 from tacit.query.fields import Window
-from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
@@ -301,7 +299,7 @@ class Federation:
             "aggregators": tuple(entries),
             "roster_version": 1,
             "roster_size": self.next_number,
-            "segment_size": segment_size(dimension(asked)),
+            "segment_size": segment_size_of(asked),
         }
         return self.identity.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
 

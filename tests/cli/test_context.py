@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.context import Answer, Target, at_target, printed, say, tabled
+from cli.words import refused_lines
 from tacit import Problem
 
 app = typer.Typer()
@@ -91,3 +92,23 @@ def test_a_table_is_printed_with_its_columns(capsys: pytest.CaptureFixture[str])
     title, *rest = capsys.readouterr().out.splitlines()
     assert title.strip() == "Groups"
     assert "name" in "".join(rest) and "g" in "".join(rest)
+
+
+def test_who_was_refused_by_a_proof_is_listed_with_its_reasons() -> None:
+    found = {
+        "count": 3,
+        "refused": [
+            {"number": 7, "curator": "house-7", "reasons": ["proof"]},
+            {"number": 9, "curator": None, "reasons": ["proof", "point"]},
+        ],
+        "statements": ["north: two verdicts"],
+    }
+    assert refused_lines(found) == [
+        "3 refused by their proof",
+        "house-7: proof",
+        "9: proof, point",
+        "and 1 more",
+        "north: two verdicts",
+    ]
+    nobody = {"count": 0, "refused": [], "statements": []}
+    assert refused_lines(nobody) == ["0 refused by their proof"]

@@ -28,12 +28,16 @@ from tacit.crypto.sealing import (
     Ends,
     agree_key,
     open_batch,
+    open_octets,
+    open_part,
     open_words,
     piece_context,
     read_batch_header,
+    read_part_header,
     segment_size,
 )
 from tacit.crypto.signing import Identity, Signed, verify
+from tacit.protocol import proved_pieces
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -56,7 +60,9 @@ from tacit.protocol.round import (
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import scheme
+from tacit.query.proofs import SEGMENT_SIZE, is_proved, proof_plan
 from tacit.query.query import Query
+from tacit.validity.prio3 import Outcome
 from tacit.wire import encode_binary
 
 DEPLOYMENT = "test"
@@ -96,6 +102,8 @@ class FakeAggregator:
     keys: dict[tuple[str, int], bytes] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     words: dict[str, dict[int, NDArray[np.uint64]]] = field(default_factory=dict)
+    plaintexts: dict[str, dict[tuple[int, ...], bytes]] = field(default_factory=dict)
+    """Of proved rounds, by the numbers that each is of."""
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
     together: list[int] = field(default_factory=list)
     """How many pieces came in each request that had several."""
@@ -226,17 +234,26 @@ class FakeAggregator:
             return problem(409, "unknown_epoch_key")
         descriptor = self.world.rounds[round_id].statement
         d, index = dimension(descriptor.query), descriptor.index_of(self.id)
+        key, number = self._agreed(piece.sender, piece.key_epoch), self.world.numbers[piece.sender]
+        if is_proved(descriptor.query):
+            length = proof_plan(descriptor.query).of(1).share_bytes(index)
+            context = proved_pieces.piece_context(
+                descriptor.digest(), piece.sender, self.id, index, length
+            )
+            plain = open_octets(key, piece.nonce, piece.sealed, context)
+            return self._keep_proved(round_id, (number,), plain)
         context = piece_context(descriptor.digest(), piece.sender, self.id, index, d)
-        key = self._agreed(piece.sender, piece.key_epoch)
         words = open_words(key, piece.nonce, piece.sealed, context)
         assert words.size == d
-        return self._keep(round_id, {self.world.numbers[piece.sender]: words})
+        return self._keep(round_id, {number: words})
 
     async def batch(self, request: Request) -> Response:
         body, round_id = await request.body(), request.path_params["round"]
         assert request.headers["content-type"] == "application/octet-stream"
         if (refused := self._gate(round_id, body)) is not None:
             return refused
+        if is_proved(self.world.rounds[round_id].statement.query):
+            return self._part(request, round_id, body)
         header, offset = read_batch_header(body)
         self._authorise(request, header.host)
         if (header.host, header.key_epoch) not in self.keys:
@@ -251,6 +268,27 @@ class FakeAggregator:
         return self._keep(
             round_id, {int(first + p): row for p, row in zip(present, words, strict=True)}
         )
+
+    def _part(self, request: Request, round_id: str, body: bytes) -> Response:
+        header, offset = read_part_header(body, SEGMENT_SIZE)
+        self._authorise(request, header.host)
+        descriptor = self.world.rounds[round_id].statement
+        assert header.descriptor_hash == descriptor.digest()
+        assert header.share_index == descriptor.index_of(self.id)
+        plain = open_part(self._agreed(header.host, header.key_epoch), body, offset)
+        present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
+        numbers = tuple((present + header.span.first).tolist())
+        return self._keep_proved(round_id, numbers, plain)
+
+    def _keep_proved(self, round_id: str, numbers: tuple[int, ...], plain: bytes) -> Response:
+        held = self.plaintexts.setdefault(round_id, {})
+        if numbers in held:
+            assert held[numbers] == plain, "another content for the same numbers"
+            return JSONResponse({}, 200)
+        if any(set(numbers) & set(others) for others in held):
+            return problem(409, "batch_overlaps")
+        held[numbers] = plain
+        return JSONResponse({}, 201)
 
     def _keep(self, round_id: str, words: dict[int, NDArray[np.uint64]]) -> Response:
         held = self.words.setdefault(round_id, {})
@@ -279,6 +317,10 @@ class FakeWorld:
         self.tokens: dict[str, str] = {}
         self.rounds: dict[str, Signed[RoundDescriptor]] = {}
         self.states: dict[str, dict[str, Any]] = {}
+        self.standing: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        """Who was refused by its proof, by round and party."""
+        self.asked: list[tuple[str, str]] = []
+        """Who asked for its standing."""
         self.gone: dict[str, Response] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         """What was told, by round and party."""
@@ -291,6 +333,7 @@ class FakeWorld:
                 Route("/v1/rounds", self._list),
                 Route("/v1/rounds/{round}", self._one),
                 Route("/v1/rounds/{round}/refusal", self._refuse, methods=["PUT"]),
+                Route("/v1/rounds/{round}/standing", self._standing),
             ]
         )
         self.transport = Transport(self.app)
@@ -335,7 +378,7 @@ class FakeWorld:
             "aggregators": tuple(a.entry for a in self.aggregators[: query.aggregators]),
             "roster_version": 1,
             "roster_size": self.next_number,
-            "segment_size": segment_size(dimension(query)),
+            "segment_size": SEGMENT_SIZE if is_proved(query) else segment_size(dimension(query)),
         }
         signer = changes.pop("signer", self.identity)
         descriptor = RoundDescriptor(**{**values, **changes})
@@ -359,6 +402,8 @@ class FakeWorld:
     def total(self, descriptor: RoundDescriptor) -> NDArray[np.int64]:
         """What the aggregators would open, after checking that they hold the same numbers."""
         query = descriptor.query
+        if is_proved(query):
+            return self._proved_total(descriptor)
         chosen = self.aggregators[: query.aggregators]
         held = [item.words.get(descriptor.round, {}) for item in chosen]
         assert all(h.keys() == held[0].keys() for h in held)
@@ -370,11 +415,39 @@ class FakeWorld:
             partials[index] = sharing.add(zero, rows.reshape(-1, zero.size))
         return sharing.combine(partials)
 
+    def _proved_total(self, descriptor: RoundDescriptor) -> NDArray[np.int64]:
+        """After checking that every proof holds."""
+        plan = proof_plan(descriptor.query)
+        chosen = self.aggregators[: descriptor.query.aggregators]
+        held = [item.plaintexts[descriptor.round] for item in chosen]
+        assert all(each.keys() == held[0].keys() for each in held)
+        context = proved_pieces.proof_context(descriptor.digest())
+        total = np.zeros(dimension(descriptor.query), np.int64)
+        for numbers in held[0]:
+            proof = plan.of(len(numbers))
+            found = []
+            for index, each in enumerate(held):
+                rows = proved_pieces.rows_of(proof.prio3, index, [each[numbers]])
+                taken = proved_pieces.unpack(proof.prio3, index, rows)
+                assert proved_pieces.in_field(proof.prio3, index, taken).all()
+                shares = taken.nonces, taken.public_shares, taken.input_shares
+                found.append(proof.prio3.verify(bytes(32), context, index, *shares))
+            decision = proof.prio3.decide(context, [each.verifier_shares for each in found])
+            for each in found:
+                assert proof.prio3.outcomes(each, decision).tolist() == [Outcome.ACCEPTED]
+            every = np.ones(1, np.bool_)
+            partials = [proof.prio3.aggregate(each.output_shares, every) for each in found]
+            total += np.array(proof.prio3.unshard_centred(partials))
+        numbers_of = [len(numbers) for numbers in held[0]]
+        return total + np.array(plan.offset(0, numbers_of))
+
     def result(self, descriptor: RoundDescriptor) -> dict[str, Any]:
         return decode(descriptor.query, self.total(descriptor))
 
     def members(self, descriptor: RoundDescriptor) -> set[int]:
-        return set(self.aggregators[0].words.get(descriptor.round, {}))
+        first = self.aggregators[0]
+        proved = first.plaintexts.get(descriptor.round, {})
+        return set(first.words.get(descriptor.round, {})).union(*proved)
 
     async def _who(self, _: Request) -> Response:
         return JSONResponse(
@@ -416,6 +489,13 @@ class FakeWorld:
         shown = [r for name, r in self.rounds.items() if name not in self.states]
         document = {"rounds": [item.model_dump(mode="json") for item in shown]}
         return Response(to_json(document), media_type="application/json")
+
+    async def _standing(self, request: Request) -> Response:
+        token = request.headers["authorization"].removeprefix("Bearer ")
+        (party,) = [name for name, own in self.tokens.items() if own == token]
+        self.asked.append((request.path_params["round"], party))
+        found = self.standing.get((request.path_params["round"], party), [])
+        return JSONResponse({"round": request.path_params["round"], "refused": found})
 
     async def _refuse(self, request: Request) -> Response:
         token = request.headers["authorization"].removeprefix("Bearer ")

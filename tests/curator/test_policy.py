@@ -19,12 +19,14 @@ from curator.policy import (
     check_algorithm,
     check_collection,
     check_policy,
+    initial_policy,
 )
+from curator.settings import CuratorSettings
 from tacit.protocol.federation import Descriptor
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.fields import Collusion
 from tacit.query.query import Query
-from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance
+from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
 from tacit.wire import encode_binary
 from tests.curator.conftest import HOUR, NOISY, START, query
 from tests.curator.double import FakeWorld
@@ -95,6 +97,8 @@ def test_a_policy_that_says_nothing_is_the_cautious_one() -> None:
         {"min_aggregators": MAX_AGGREGATORS},
         {"min_aggregators": "all"},
         {"queries": [encode_binary(bytes(32))]},
+        {"require_validity": "proved"},
+        {"require_validity": None},
         {"record": {"period": {"epsilon": "0", "delta": "0"}}},
         {"record": {"period": {"epsilon": "0.5"}}},
         {"record": {"period": {"epsilon": "100000000"}}},
@@ -110,6 +114,7 @@ def test_what_a_policy_may_say(fields: dict[str, Any]) -> None:
         ({"period_s": 59}, "greater than or equal to 60"),
         ({"period_s": 31_622_401}, "less than or equal to 31622400"),
         ({"min_participants": 0}, "greater than or equal to 1"),
+        ({"require_validity": "declared"}, "proved"),
         ({"min_aggregators": 0}, f"a whole number in 1..{MAX_AGGREGATORS}"),
         ({"min_aggregators": MAX_AGGREGATORS + 1}, f"a whole number in 1..{MAX_AGGREGATORS}"),
         ({"min_aggregators": True}, f"a whole number in 1..{MAX_AGGREGATORS}"),
@@ -284,3 +289,18 @@ def test_a_collection_meets_the_policy_or_says_where_it_does_not(
     with pytest.raises(PolicyRefused) as found:
         check_collection(agreed, collection(**changes), verified=verified)
     assert found.value.pointer == pointer
+
+
+def test_a_policy_that_demands_proofs() -> None:
+    rules, proved = policy(require_validity="proved"), {"validity": "proved", "n_max": 1000}
+    assert ground(rules, query(NOISY)) == ("/require_validity", {})
+    assert ground(rules, query(NOISY, validity="declared")) == ("/require_validity", {})
+    assert ground(rules, query(NOISY, **proved)) == (None, {})
+    assert ground(policy(), query(NOISY, **proved)) == (None, {})
+    assert ground(policy(), query(NOISY)) == (None, {})
+
+
+def test_the_setting_demands_proofs_until_an_operator_sets_a_policy() -> None:
+    assert initial_policy(CuratorSettings()).require_validity is None
+    asked = CuratorSettings(policy_require_validity="proved")
+    assert initial_policy(asked).require_validity is Validity.PROVED

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from cli import compose_files
 from tests.deploy import engine
-from tests.deploy.engine import ROOT, Engine
+from tests.deploy.engine import ROOT, Engine, Image
 
 Compose = Callable[..., Engine]
 
@@ -19,7 +19,8 @@ Compose = Callable[..., Engine]
 def compose(tmp_path: Path) -> Iterator[Compose]:
     """`compose("postgres", "demo", TACIT_...=...)` starts the default services and those of
     profiles, with these variables over `.env.example`; `meters`: users of the broker, whose
-    password is their name."""
+    password is their name; `images`: those that were built. A second start has the first one's
+    volumes."""
     why = engine.available()
     if why is not None:
         pytest.skip(f"no services in namespaces: {why}")
@@ -31,22 +32,28 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
     compose_files.write(project)
     started: list[Engine] = []
 
-    def start(*profiles: str, meters: Sequence[str] = (), **variables: str) -> Engine:
+    def prepare(
+        *profiles: str,
+        meters: Sequence[str] = (),
+        images: Mapping[str, Image] | None = None,
+        start: bool = True,
+        **variables: str,
+    ) -> Engine:
         passwords = project / "deploy" / "secrets" / "mqtt_passwords"
         lines = [f"{name}:{compose_files.mosquitto_hash(name)}\n" for name in meters]
         passwords.chmod(0o644)
         passwords.write_text(passwords.read_text() + "".join(lines))
         known = read_env(project / ".env") | variables
         running = tmp_path / "running"
-        running.mkdir()
-        it = Engine(
-            engine.read_compose(project / "docker-compose.yml", known), profiles, running, project
-        )
+        running.mkdir(exist_ok=True)
+        read = engine.read_compose(project / "docker-compose.yml", known)
+        it = Engine(read, profiles, running, project, images)
         started.append(it)
-        it.start()
+        if start:
+            it.start()
         return it
 
-    yield start
+    yield prepare
     for it in started:
         it.stop()
 

@@ -78,6 +78,8 @@ class Image:
 
     packages: tuple[str, ...]
     environment: dict[str, str]
+    root: Path | None = None
+    """The root file system of an image that was built; else this machine's own plays it."""
 
 
 def read_images(dockerfile: Path) -> dict[str, Image]:
@@ -124,8 +126,10 @@ class Engine:
         profiles: Iterable[str],
         directory: Path,
         project: Path,
+        images: Mapping[str, Image] | None = None,
     ) -> None:
-        """`directory`: for volumes and logs; `project`: where relative paths begin."""
+        """`directory`: for volumes and logs; `project`: where relative paths begin; `images`: those
+        that were built, by the name of their target."""
         wanted = set(profiles)
         self.compose = compose
         self.services: dict[str, dict[str, Any]] = {
@@ -135,7 +139,7 @@ class Engine:
         }
         self.containers: dict[str, Container] = {}
         self._directory, self.project = directory, project
-        self._images = read_images(ROOT / "deploy" / "Dockerfile")
+        self._images = images or read_images(ROOT / "deploy" / "Dockerfile")
         self._id = secrets.token_hex(2)
         self.outside = f"tct-{self._id}"
         self._networks = {name: index for index, name in enumerate(compose["networks"])}
@@ -143,7 +147,15 @@ class Engine:
     # --- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make the networks and start every service after those that it waits for."""
+        """Start every service after those that it waits for."""
+        if not self.containers:
+            self.connect()
+        for name in self._order():
+            self._wait_for_others(name)
+            self.start_one(name)
+
+    def connect(self) -> None:
+        """Make the networks, with every service on its own."""
         _ip("netns", "add", self.outside)
         _ip("-n", self.outside, "link", "set", "lo", "up")
         for index in self._networks.values():
@@ -151,11 +163,8 @@ class Engine:
             _ip("-n", self.outside, "link", "add", bridge, "type", "bridge")
             _ip("-n", self.outside, "addr", "add", f"10.91.{index}.1/24", "dev", bridge)
             _ip("-n", self.outside, "link", "set", bridge, "up")
-        for number, (name, service) in enumerate(self.services.items()):
-            self._connect(name, service, number)
-        for name in self._order():
-            self._wait_for_others(name)
-            self.start_one(name)
+        for name, service in self.services.items():
+            self._connect(name, service)
 
     def stop(self) -> None:
         """End all processes and remove all namespaces."""
@@ -189,6 +198,15 @@ class Engine:
                 env={"PATH": os.environ["PATH"]},
                 start_new_session=True,
             )
+
+    def run_like(self, like: str, name: str, **changes: Any) -> str:
+        """Run a service once that is like another but for these changes; what it printed."""
+        self.services[name] = {**self.compose["services"][like], "depends_on": {}, **changes}
+        self._connect(name, self.services[name])
+        self.start_one(name)
+        said = self.wait_until_done(name)
+        del self.services[name]
+        return said
 
     def address(self, name: str, network: str = "parties") -> str:
         """Where the test reaches a service, from `outside`."""
@@ -281,7 +299,8 @@ class Engine:
 
     # --- networks --------------------------------------------------------------------------------
 
-    def _connect(self, name: str, service: Mapping[str, Any], number: int) -> None:
+    def _connect(self, name: str, service: Mapping[str, Any]) -> None:
+        number = len(self.containers)
         namespace = f"tct-{self._id}-{number}"
         _ip("netns", "add", namespace)
         _ip("-n", namespace, "link", "set", "lo", "up")
@@ -314,8 +333,10 @@ class Engine:
         role = self._role(service)
         base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/nonexistent"}
         if role is not None:
-            base |= self._images[role].environment
-            base["PATH"] = f"{VENV}/bin:{base['PATH']}".replace("$PATH", "/usr/bin:/bin")
+            image = self._images[role]
+            base |= image.environment
+            if image.root is None:
+                base["PATH"] = f"{VENV}/bin:{base['PATH']}".replace("$PATH", "/usr/bin:/bin")
         if service["image"].startswith("postgres:"):
             base["PATH"] = f"{_postgres_programs()}:{base['PATH']}"
         given = {key: str(value) for key, value in service.get("environment", {}).items()}
@@ -337,30 +358,18 @@ class Engine:
             "root:x:0:0::/:/bin/sh\ntacit:x:10001:10001::/:/bin/sh\npostgres:x:70:70::/:/bin/sh\n"
             "mosquitto:x:1883:1883::/:/bin/sh\nprometheus:x:65534:65534::/:/bin/sh\n"
         )
-        lines = [f"mount -t tmpfs -o mode=0755 root {root}"]
-        for part in SYSTEM:
-            path = Path("/", part)
-            if path.is_symlink():
-                lines.append(f"ln -s {os.readlink(path)} {root}/{part}")
-            elif path.exists():
-                lines += [f"mkdir {root}/{part}", f"mount --rbind /{part} {root}/{part}"]
-        for file in ("hosts", "passwd"):
-            lines.append(f"mount --bind {made}/{file} {root}/etc/{file}")
-        lines.append(f"mkdir -p {root}{APP} {root}{VENV} {root}/run/secrets {root}/var")
-        lines.append(f"ln -s /run {root}/var/run")
         role = self._role(service)
-        if role is not None:
-            lines.append(f"mount --bind {sys.prefix} {root}{VENV}")
-            if not sys.base_prefix.startswith("/usr"):  # the interpreter behind the environment
-                lines.append(f"mkdir -p {root}{sys.base_prefix}")
-                lines.append(f"mount --bind {sys.base_prefix} {root}{sys.base_prefix}")
-            for package in self._images[role].packages:
-                lines.append(f"mkdir {root}{APP}/{package}")
-                lines.append(f"mount --bind {ROOT / package} {root}{APP}/{package}")
+        image = None if role is None else self._images[role]
+        if image is not None and image.root is not None:
+            lines = _root_of_image(image.root, made, root)
+        else:
+            lines = _root_of_machine(image, made, root)
+        lines.append(f"mount --bind {made}/hosts {root}/etc/hosts")
         lines += self._mounts(name, root)
         if service.get("read_only"):
             lines.append(f"mount -o remount,ro {root}")
-            lines.append(f"mount -o remount,ro,bind {root}/etc")
+            if image is None or image.root is None:
+                lines.append(f"mount -o remount,ro,bind {root}/etc")
         user, group = service["user"].split(":")
         assert service["cap_drop"] == ["ALL"]
         command = [str(word) for word in self._command(name)]
@@ -436,6 +445,44 @@ if [ ! -e "$PGDATA/PG_VERSION" ]; then
 fi
 exec postgres -D "$PGDATA" -c listen_addresses='*' -c unix_socket_directories=/run/postgresql "$@"
 """
+
+
+def _root_of_machine(image: Image | None, made: Path, root: Path) -> list[str]:
+    """A root of the system's own directories, with the packages that an image copies."""
+    lines = [f"mount -t tmpfs -o mode=0755 root {root}"]
+    for part in SYSTEM:
+        path = Path("/", part)
+        if path.is_symlink():
+            lines.append(f"ln -s {os.readlink(path)} {root}/{part}")
+        elif path.exists():
+            lines += [f"mkdir {root}/{part}", f"mount --rbind /{part} {root}/{part}"]
+    lines.append(f"mount --bind {made}/passwd {root}/etc/passwd")
+    lines.append(f"mkdir -p {root}{APP} {root}{VENV} {root}/run/secrets {root}/var")
+    lines.append(f"ln -s /run {root}/var/run")
+    if image is not None:
+        lines.append(f"mount --bind {sys.prefix} {root}{VENV}")
+        if not sys.base_prefix.startswith("/usr"):  # the interpreter behind the environment
+            lines.append(f"mkdir -p {root}{sys.base_prefix}")
+            lines.append(f"mount --bind {sys.base_prefix} {root}{sys.base_prefix}")
+        for package in image.packages:
+            lines.append(f"mkdir {root}{APP}/{package}")
+            lines.append(f"mount --bind {ROOT / package} {root}{APP}/{package}")
+    return lines
+
+
+def _root_of_image(lower: Path, made: Path, root: Path) -> list[str]:
+    """The image's own root, under a layer in which mount points can be made."""
+    layers = made / "layers"
+    return [
+        f"mkdir -p {layers}",
+        f"mount -t tmpfs layers {layers}",
+        f"mkdir {layers}/upper {layers}/work",
+        f"mount -t overlay -o lowerdir={lower},upperdir={layers}/upper,workdir={layers}/work"
+        f" root {root}",
+        f"mount --rbind /proc {root}/proc",
+        f"mount --rbind /dev {root}/dev",
+        f"mkdir -p {root}/run/secrets",
+    ]
 
 
 def _postgres_programs() -> str:

@@ -119,14 +119,18 @@ def test_images_hold_what_the_floors_allow() -> None:
     held = {"tacit", "common", "algorithms", "coordinator"}
     assert set(images["coordinator"].packages) == held
     assert images["tools"].environment["PYTHONPATH"] == APP
+    assert images["worker"].packages == images["coordinator"].packages
     locked = {
         role: (ROOT / "deploy" / "requirements" / f"{role}.lock").read_text()
-        for role in ("aggregator", "curator", "coordinator")
+        for role in ("aggregator", "curator", "coordinator", "worker", "tools")
     }
     for heavy in ("scikit-learn", "scipy", "matplotlib", "dask", "pyarrow", "numba"):
         assert f"\n{heavy}==" not in locked["aggregator"]
         assert f"\n{heavy}==" not in locked["curator"]
-        assert f"\n{heavy}==" in locked["coordinator"]
+        assert (f"\n{heavy}==" in locked["coordinator"]) == (heavy != "numba")
+        assert f"\n{heavy}==" in locked["worker"]
+    for role, lock in locked.items():  # the command line is in one image only
+        assert ("\ntyper==" in lock) == (role == "tools")
     assert locked["curator"].startswith("aiomqtt==")
     whole = (ROOT / "requirements.lock").read_text()
     for role, lock in locked.items():

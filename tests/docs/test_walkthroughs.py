@@ -65,6 +65,7 @@ def test_the_operators_pages_are_true(tmp_path: Path) -> None:
         "find-polluters",
         "groups-and-differencing",
         "jobs-by-curl",
+        "proved-contributions",
     ],
 )
 def test_a_page_with_a_deployment_of_its_own(tmp_path: Path, name: str) -> None:

@@ -211,6 +211,7 @@ def test_a_changed_descriptor_is_refused(shown: Shown) -> None:
         {"stance": "paper"},
         {"delta": "0.001"},
         {"epsilon": "100.5"},
+        {"validity": "proved"},
     ],
     ids=str,
 )

@@ -30,6 +30,7 @@ from tacit.accounting.error import all_draws, mean_absolute
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round import RoundState
 from tacit.query.functions import decode
+from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.query.words import Stance
 from tacit.randomness import SeededRandom
@@ -48,6 +49,7 @@ BASE: dict[str, Any] = {
     "deadline_s": 100,
 }
 SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
+PROVED = {"validity": "proved", "sharing": "additive"}
 FALSE_ALARM = 1e-6
 
 
@@ -169,6 +171,18 @@ def test_who_is_non_compliant_adds_no_noise() -> None:
     assert np.array_equal(silent.opened, silent.held)
     (noisy,) = run(asked, population)
     assert not np.array_equal(noisy.opened, noisy.held)
+
+
+def test_noise_of_a_proved_round_is_clamped() -> None:
+    """With a tail so large that the bound is near two scales it shows."""
+    noise = {"mechanism": "two-layer", "epsilon_u": "1", "epsilon_s": "1", "pr_u": "1", "pr_s": "0"}
+    asked = query(**noise, **PROVED, noise_tail="0.99", n_max=2, min_participants=2)
+    (bound,) = proof_plan(asked).of(1).function.noise_bounds
+    drawn = [abs(int(each.opened[0] - each.held[0])) for each in run(asked, people(2), rounds=300)]
+    assert max(drawn) <= 2 * bound
+    free = query(**noise)
+    drawn = [abs(int(each.opened[0] - each.held[0])) for each in run(free, people(2), rounds=300)]
+    assert max(drawn) > 2 * bound
 
 
 def test_too_few_is_no_sum() -> None:
@@ -328,14 +342,19 @@ def through_services(
 
 
 @pytest.mark.slow
-def test_services_do_the_same_under_events_and_faults(running: Running) -> None:
-    population = people(25)
-    asked = query(**{**SHAMIR, "aggregators": 3, "threshold": 2}, name="events", deadline_s=20)
+@pytest.mark.parametrize(
+    "sharing", [{**SHAMIR, "aggregators": 3, "threshold": 2}, PROVED], ids=["shamir", "proved"]
+)
+def test_services_do_the_same_under_events_and_faults(
+    running: Running, sharing: dict[str, Any]
+) -> None:
+    population, name = people(25), f"events-{sharing['sharing']}"
+    asked = query(**sharing, name=name, deadline_s=20)
     rates = Rates(outside=0.2, join=0.4, leave=0.1, refresh=0.2, dropout=0.2, liar=0.1)
     events = list(islice(stream(25, rates, SeededRandom(4)), 4))
     network = Network(delay_s=0.01, loss=0.1, duplicate=0.3, reorder=0.2)
     found = through_services(
-        running, "unlucky", asked, population, events=iter(events), network=network, rounds=4
+        running, f"un{name}", asked, population, events=iter(events), network=network, rounds=4
     )
     here = run(asked, population, iter(events), rounds=4)
     for ours, theirs in zip(here, found, strict=True):
@@ -347,7 +366,9 @@ def test_services_do_the_same_under_events_and_faults(running: Running) -> None:
     assert sum(item.traffic.duplicates for item in found) > 0
     silent = replace(quiet(25), non_compliant=np.ones(25, np.bool_))
     with pytest.raises(ValueError, match="always adds its noise"):
-        through_services(running, "mute", asked, population, events=repeat(silent), rounds=1)
+        through_services(
+            running, f"mute-{name}", asked, population, events=repeat(silent), rounds=1
+        )
 
 
 @pytest.mark.slow
@@ -363,8 +384,17 @@ def test_services_do_the_same_under_events_and_faults(running: Running) -> None:
             "pr_s": "1",
             "sharing": "additive",
         },
+        {**PROVED, "mechanism": "distributed", "epsilon": "1", "layer": "both"},
+        {
+            **PROVED,
+            "mechanism": "two-layer",
+            "epsilon_u": "1",
+            "epsilon_s": "1",
+            "pr_u": "1",
+            "pr_s": "1",
+        },
     ],
-    ids=["distributed", "two-layer"],
+    ids=["distributed", "two-layer", "proved-distributed", "proved-two-layer"],
 )
 def test_the_law_of_what_is_released_is_the_services(
     running: Running, noise: dict[str, Any]
@@ -376,8 +406,9 @@ def test_the_law_of_what_is_released_is_the_services(
     if noise["sharing"] == "shamir":
         noise = {**noise, "aggregators": 3, "threshold": 2}
     given = {**vectors, **noise, "min_participants": 3, "deadline_s": 20}
-    asked = query(**given, name=noise["mechanism"])
-    found = through_services(running, f"law-{noise['mechanism']}", asked, population, rounds=6)
+    name = "-".join((noise.get("validity", "declared"), noise["mechanism"]))
+    asked = query(**given, name=name)
+    found = through_services(running, f"law-{name}", asked, population, rounds=6)
     services = np.concatenate([item.opened - item.held for item in found])
     here = noises(asked, population)
     assert ks_2samp(services, here).pvalue > FALSE_ALARM

@@ -56,6 +56,8 @@ def step_of_sum(
         "name": step.name,
         "job": plan.job,
         "layer": federation.layer.value,
+        "validity": None if federation.validity is None else federation.validity.value,
+        "noise_tail": None if federation.noise_tail is None else str(federation.noise_tail),
         "sharing": federation.sharing,
         "aggregators": federation.aggregators,
         "threshold": federation.threshold,

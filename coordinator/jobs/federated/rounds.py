@@ -173,7 +173,12 @@ class Rounds:
         collecting = head.state is RoundState.OPEN
         stage = ("collecting" if head.announced else "open") if collecting else "aggregating"
         planned = max(1, matter.rounds.planned(state), len(steps))
-        share = {RoundState.OPEN: 0.25, RoundState.FROZEN: 0.5, RoundState.COMMITTED: 0.75}
+        share = {
+            RoundState.OPEN: 0.25,
+            RoundState.FROZEN: 0.5,
+            RoundState.VERIFIED: 0.6,
+            RoundState.COMMITTED: 0.75,
+        }
         await self._desk.tell(job, stage, (len(steps) - 1 + share[head.state]) / planned)
 
     # --- the state -------------------------------------------------------------------------------

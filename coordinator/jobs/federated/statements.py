@@ -44,6 +44,7 @@ def completed(
         "charged": _charges(rounds),
         "noise": tuple(item for one in rounds for item in one.noise),
         "sensitivity": tuple(item for one in rounds for item in one.sensitivity),
+        "validity": last.validity,
         "sampler_delta": delta_amount(
             sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
         ),
@@ -84,7 +85,12 @@ def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyRepor
 
     lines = tuple(
         line.model_copy(
-            update={"epsilon": epsilons(line.epsilon), "delta": deltas(line.delta), "curve": ()}
+            update={
+                "epsilon": epsilons(line.epsilon),
+                "delta": deltas(line.delta),
+                "clamp_delta": deltas(line.clamp_delta),
+                "curve": (),
+            }
         )
         for line in first.verified
     )
@@ -117,9 +123,16 @@ def _sum(lines: Sequence[VerifiedStatement]) -> VerifiedStatement:
             "model": "pure-dp" if delta == 0 else "approximate-dp",
             "epsilon": epsilon_amount(epsilon),
             "delta": delta_amount(delta),
+            "clamp_delta": _clamped(lines),
             "curve": (),
         }
     )
+
+
+def _clamped(lines: Sequence[VerifiedStatement]) -> str | None:
+    """What clamping adds to delta in all rounds; None where no noise is clamped."""
+    added = [Fraction(line.clamp_delta) for line in lines if line.clamp_delta is not None]
+    return delta_amount(min(sum(added, Fraction(0)), Fraction(1))) if added else None
 
 
 def _charges(rounds: Sequence[PrivacyReport]) -> Charge | None:

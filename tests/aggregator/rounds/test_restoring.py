@@ -38,7 +38,9 @@ class Site:
         clients = []
         for index, into in enumerate((self.first, stack)):
             app = create_app(settings(index, self.folder), clock=self.clock)
-            clients.append(await into.enter_async_context(self.running(app)))
+            client = await into.enter_async_context(self.running(app))
+            client.app = app  # type: ignore[attr-defined]
+            clients.append(client)
         stack.push_async_callback(lambda: self.first.aclose())
         self.federation = await Federation(*clients, now=self.clock.now()).pair()
         return self.federation

@@ -55,6 +55,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({**NOISY, "collusion": {"curators": 0, "aggregators": 3}}, "/collusion"),
     ({"collusion": {"curators": 5, "aggregators": 0}, "min_participants": 5}, "/min_participants"),
     ({"n_max": 1}, "/n_max"),
+    ({"validity": "sworn"}, "/validity"),
+    ({**SHAMIR, "validity": "proved"}, "/sharing"),
+    ({**NOISY, "validity": "proved", "stance": "paper"}, "/stance"),
+    ({**NOISY, "validity": "proved", "noise_tail": "1e-9"}, "/noise_tail"),
+    ({**TWO_LAYER, "noise_tail": "1e-9"}, "/noise_tail"),
+    (
+        {"validity": "proved", "resolution": "1e-9", "max_readings": 10**6, "n_max": 5},
+        "/resolution",
+    ),
     ({"function": "vector_sum", "dimension": 0, "l1_bound": "1"}, "/dimension"),
     ({"function": "histogram", "edges": ["0"]}, "/edges"),
     ({"deadline_s": 0}, "/deadline_s"),
@@ -182,6 +191,30 @@ async def test_the_same_content_is_the_same_query(house: Houses, database_url: s
         assert listed.json()["queries"] == [first]
         following = listed.links["next"]["url"]
         assert (await it.ask("GET", following)).json()["queries"] == [other.json()]
+
+
+async def test_a_preview_of_a_proved_query_says_how_far_a_lie_reaches(house: Houses) -> None:
+    async with house(0) as it:
+        declared, proved = [
+            (await it.ask("POST", "/v1/queries/preview", query(**NOISY, **changes))).json()
+            for changes in ({}, {"validity": "proved"})
+        ]
+        assert declared["validity"]["sentences"] == [
+            "A lying curator shifts the sum by any amount."
+        ]
+        assert proved["validity"]["kind"] == "proved"
+        (sum_part,) = proved["validity"]["influence"]
+        assert sum_part["part"] == "sum"
+        assert "at most" in proved["validity"]["sentences"][0]
+        assert proved["verified"] == declared["verified"]
+        clamped = query(**NOISY, layer="both", validity="proved", noise_tail="1e-9")
+        for path in ("/v1/queries", "/v1/queries/preview"):
+            answer = await it.ask("POST", path, clamped)
+            assert problem(answer) == (422, "query_refused")
+            assert pointers(answer) == ["/delta"]
+        found = (await it.ask("POST", path, {**clamped, "delta": "1e-8"})).json()
+        assert float(found["verified"][-1]["delta"]) == pytest.approx(3.718281828459e-9)
+        assert found["charged"]["delta"] == found["verified"][-1]["delta"]
 
 
 async def test_a_preview_stores_nothing(house: Houses) -> None:

@@ -24,6 +24,7 @@ async def as_before(transaction: Transaction) -> None:
     for name in (*indices, "ix_round_kept_deadline"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
+    await transaction.execute(text("ALTER TABLE debit DROP COLUMN refused"))
     await transaction.execute(
         text("ALTER TABLE debit ADD COLUMN verified BOOLEAN DEFAULT true NOT NULL")
     )

@@ -89,7 +89,7 @@ def test_groups_and_lots_lose_nothing_and_stay_small(
     for group in groups(every, reach):
         first, end = keys_of(group)
         assert len(group) == 1 or end - first <= reach
-        for lot in lots(group, dimension):
+        for lot in lots(group, dimension, dimension):
             words = sum(each.span.length for each in lot) * dimension
             assert len(lot) == 1 or words <= LOT_WORDS
             assert len(lot) <= LOT_PORTIONS

@@ -21,15 +21,21 @@ from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     Ends,
+    PartHeader,
     SealBroken,
     Span,
     agree_key,
     length_prefixed,
     open_batch,
+    open_octets,
+    open_part,
     open_words,
     piece_context,
     read_batch_header,
+    read_part_header,
     seal_batch,
+    seal_octets,
+    seal_part,
     seal_words,
     segment_size,
     spans,
@@ -385,3 +391,139 @@ def test_any_bytes_as_a_batch_are_refused_in_one_way(body):
 def test_open_batch_alone_refuses_in_one_way(body, offset, key):
     with pytest.raises(SealBroken):
         open_batch(key, body, offset)
+
+
+# --- parts of proved rounds ----------------------------------------------------------------------
+
+SEGMENT = 4096
+PLAIN = bytes(range(77))
+PART = PartHeader("gateway-1", b"d" * 32, 2, 1, Span(3, 12_288, 10), len(PLAIN), 7, PRESENT)
+PART_BODY = seal_part(KEY, PART, PLAIN)
+PART_FIXED = 88
+PART_LAYOUT = struct.Struct("<4s32sBHIIIII12sIB12s")
+PART_NAMES = (*NAMES[:8], "size", "session", "epoch", "host", "nonce")
+
+
+def receive_part(body, key=KEY):
+    header, offset = read_part_header(body, SEGMENT)
+    return header, open_part(key, body, offset)
+
+
+def test_octets_come_back():
+    nonce, sealed = seal_octets(KEY, PLAIN, b"place")
+    assert open_octets(KEY, nonce, sealed, b"place") == PLAIN
+    with pytest.raises(SealBroken):
+        open_octets(KEY, nonce, sealed, b"another")
+
+
+def test_a_part_comes_back():
+    assert receive_part(PART_BODY) == (PART, PLAIN)
+    assert PART.count == 2
+    assert len(PART_BODY) == PART_FIXED + len("gateway-1") + 2 + len(PLAIN) + TAG_BYTES
+
+
+def test_the_layout_of_a_part_is_that_of_the_specification():
+    fields = PART_LAYOUT.unpack_from(PART_BODY)
+    assert fields[:-1] == (
+        b"TCB2", b"d" * 32, 2, 1, 3, 12_288, 10, 2, len(PLAIN), bytes(12), 7, len("gateway-1")
+    )  # fmt: skip
+    context = PART_BODY[: PART_FIXED + len("gateway-1") + 2]
+    assert context[PART_FIXED:] == b"gateway-1" + PRESENT
+    assert AESGCM(KEY).decrypt(fields[-1], PART_BODY[len(context) :], context) == PLAIN
+
+
+def test_a_part_holds_as_many_bytes_as_it_says():
+    with pytest.raises(ValueError):
+        seal_part(KEY, PART, PLAIN[1:])
+
+
+def test_a_part_is_fresh_each_time_and_bound_to_its_key():
+    assert seal_part(KEY, PART, PLAIN) != PART_BODY
+    with pytest.raises(SealBroken):
+        receive_part(PART_BODY, bytes(32))
+
+
+def test_every_bit_of_a_part_is_protected():
+    for at in range(len(PART_BODY)):
+        for bit in range(8):
+            body = bytearray(PART_BODY)
+            body[at] ^= 1 << bit
+            with pytest.raises(SealBroken):
+                receive_part(bytes(body))
+
+
+@given(st.integers(0, len(PART_BODY) - 1))
+def test_truncated_and_lengthened_parts_are_refused(length):
+    for body in (PART_BODY[:length], PART_BODY + PART_BODY[: length + 1]):
+        with pytest.raises(SealBroken):
+            receive_part(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("digest", b"e" * 32),
+        ("share", 1),
+        ("part", 0),
+        ("segment", 4),
+        ("first", 12_296),
+        ("length", 11),
+        ("length", 0),
+        ("count", 1),
+        ("count", 0),
+        ("size", len(PLAIN) + 1),
+        ("size", 2**32 - 1),
+        ("session", b"x" + bytes(11)),
+        ("epoch", 8),
+        ("nonce", bytes(12)),
+    ],
+)
+def test_manipulated_headers_of_parts_are_refused(name, value):
+    fields = list(PART_LAYOUT.unpack_from(PART_BODY))
+    fields[PART_NAMES.index(name)] = value
+    with pytest.raises(SealBroken):
+        receive_part(PART_LAYOUT.pack(*fields) + PART_BODY[PART_FIXED:])
+
+
+def test_a_session_is_refused_though_the_seal_opens():
+    fields = list(PART_LAYOUT.unpack_from(PART_BODY))
+    fields[PART_NAMES.index("session")] = b"session-0001"
+    context = PART_LAYOUT.pack(*fields) + b"gateway-1" + PRESENT
+    body = context + AESGCM(KEY).encrypt(fields[-1], PLAIN, context)
+    with pytest.raises(SealBroken, match="no sessions"):
+        receive_part(body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"span": Span(4, 12_288, 10)},
+        {"span": Span(3, 16_376, 10)},  # runs over into the next segment
+        {"span": Span(3, 12_289, 10)},  # not whole bytes in
+        {"host": ""},
+        {"host": "gäteway"},
+        {"presence": b"\x01\x04"},  # a bit beyond the span
+        {"presence": bytes(2)},  # nobody
+        {"span": Span(3, 12_288, 4097), "presence": b"\x01" + bytes(512)},
+    ],
+)
+def test_even_the_host_itself_cannot_send_a_misplaced_part(change):
+    header = dataclasses.replace(PART, **change)
+    with pytest.raises(SealBroken):
+        receive_part(seal_part(KEY, header, PLAIN))
+
+
+def test_a_part_fills_its_segment_and_is_no_batch_nor_a_batch_a_part():
+    full = dataclasses.replace(PART, span=Span(3, 12_288, 4096), presence=b"\xff" * 512)
+    assert receive_part(seal_part(KEY, full, PLAIN)) == (full, PLAIN)
+    with pytest.raises(SealBroken):
+        receive(PART_BODY)
+    with pytest.raises(SealBroken):
+        receive_part(BODY)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_as_a_part_are_refused_in_one_way(rest):
+    for body in (rest, PART_BODY[:44] + rest, PART_BODY[:PART_FIXED] + rest):
+        with pytest.raises(SealBroken):
+            receive_part(body)

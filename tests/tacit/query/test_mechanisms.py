@@ -18,6 +18,7 @@ from tacit.query.mechanisms import (
     curator_plan,
     draw,
     draw_by_local_sensitivity,
+    draw_total,
     noisy_aggregators,
     scheme,
     shares_its_noise,
@@ -212,3 +213,44 @@ def test_numbers_at_the_limit_fit():
     )
     query(**SHAMIR, bounds=["0", "36"], resolution="1e-9", n_max=1_000_799)
     query(mechanism="exact", function="variance", resolution="0.001")
+
+
+def test_the_total_of_many_shares_has_the_law_of_their_sum():
+    """Weight 5/2: two whole Laplaces and a half one."""
+    scale = Fraction(4)
+    plan = NoisePlan((scale,), (3,), weight=Fraction(1, 4))
+    source = SeededRandom(21)
+    totals = np.array([draw_total(plan, source, 10) for _ in range(4000)]).ravel()
+    summed = draw(plan, SeededRandom(22), 10 * 12_000).reshape(12_000, 3, 10).sum(axis=2).ravel()
+    # The variance of weight R is R times that of one Laplace, here about 5/2 * 2 * 16 = 80.
+    assert totals.var() == pytest.approx(summed.var(), rel=0.06)
+    assert (totals**4).mean() == pytest.approx((summed**4).mean(), rel=0.2)
+    assert abs(totals.mean()) < 0.5
+
+
+def test_a_total_s_coins_are_one_for_all_coordinates():
+    """Nobody draws at probability 1/64 of 8: all coordinates are 0 together, or none is at all."""
+    plan = NoisePlan((Fraction(10**6),), (5,), probability=Fraction(1, 64))
+    source = SeededRandom(23)
+    totals = np.array([draw_total(plan, source, 8) for _ in range(2000)])
+    drawn = (totals != 0).sum(axis=1)
+    assert set(drawn.tolist()) == {0, 5}
+    expected = 1 - (63 / 64) ** 8
+    assert (drawn == 5).mean() == pytest.approx(expected, abs=5 * (expected / 2000) ** 0.5)
+
+
+def test_a_total_is_drawn_in_blocks_of_bounded_size():
+    plan = NoisePlan((Fraction(3),), (1 << 18,))
+    total = draw_total(plan, SeededRandom(24), 3)
+    assert total.shape == (1 << 18,)
+    variance = 3 * 2 * np.exp(1 / 3) / (np.exp(1 / 3) - 1) ** 2
+    assert total.var() == pytest.approx(variance, rel=0.02)
+
+
+def test_a_whole_weight_is_laplaces_only():
+    plan = NoisePlan((Fraction(3),), (2,), weight=Fraction(1, 2))
+    once, again = SeededRandom(25), SeededRandom(25)
+    assert (
+        draw_total(plan, once, 2).tolist()
+        == draw_total(NoisePlan((Fraction(3),), (2,)), again, 1).tolist()
+    )

@@ -162,6 +162,19 @@ BAD = [
     ("n_max", {"n_max": 1}),
     ("n_max", {"n_max": 10_000_001}),
     ("n_max", {"n_max": 9, "min_participants": 10}),
+    # proved contributions
+    ("validity", {"validity": "trusted"}),
+    ("stance", {**NOISY, "validity": "proved", "stance": "paper"}),
+    ("sharing", {**SHAMIR, "validity": "proved"}),
+    ("sharing", {**LOCAL, "validity": "proved"}),
+    ("aggregators", {"validity": "proved", "aggregators": 1}),
+    ("noise_tail", {**NOISY, "layer": "curator", "noise_tail": "1e-9"}),
+    ("noise_tail", {**NOISY, "layer": "curator", "validity": "declared", "noise_tail": "1e-9"}),
+    ("noise_tail", {**NOISY, "validity": "proved", "noise_tail": "1e-9"}),
+    ("noise_tail", {"validity": "proved", "noise_tail": "1e-9"}),
+    ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": "0"}),
+    ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": "1"}),
+    ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": 0.5}),
     # time
     ("deadline_s", {"deadline_s": 0}),
     ("deadline_s", {"deadline_s": "60"}),
@@ -185,7 +198,8 @@ def test_a_bad_field_is_refused_by_name(field, changes):
 @pytest.mark.parametrize(
     "changes",
     [NOISY, TWO_LAYER, LOCAL, SHAMIR, HISTOGRAM, VECTOR, BLOCKS, {"window": DAY},
-     {"schedule": HOURLY}],
+     {"schedule": HOURLY}, {"validity": "proved"},
+     {**TWO_LAYER, "validity": "proved", "noise_tail": "1e-9"}],
 )  # fmt: skip
 def test_one_mistake_gives_one_error(changes):
     assert query(**changes)
@@ -318,6 +332,10 @@ CHANGES = [
     {"group": "f"},
     {"job": "f"},
     {"completeness": "curators"},
+    {"validity": "declared"},
+    {"validity": "proved"},
+    {"validity": "proved", "layer": "both"},
+    {"validity": "proved", "layer": "both", "noise_tail": "1e-9"},
     {"sharing": "shamir", "threshold": 2},
     {"sharing": "shamir", "threshold": 3},
     {"sharing": "shamir", "threshold": 3, "c_noise": 2},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -13,6 +14,7 @@ from tacit.validity.circuit import BoundedInteger
 from tacit.validity.functions import (
     ProvedFunction,
     ProvedMean,
+    ProvedPresence,
     ProvedSum,
     ProvedVariance,
     ProvedVector,
@@ -236,6 +238,87 @@ def test_an_accepted_contribution_moves_a_total_by_its_influence_at_most_and_som
     assert whole.influence == (4096 * 8191,)
 
 
+PRESENT = [
+    ProvedPresence(ProvedSum(ReadingBounds(-2, 5, 2)), 2),
+    ProvedPresence(proved_count(1), 1),
+    ProvedPresence(ProvedMean(ReadingBounds(-2, 2, 1)), 1),
+    ProvedPresence(variance(ReadingBounds(-2, 2, 1)), 1),
+    ProvedPresence(variance(ReadingBounds(-1, 1, 2)), 2),
+]
+
+
+@pytest.mark.parametrize("function", PRESENT)
+def test_of_all_bits_with_a_presence_what_comes_out_is_the_functions_own_and_any_number(function):
+    """A free element of a variance of one reading takes the square that its bits demand."""
+    inner = function.function
+
+    def all_outputs(of: ProvedFunction, free: int) -> set[tuple[int, ...]]:
+        field, bits = of.circuit.field, all_bits(of.circuit.measurement_length - free)
+        found = set()
+        for square in range(-1, 6) if free else (0,):
+            added = field.elements(np.full((free, bits.shape[1]), square, dtype=object))
+            measurement = np.concatenate((field.small(bits), added), axis=1) if free else (
+                field.small(bits)
+            )  # fmt: skip
+            valid = measurement[:, :, fulfilled(of.circuit, measurement)]
+            found |= pairs(outputs(of, valid) + np.array(of.offset))
+        return found
+
+    free = getattr(inner.circuit, "free", 0)
+    assert all_outputs(function, free) == {
+        (*own, present)
+        for own in all_outputs(inner, free)
+        for present in range(function.curators + 1)
+    }
+
+
+@pytest.mark.parametrize("noise", [False, True])
+@pytest.mark.parametrize("function", PRESENT)
+def test_every_presence_is_accepted_with_noise_too(function, noise):
+    inner = function.function
+    dimension = len(inner.influence)
+    bounds: tuple[int, ...] = ()
+    if noise:
+        bounds = (*range(3, 3 + dimension), 4)
+        function = ProvedPresence(
+            dataclasses.replace(inner, noise_bounds=bounds[:-1]), function.curators, 4
+        )
+    largest = inner.bounds.highest * inner.bounds.count
+    own = {1: [largest], 2: [largest, inner.bounds.count]}.get(
+        dimension, [largest, largest * inner.bounds.highest, inner.bounds.count]
+    )
+    values = [
+        [*each, present]
+        for each in (own, [0] * dimension)
+        for present in range(function.curators + 1)
+    ]
+    check_complete(function, values, bounds)
+    extra = (4,) if noise else (0,)
+    assert function.influence == (*function.function.influence, function.curators + extra[0])
+    assert function.influence_from_zero[-1] == function.curators + extra[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        ProvedSum(ReadingBounds(-2, 5, 2)),
+        ProvedSum(ReadingBounds(2, 5, 2), (3,)),
+        ProvedSum(ReadingBounds(-5, 2, 2), (3,)),
+        ProvedMean(ReadingBounds(-2, 1, 2)),
+        ProvedMean(ReadingBounds(-1, 2, 1), (1, 1)),
+        variance(ReadingBounds(-1, 1, 2)),
+        ProvedVector((Block(2, 2, 3), Block(1, 1, 2))),
+        ProvedVector((Block(2, 2, 3, signed=True),)),
+    ],
+)
+def test_against_zeros_an_accepted_contribution_reaches_its_influence_and_no_further(function):
+    circuit = function.circuit
+    measurement = circuit.field.small(all_bits(circuit.measurement_length))
+    valid = measurement[:, :, fulfilled(circuit, measurement)]
+    reached = np.abs(outputs(function, valid) + np.array(function.offset)).max(axis=0)
+    assert tuple(reached) == function.influence_from_zero
+
+
 @pytest.mark.parametrize("bounds", MEANS)
 def test_what_is_opened_has_the_sensitivity_that_noise_is_calibrated_for(bounds):
     """One reading more or less moves s by A and k by 1 at most. The element a would move by 2 A:
@@ -312,6 +395,9 @@ def test_a_large_variance_is_in_the_larger_field_with_python_s_integers():
         (proved_histogram(3, 2), [1, 1, 1]),
         (proved_histogram(3, 2), [3, 0, 0]),
         (proved_histogram(3, 2), [0, -1, 0]),
+        (ProvedPresence(proved_count(3), 2), [3, 3]),
+        (ProvedPresence(proved_count(3), 2), [3, -1]),
+        (ProvedPresence(proved_count(3), 2), [4, 2]),
     ],
 )
 def test_a_faulty_curator_is_told_before_it_sends_and_no_value_is_named(function, values):
@@ -343,6 +429,11 @@ def test_noise_is_there_exactly_where_it_has_a_bound():
         lambda: variance(ReadingBounds(-1, 2, 1)),
         lambda: ProvedVariance(ReadingBounds(-1, 1, 5), 4),
         lambda: ProvedVector(()),
+        lambda: Block(2, 4, 3),
+        lambda: Block(0, 1, 1),
+        lambda: ProvedPresence(ProvedMean(ReadingBounds(-1, 1, 1)), 0),
+        lambda: ProvedPresence(ProvedMean(ReadingBounds(-1, 1, 1)), 1, 3),
+        lambda: ProvedPresence(ProvedSum(ReadingBounds(0, 1, 1), (3,)), 1),
         lambda: BoundedInteger(0),
         lambda: proved_count(1).prio3(1),
         lambda: proved_count(1).prio3(256),

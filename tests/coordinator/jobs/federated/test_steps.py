@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from algorithms import catalogue
 from algorithms.crowd_tasking import federated as tasking
@@ -20,10 +21,11 @@ from algorithms.kmeans.steps import absorb, first, next_query, release
 from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
 from coordinator.jobs.federated.statements import added, foreseen
 from tacit.encoders import reports, sums
+from tacit.errors import Invalid
 from tacit.protocol.federation import ALWAYS, Federation, RegisterStatistic, step_of
 from tacit.query.functions import parts
 from tacit.query.query import Query
-from tacit.query.words import Layer
+from tacit.query.words import Layer, Validity
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 
@@ -264,3 +266,42 @@ def test_an_encoding_under_which_nothing_is_protected(change: dict[str, Any]) ->
     document = {**tasking.encoding(params, "sound"), **change}
     with pytest.raises(reports.EncodingRefused):
         _ = reports.read("crowd-tasking", document).cost
+
+
+def test_the_sums_of_a_job_may_be_proved() -> None:
+    state = federated.start(LOW, ["a", "b"], Fraction(3))
+    asked = federated.next_sum(state)
+    assert asked is not None
+    proved = {
+        "validity": Validity.PROVED,
+        "layer": Layer.BOTH,
+        "noise_tail": Fraction(1, 3 * 10**9),
+    }
+    query = query_of(asked, LOW, **proved)
+    assert (query.validity, query.noise_tail) == (Validity.PROVED, Fraction(1, 3 * 10**9))
+    sums.check_query(query, asked)
+    plain = query_of(asked, LOW)
+    assert (plain.validity, plain.noise_tail) == (None, None)
+    subject = Subject(kind="query", id="q")
+    report = query_report(query, subject=subject)
+    assert report.validity is not None
+    assert report.validity.kind == "proved"
+    once = [Fraction(line.clamp_delta or 0) for line in report.verified]
+    thrice = [Fraction(line.clamp_delta or 0) for line in foreseen(report, Fraction(3), 3).verified]
+    both = [Fraction(line.clamp_delta or 0) for line in added([report, report])]
+    assert any(once)
+    for one, three, two in zip(once, thrice, both, strict=True):
+        assert 3 * one <= three <= 3 * one * (1 + Fraction(1, 10**9))
+        assert 2 * one <= two <= 2 * one * (1 + Fraction(1, 10**9))
+    with pytest.raises(Invalid) as refused:
+        query_of(asked, LOW, **proved, sharing="shamir", threshold=2)
+    assert "/federation/sharing" in [item.pointer for item in refused.value.errors]
+
+
+def test_single_noisy_reports_are_not_proved() -> None:
+    with pytest.raises(ValidationError, match="only sums in rounds"):
+        Federation(collect="reports", columns=("a",), validity=Validity.PROVED)
+    assert (
+        Federation(collect="rounds", columns=("a",)).canonical()
+        == Federation(collect="rounds", columns=("a",), validity=None, noise_tail=None).canonical()
+    )

@@ -1,0 +1,255 @@
+"""An aggregator's own part in proofs: its shares of contributions, expanded and queried.
+
+Each contribution has one verifier share, however often it is computed: it is a function of stored
+rows and of the round's one verify key. Rows are read in batches, and verifier shares are put in the
+order of candidates in a table of bounded size; where it is too small for all, the rows are read
+again for the next ones. Output shares are added up in memory and are never stored.
+
+Spec: validity, section 10, step 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.context import Aggregator, RoundContext
+from aggregator.pieces.unsealing import batch_content, content_of
+from aggregator.pieces.verify_keys import verify_key
+from aggregator.store import pieces as piece_store
+from aggregator.store import roster
+from aggregator.store.pieces import BatchRow, PieceRow
+from aggregator.store.roster import Party
+from common.batches import batches
+from common.store.transactions import Transaction
+from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, Span, spans
+from tacit.protocol.proved_pieces import rows_of, unpack
+from tacit.protocol.round import ProvedPart
+from tacit.protocol.verification import Candidates, proof_context
+from tacit.query.proofs import ContributionProof
+from tacit.sets import Bits
+from tacit.validity.field import Elements, Mask, Rows
+from tacit.validity.prio3 import Verification
+
+TABLE_BYTES: Final = 64 << 20
+"""Verifier shares that are put in order at a time."""
+READ_BYTES: Final = 16 << 20
+"""Sealed contributions that are in memory at a time, but for a row that is longer."""
+AT_ONCE: Final = 4096
+"""Contributions that are verified in one call."""
+_RECORD = 4 + NONCE_BYTES
+"""Bytes of a lone piece's record before its ciphertext: key epoch and nonce."""
+
+Taken: TypeAlias = Callable[[Rows], Awaitable[None]]
+"""Called with verifier shares (n, bytes) of the next n contributions, in their order."""
+
+
+@dataclass(eq=False)
+class Evaluated:
+    """What an aggregator remembers of the contributions that it verified.
+
+    `output`: (limbs, d), the sum of their output shares. `seeds` (items, 32 or 0) and `permitted`
+    (items,): as in the engine's `Verification`; of those that were not asked for, zeros.
+    """
+
+    output: Elements
+    seeds: Rows
+    permitted: Mask
+
+    def own(self, items: slice) -> Verification:
+        """Of these contributions, what a decision needs."""
+        nothing = np.zeros((0, 0, 0), np.uint64)
+        empty = np.zeros((items.stop - items.start, 0), np.uint8)
+        return Verification(empty, nothing, self.seeds[items], self.permitted[items])
+
+
+class Evaluation:
+    """The shares of one round's candidates, read from the store and verified."""
+
+    def __init__(
+        self, aggregator: Aggregator, context: RoundContext, candidates: Candidates, key: bytes
+    ) -> None:
+        assert context.proofs is not None
+        self._aggregator, self._context, self._candidates = aggregator, context, candidates
+        self._key, self._plan = key, context.proofs
+
+    async def run(self, chosen: Bits, taken: Taken | None = None) -> Evaluated:
+        """Verify the chosen ones among the candidates (items,)."""
+        prio3, items = self._plan.of(1).prio3, self._candidates.items
+        field_ = prio3.circuit.field
+        seed_bytes = 32 if prio3.joint else 0
+        found = Evaluated(
+            field_.small(np.zeros(prio3.circuit.output_length)),
+            np.zeros((items, seed_bytes), np.uint8),
+            np.zeros(items, np.bool_),
+        )
+        await self._lone(chosen, found, taken)
+        await self._parts(chosen, found, taken)
+        return found
+
+    # --- lone curators ---
+
+    async def _lone(self, chosen: Bits, found: Evaluated, taken: Taken | None) -> None:
+        places = np.flatnonzero(chosen[: len(self._candidates.lone)])
+        width = self._plan.of(1).prio3.verifier_share_bytes
+        step = max(1, TABLE_BYTES // width)
+        for start in range(0, len(places), step):
+            block = places[start : start + step]
+            table = np.zeros((len(block), width), np.uint8)
+            await self._fill(block, table, found)
+            if taken is not None:
+                await taken(table)
+
+    async def _fill(self, block: NDArray[np.int64], table: Rows, found: Evaluated) -> None:
+        """The verifier shares of the lone candidates at these places, into the table's rows."""
+        numbers = self._candidates.lone[block]
+        place_of = np.full(self._candidates.roster_size, -1, np.int64)
+        place_of[numbers] = np.arange(len(block))
+        database, context = self._aggregator.database, self._context
+        async with database.reading() as transaction:
+            rows = [
+                (row, len(held) // 4)
+                for row, held in await piece_store.piece_numbers(transaction, context.key, 0)
+                if (place_of[np.frombuffer(held, "<u4")] >= 0).any()
+            ]
+        record = _RECORD + self._plan.of(1).share_bytes(context.index)
+
+        def size(row: tuple[int, int]) -> int:
+            return row[1] * record
+
+        filled = 0
+        waiting: list[tuple[int, bytes]] = []
+        for some in batches(rows, size, READ_BYTES):
+            async with database.reading() as transaction:
+                read = await piece_store.rows_by_id(transaction, [row for row, _ in some])
+                wanted = [int(number) for row in read for number in _numbers(row, place_of)]
+                senders = await roster.lone_by_number(transaction, wanted)
+            waiting += await asyncio.to_thread(self._opened, read, senders, place_of)
+            while len(waiting) >= AT_ONCE or record * len(waiting) >= READ_BYTES:
+                now, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+                await asyncio.to_thread(self._verified, block, now, table, found)
+                filled += len(now)
+        if waiting:
+            await asyncio.to_thread(self._verified, block, waiting, table, found)
+        assert filled + len(waiting) == len(block), "every candidate has one piece"
+
+    def _opened(
+        self, rows: Iterable[PieceRow], senders: dict[int, Party], place_of: NDArray[np.int64]
+    ) -> list[tuple[int, bytes]]:
+        """(place in the table, plaintext) of the wanted pieces."""
+        found = []
+        for row in rows:
+            numbers = np.frombuffer(row.numbers, "<u4")
+            length = len(row.bodies) // numbers.size
+            for at in np.flatnonzero(place_of[numbers] >= 0).tolist():
+                number = int(numbers[at])
+                body = row.bodies[length * at : length * (at + 1)]
+                tag = row.tags[TAG_BYTES * at : TAG_BYTES * (at + 1)]
+                plain = content_of(self._aggregator, self._context, senders[number], body, tag)
+                found.append((int(place_of[number]), plain))
+        return found
+
+    def _verified(
+        self,
+        block: NDArray[np.int64],
+        opened: Sequence[tuple[int, bytes]],
+        table: Rows,
+        found: Evaluated,
+    ) -> None:
+        at = np.array([place for place, _ in opened])
+        done = self._verify(self._plan.of(1), [plain for _, plain in opened], found)
+        table[at] = done.verifier_shares
+        found.seeds[block[at]] = done.seeds
+        found.permitted[block[at]] = done.permitted
+
+    # --- parts of hosts ---
+
+    async def _parts(self, chosen: Bits, found: Evaluated, taken: Taken | None) -> None:
+        listed = self._candidates.parts_of(chosen)
+        if not listed:
+            return
+        first = len(self._candidates.lone)
+        places = first + np.flatnonzero(chosen[first:])
+        database, context = self._aggregator.database, self._context
+        async with database.reading() as transaction:
+            rows = await held_parts(transaction, context)
+        for place, part in zip(places.tolist(), listed, strict=True):
+            row, host = rows[part]
+            async with database.reading() as transaction:
+                body = (await piece_store.batch_bodies(transaction, [row.id]))[row.id]
+            shares = await asyncio.to_thread(self._verified_part, place, part, host, body, found)
+            if taken is not None:
+                await taken(shares)
+
+    def _verified_part(
+        self, place: int, part: ProvedPart, host: Party, body: bytes, found: Evaluated
+    ) -> Rows:
+        plain = batch_content(self._aggregator, self._context, host, body)
+        done = self._verify(self._plan.of(part.curators), [plain], found)
+        found.seeds[place] = done.seeds[0]
+        found.permitted[place] = done.permitted[0]
+        return done.verifier_shares
+
+    # --- both ---
+
+    def _verify(
+        self, proof: ContributionProof, plaintexts: Sequence[bytes], found: Evaluated
+    ) -> Verification:
+        """Verify shares, and add what they give to the sum."""
+        context, prio3 = self._context, proof.prio3
+        shares = unpack(prio3, context.index, rows_of(prio3, context.index, plaintexts))
+        done = prio3.verify(
+            self._key,
+            proof_context(context.digest),
+            context.index,
+            shares.nonces,
+            shares.public_shares,
+            shares.input_shares,
+        )
+        field_ = prio3.circuit.field
+        found.output = field_.add(found.output, field_.sum(done.output_shares, axis=2))
+        return done
+
+
+async def evaluation_of(
+    aggregator: Aggregator, context: RoundContext, candidates: Candidates
+) -> Evaluation:
+    """With the round's verify key. Raises RoundNotKeyed or RoundClosed."""
+    return Evaluation(aggregator, context, candidates, await verify_key(aggregator, context))
+
+
+async def held_parts(
+    transaction: Transaction, context: RoundContext
+) -> dict[ProvedPart, tuple[BatchRow, Party]]:
+    """The parts that a proved round holds, with their rows and hosts."""
+    rows = await piece_store.round_batches(transaction, context.key)
+    hosts = await roster.parties_by_key(transaction, sorted({row.host for row in rows}))
+    found = {}
+    for row in rows:
+        span = _span(hosts[row.host], row.segment, context.descriptor.segment_size)
+        part = ProvedPart(
+            segment=row.segment,
+            first=span.first,
+            length=span.length,
+            part=row.part,
+            presence=row.presence,
+        )
+        found[part] = row, hosts[row.host]
+    return found
+
+
+def _span(host: Party, segment: int, size: int) -> Span:
+    """A host's run within a segment."""
+    own = (span for span in spans(host.first, host.curators, size) if span.segment == segment)
+    return next(own)
+
+
+def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:
+    """The wanted numbers of a row."""
+    numbers = np.frombuffer(row.numbers, "<u4")
+    yield from numbers[place_of[numbers] >= 0].tolist()

@@ -1,0 +1,57 @@
+"""A proved round gets its verify key: once, before the first contribution.
+
+Spec: validity, section 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aggregator.context import Aggregator, wire_json
+from aggregator.errors import KeyShareRefused, RoundClosed, VerifyKeyFixed
+from aggregator.pieces import verify_keys
+from aggregator.pieces.intake import Intake, TransitionItem
+from aggregator.store import rounds as store
+from common.store.transactions import Transaction
+from tacit.protocol.round import KeyCheck, RelayedKeyShares, RoundState
+from tacit.protocol.verification import key_check_of
+
+
+async def fix_key(
+    aggregator: Aggregator, intake: Intake, round_id: str, relayed: RelayedKeyShares
+) -> str:
+    """Keep the others' shares as they came, with the check of the key that they make.
+
+    The same shares get the same answer. Raises VerifyKeyFixed for others, KeyShareRefused, and
+    RoundClosed after the freeze.
+    """
+    context = await aggregator.round(round_id)
+    if context.proofs is None:
+        raise KeyShareRefused("the round's contributions carry no proofs")
+    ordered = sorted(relayed.shares, key=lambda share: share.sender)
+    stored = wire_json(RelayedKeyShares(shares=tuple(ordered)))
+
+    async def run(transaction: Transaction) -> bytes:
+        row = await store.round_by_key(transaction, context.key)
+        if row.key_check is not None:
+            known = await store.document(transaction, context.key, "relayed_key_shares")
+            if known != stored:
+                raise VerifyKeyFixed
+            return row.key_check
+        if row.state is not RoundState.OPEN:
+            raise RoundClosed(extra={"included": False, "state": row.state.value})
+        key = await asyncio.to_thread(verify_keys.made_key, aggregator, context, ordered)
+        check = key_check_of(context.digest, key)
+        await store.advance(
+            transaction,
+            context.key,
+            RoundState.OPEN,
+            RoundState.OPEN,
+            relayed_key_shares=stored,
+            key_check=check,
+        )
+        return check
+
+    async with aggregator.lock(round_id):
+        check: bytes = await intake.submit(TransitionItem(context, run))
+    return wire_json(KeyCheck(round=context.id, descriptor_hash=context.digest, key_check=check))

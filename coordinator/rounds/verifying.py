@@ -1,0 +1,176 @@
+"""frozen -> verified: the aggregators verify the contributions of a proved round.
+
+The coordinator passes on what it can neither read nor make: signed sets, sealed verifier shares,
+signed verdicts. It checks all signatures, and computes the manifest as every aggregator does. All
+of it can be repeated: after a restart the same request gets the same answer. Spec: validity,
+section 10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from common.runtime.logs import get_logger
+from common.web.problems import ProblemReceived
+from coordinator.errors import AggregatorUnreachable, StillVerifying
+from coordinator.registry.peers import Peer, answered, gather
+from coordinator.rounds import differencing
+from coordinator.rounds.standing import Refused
+from coordinator.rounds.state_machine import (
+    ACCEPTED_SETS,
+    Conduct,
+    RoundAborted,
+    failure,
+    peers_of,
+    salt_of,
+    signed_descriptor,
+)
+from coordinator.store import rounds as store
+from coordinator.store.rounds import RoundRow
+from tacit import sets
+from tacit.crypto.signing import Signed
+from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.differencing import DifferenceRefused
+from tacit.protocol.round import (
+    Manifest,
+    RoundDescriptor,
+    RoundState,
+    Verdict,
+    VerdictRequest,
+    Verification,
+)
+from tacit.protocol.verification import (
+    Candidates,
+    candidates_of,
+    check_verdicts,
+    check_verifications,
+    chunk_slices,
+    contradictions,
+    proved_manifest_of,
+    refused_curators,
+    share_lengths,
+)
+from tacit.query.proofs import proof_plan
+
+log = get_logger("tacit.rounds")
+_VERDICTS = TypeAdapter(list[Signed[Verdict]])
+
+
+async def verify(conduct: Conduct, row: RoundRow) -> None:
+    """frozen -> verified: verifications, chunks to everyone, verdicts, and the manifest."""
+    descriptor = signed_descriptor(row).statement
+    peers = await peers_of(conduct, descriptor)
+    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
+    candidates = await asyncio.to_thread(candidates_of, descriptor, accepted)
+    signed = await _verifications(row, peers)
+    verifications = check_verifications(descriptor, candidates, signed)
+    await _relay(conduct, descriptor, candidates, peers)
+    verdicts = await _verdicts(row, peers, signed)
+    manifest, refused = await asyncio.to_thread(
+        _agreed, descriptor, candidates, verifications, verdicts, salt_of(conduct, descriptor)
+    )
+    for statement in refused.statements:
+        log.warning("false_statement", round=row.id, statement=statement)
+    async with conduct.database.begin() as transaction:
+        changed = await store.change(
+            transaction,
+            row.id,
+            RoundState.FROZEN,
+            state=RoundState.VERIFIED,
+            verdicts=_VERDICTS.dump_json(verdicts).decode(),
+            manifest=manifest.model_dump_json(),
+            participants=manifest.count,
+            refused=candidates.curators - manifest.count,
+            standing=refused.model_dump_json(),
+        )
+        try:
+            if changed:
+                await differencing.freeze(transaction, descriptor, manifest.members)
+        except DifferenceRefused as error:
+            raise RoundAborted(error.detail) from None
+
+
+async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Signed[Verification]]:
+    request = f'{{"accepted":{row.accepted}}}'  # as it is stored: neither read nor written again
+    answers = await gather(peer.verification(row.id, request) for peer in peers)
+    found = answered(answers)
+    if len(found) < len(peers):
+        error = failure("the verification", peers, answers)
+        if not isinstance(error, RoundAborted) and any(_is_at_work(item) for item in answers):
+            raise StillVerifying
+        raise error
+    return found
+
+
+def _is_at_work(answer: object) -> bool:
+    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name
+
+
+async def _relay(
+    conduct: Conduct, descriptor: RoundDescriptor, candidates: Candidates, peers: Sequence[Peer]
+) -> None:
+    """Every chunk of every aggregator to all others; few are in memory at a time."""
+    lengths = share_lengths(proof_plan(descriptor.query), candidates)
+
+    async def relay(index: int, number: int) -> None:
+        async with conduct.peers.chunk_places:
+            body = await peers[index].chunk(descriptor.round, number)
+            await asyncio.gather(
+                *(
+                    peer.put_chunk(descriptor.round, index, number, body)
+                    for place, peer in enumerate(peers)
+                    if place != index
+                )
+            )
+
+    numbers = range(len(chunk_slices(lengths)))
+    places = [(index, number) for index in range(len(peers)) for number in numbers]
+    answers = await gather(relay(index, number) for index, number in places)
+    if any(isinstance(item, Exception) for item in answers):
+        senders = [peers[index] for index, _ in places]
+        raise failure("the verifier shares", senders, answers)
+
+
+async def _verdicts(
+    row: RoundRow, peers: Sequence[Peer], verifications: Sequence[Signed[Verification]]
+) -> list[Signed[Verdict]]:
+    request = VerdictRequest(verifications=tuple(verifications))
+    answers = await gather(peer.verdict(row.id, request) for peer in peers)
+    found = answered(answers)
+    if len(found) < len(peers):
+        if any(_lacks_shares(item) for item in answers):  # they are passed on once more
+            raise AggregatorUnreachable("verifier shares did not come as they were made")
+        raise failure("the verdict", peers, answers)
+    return found
+
+
+def _lacks_shares(answer: object) -> bool:
+    return isinstance(answer, ProblemReceived) and answer.name == "shares_missing"
+
+
+def _agreed(
+    descriptor: RoundDescriptor,
+    candidates: Candidates,
+    verifications: Sequence[Verification],
+    signed: Sequence[Signed[Verdict]],
+    salt: bytes,
+) -> tuple[Manifest, Refused]:
+    """The manifest, and who is refused. Raises RoundAborted or TooFewParticipants."""
+    try:
+        verdicts = check_verdicts(descriptor, candidates, signed)
+        manifest = proved_manifest_of(descriptor, candidates, signed, salt)
+    except ManifestRefused as error:
+        raise RoundAborted(f"{error.title}: {error.detail}") from None
+    by_reason = refused_curators(candidates, verdicts)
+    return manifest, Refused(
+        size=descriptor.roster_size,
+        reasons={
+            reason: sets.compressed(sets.pack(np.asarray(numbers)))
+            for reason, numbers in by_reason.items()
+        },
+        statements=tuple(contradictions(verifications, verdicts)),
+    )

@@ -1,0 +1,480 @@
+"""The checks of a proved round: its verify key, who is a candidate, what is decided and summed.
+
+Pure, as `agreement`: the coordinator and every aggregator call the same functions. Contributions
+stand in one order everywhere: lone curators by number, then hosts' parts as they are listed.
+
+Spec: validity, sections 7 and 10.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from tacit import sets
+from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, SealBroken, Span, length_prefixed
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.errors import Conflict
+from tacit.protocol.agreement import (
+    ManifestRefused,
+    accepted_by_index,
+    check_count,
+    parts_text,
+)
+from tacit.protocol.round import (
+    VERDICT_LABEL,
+    VERIFICATION_LABEL,
+    AcceptedSet,
+    Manifest,
+    ProofReason,
+    ProvedPart,
+    RoundDescriptor,
+    Verdict,
+    Verification,
+)
+from tacit.query.proofs import ProofPlan
+from tacit.sets import Bits
+from tacit.validity.prio3 import Outcome
+from tacit.wire import Binary, WireModel
+
+SECRET_BYTES: Final = 32
+CHUNK_BYTES: Final = 4 << 20
+"""A chunk of verifier shares, sealed: at most this long."""
+_KEY_SHARE = b"tacit verify key share v1"
+_KEY = b"tacit verify key v1"
+_KEY_CHECK = b"tacit verify key check v1"
+_CONTEXT = b"tacit proved v1"
+_CANDIDATES = b"tacit candidates v1"
+_SHARES = b"tacit verifier shares v1"
+_MAGIC = b"TVS1"
+_CHUNK = struct.Struct("<4s32s32sBIII")
+_REASONS: Final[Mapping[Outcome, ProofReason]] = {
+    Outcome.POINT: ProofReason.POINT,
+    Outcome.PROOF: ProofReason.PROOF,
+    Outcome.JOINT_RANDOMNESS: ProofReason.JOINT_RANDOMNESS,
+}
+
+
+class VerificationRefused(Conflict):
+    name = "verification_refused"
+    title = "The verifications are not those of all aggregators over these candidates"
+
+
+# --- the verify key ------------------------------------------------------------------------------
+
+
+def key_share(secret: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
+    """An aggregator's 32-byte share of a round's verify key, always the same for one secret."""
+    return _derived(secret, _KEY_SHARE, length_prefixed(descriptor_hash, aggregator.encode()))
+
+
+def key_share_context(descriptor_hash: bytes, sender: str, receiver: str, index: int) -> bytes:
+    """The associated data of a sealed share; `index`: the receiver's."""
+    return length_prefixed(
+        _KEY, descriptor_hash, sender.encode(), receiver.encode(), str(index).encode()
+    )
+
+
+def verify_key_of(descriptor_hash: bytes, shares: Sequence[bytes]) -> bytes:
+    """The 32-byte verify key of all aggregators' shares, in their order."""
+    return hashlib.sha256(length_prefixed(_KEY, descriptor_hash, *shares)).digest()
+
+
+def key_check_of(descriptor_hash: bytes, verify_key: bytes) -> bytes:
+    """What is told of a verify key: it tells nothing but whether two are the same."""
+    return hashlib.sha256(length_prefixed(_KEY_CHECK, descriptor_hash, verify_key)).digest()
+
+
+def proof_context(descriptor_hash: bytes) -> bytes:
+    """What every proof of a round is bound to, in every call of the extendable output function."""
+    return _CONTEXT + descriptor_hash
+
+
+def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+
+class CandidateList(WireModel):
+    """Candidates as they are stored; `lone`: a bitmap over roster numbers, compressed."""
+
+    lone: Binary
+    parts: tuple[ProvedPart, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The contributions that every aggregator holds alike: what is verified.
+
+    `lone`: the numbers (n,) of lone curators, rising. `hash`: binds them to the round.
+    """
+
+    lone: NDArray[np.int64]
+    parts: tuple[ProvedPart, ...]
+    roster_size: int
+    hash: bytes
+
+    @classmethod
+    def of(cls, listed: CandidateList, roster_size: int, digest: bytes) -> Candidates:
+        """Those of a list that was stored with their hash."""
+        lone = sets.unpack(sets.decompressed(listed.lone, roster_size), roster_size)
+        return cls(np.flatnonzero(lone), listed.parts, roster_size, digest)
+
+    def listed(self) -> CandidateList:
+        """As they are stored."""
+        lone = np.zeros(self.roster_size, np.bool_)
+        lone[self.lone] = True
+        return CandidateList(lone=sets.compressed(sets.pack(lone)), parts=self.parts)
+
+    @property
+    def items(self) -> int:
+        """How many contributions they are."""
+        return len(self.lone) + len(self.parts)
+
+    @property
+    def curators(self) -> int:
+        """Of how many curators these are."""
+        return len(self.lone) + sum(part.curators for part in self.parts)
+
+    def numbers(self, chosen: Bits) -> Bits:
+        """The curators (roster_size,) of the chosen ones among the contributions (items,)."""
+        found = np.zeros(self.roster_size, np.bool_)
+        found[self.lone[chosen[: len(self.lone)]]] = True
+        for part in self.parts_of(chosen):
+            found[part.first : part.first + part.length] |= sets.unpack(part.presence, part.length)
+        return found
+
+    def parts_of(self, chosen: Bits) -> tuple[ProvedPart, ...]:
+        """The parts among the chosen contributions (items,)."""
+        of_parts = chosen[len(self.lone) :].tolist()
+        return tuple(part for part, own in zip(self.parts, of_parts, strict=True) if own)
+
+
+def candidates_of(
+    descriptor: RoundDescriptor, accepted: Sequence[Signed[AcceptedSet]]
+) -> Candidates:
+    """Lone numbers that are in all signed sets, and parts that are equal in all.
+
+    Raises ManifestRefused for sets that are malformed or not those of all aggregators, and above
+    n_max; TooFewParticipants: then nothing may be evaluated.
+    """
+    by_index = accepted_by_index(descriptor, accepted)
+    size = descriptor.roster_size
+    lone = np.ones(size, np.bool_)
+    common: set[ProvedPart] | None = None
+    for item in by_index.values():
+        members, parts = sets.unpack(item.members, size), item.parts or ()
+        lone &= members & ~_covered(descriptor, parts, members)
+        common = set(parts) if common is None else common & set(parts)
+    chosen = tuple(sorted(common or (), key=lambda part: part.order))
+    digest = hashlib.sha256(
+        length_prefixed(_CANDIDATES, descriptor.digest(), sets.pack(lone), parts_text(chosen))
+    ).digest()
+    found = Candidates(np.flatnonzero(lone), chosen, size, digest)
+    check_count(descriptor.query, found.curators)
+    return found
+
+
+def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart], members: Bits) -> Bits:
+    """The numbers (roster_size,) of a set's parts, each in one of them and in the set."""
+    covered = np.zeros(descriptor.roster_size, np.bool_)
+    order = [part.order for part in parts]
+    if any(one >= other for one, other in itertools.pairwise(order)):
+        raise ManifestRefused("an accepted set's parts are not sorted, each once")
+    for part in parts:
+        span = Span(part.segment, part.first, part.length)
+        own = _presence(part)
+        if own is None or not _in_segment(span, descriptor) or covered[_slice(part)][own].any():
+            raise ManifestRefused("an accepted set lists parts that no host can have sent")
+        covered[_slice(part)] |= own
+    if (covered & ~members).any():
+        raise ManifestRefused("an accepted set lists parts of curators that are not in it")
+    return covered
+
+
+def _slice(part: ProvedPart) -> slice:
+    return slice(part.first, part.first + part.length)
+
+
+def _presence(part: ProvedPart) -> Bits | None:
+    """(length,), or None for no bitmap of one curator or more."""
+    try:
+        present = sets.unpack(part.presence, part.length)
+    except ValueError:
+        return None
+    return present if present.any() else None
+
+
+def _in_segment(span: Span, descriptor: RoundDescriptor) -> bool:
+    end = span.first + span.length
+    size = descriptor.segment_size
+    placed = span.first // size == span.segment == (end - 1) // size
+    return placed and span.first % 8 == 0 and end <= descriptor.roster_size
+
+
+# --- verifier shares on their way ----------------------------------------------------------------
+
+
+def share_lengths(plan: ProofPlan, candidates: Candidates) -> NDArray[np.int64]:
+    """Bytes of each candidate's verifier share, (items,)."""
+    lengths = np.full(candidates.items, plan.of(1).prio3.verifier_share_bytes, np.int64)
+    for place, part in enumerate(candidates.parts, len(candidates.lone)):
+        lengths[place] = plan.of(part.curators).prio3.verifier_share_bytes
+    return lengths
+
+
+def chunk_slices(lengths: NDArray[np.int64]) -> list[slice]:
+    """The items of each chunk: whole ones, as many as fit `CHUNK_BYTES`."""
+    room = CHUNK_BYTES - _CHUNK.size - NONCE_BYTES - TAG_BYTES
+    ends = np.cumsum(lengths)
+    found, start = [], 0
+    while start < len(lengths):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + room, side="right"))
+        assert end > start, "a verifier share is shorter than a chunk"
+        found.append(slice(start, end))
+        start = end
+    return found
+
+
+@dataclass(frozen=True)
+class ChunkPlace:
+    """Which chunk of whose verifier shares it is."""
+
+    descriptor_hash: bytes
+    candidates_hash: bytes
+    index: int
+    chunk: int
+    chunks: int
+    items: int
+
+    def header(self) -> bytes:
+        """As the chunk begins."""
+        return _CHUNK.pack(
+            _MAGIC,
+            self.descriptor_hash,
+            self.candidates_hash,
+            self.index,
+            self.chunk,
+            self.chunks,
+            self.items,
+        )
+
+
+def chunk_key(verify_key: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
+    """The key with which an aggregator seals its chunks of a round: the coordinator has it not."""
+    return _derived(verify_key, _SHARES, length_prefixed(descriptor_hash, aggregator.encode()))
+
+
+def seal_chunk(key: bytes, place: ChunkPlace, shares: bytes) -> bytes:
+    """A chunk of verifier shares as it travels."""
+    head = place.header() + os.urandom(NONCE_BYTES)
+    return head + AESGCM(key).encrypt(head[-NONCE_BYTES:], shares, head)
+
+
+def stands_at(place: ChunkPlace, body: bytes) -> bool:
+    """Whether a body claims to be this chunk, and is no longer than one."""
+    return len(body) <= CHUNK_BYTES and body.startswith(place.header())
+
+
+def open_chunk(key: bytes, place: ChunkPlace, body: bytes) -> bytes:
+    """The verifier shares of a chunk. Raises SealBroken unless its aggregator made it for here."""
+    end = _CHUNK.size + NONCE_BYTES
+    if not stands_at(place, body):
+        raise SealBroken("a chunk of another place")
+    try:
+        return AESGCM(key).decrypt(body[_CHUNK.size : end], body[end:], body[:end])
+    except (InvalidTag, ValueError, OverflowError):
+        raise SealBroken("a chunk that its aggregator did not make") from None
+
+
+# --- decisions -----------------------------------------------------------------------------------
+
+
+def check_verifications(
+    descriptor: RoundDescriptor,
+    candidates: Candidates,
+    verifications: Sequence[Signed[Verification]],
+) -> tuple[Verification, ...]:
+    """The verifications by index: of all aggregators, over these candidates. Raises
+    VerificationRefused."""
+    found: dict[int, Verification] = {}
+    for signed in verifications:
+        item = signed.statement
+        try:
+            index = descriptor.index_of(item.aggregator)
+            verify(VERIFICATION_LABEL, signed, descriptor.aggregators[index].identity_key)
+        except (KeyError, SignatureBroken):
+            raise VerificationRefused("a verification is not signed by an aggregator") from None
+        if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
+            raise VerificationRefused("a verification belongs to another round")
+        if item.candidates_hash != candidates.hash or item.items != candidates.items:
+            raise VerificationRefused(f"{item.aggregator} verified other candidates")
+        found[index] = item
+    count = len(descriptor.aggregators)
+    if len(found) != count or len(verifications) != count:
+        raise VerificationRefused("the verifications are not one of each aggregator")
+    return tuple(found[index] for index in range(count))
+
+
+def verdict_of(
+    descriptor: RoundDescriptor,
+    aggregator: str,
+    candidates: Candidates,
+    verifications: Sequence[Verification],
+    outcomes: NDArray[np.uint8],
+) -> Verdict:
+    """What an aggregator says of the candidates; outcomes (items,): values of `Outcome`."""
+    counted = outcomes == Outcome.ACCEPTED
+    return Verdict(
+        round=descriptor.round,
+        descriptor_hash=descriptor.digest(),
+        aggregator=aggregator,
+        candidates_hash=candidates.hash,
+        shares_hashes=tuple(item.shares_hash for item in verifications),
+        members=sets.pack(candidates.numbers(counted)),
+        parts=candidates.parts_of(counted),
+        reasons={
+            reason: sets.pack(outcomes == outcome)
+            for outcome, reason in _REASONS.items()
+            if (outcomes == outcome).any()
+        },
+    )
+
+
+def check_verdicts(
+    descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Signed[Verdict]]
+) -> tuple[Verdict, ...]:
+    """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
+    found: dict[int, Verdict] = {}
+    for signed in verdicts:
+        item = signed.statement
+        try:
+            index = descriptor.index_of(item.aggregator)
+            verify(VERDICT_LABEL, signed, descriptor.aggregators[index].identity_key)
+        except (KeyError, SignatureBroken):
+            raise ManifestRefused("a verdict is not signed by an aggregator") from None
+        if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
+            raise ManifestRefused("a verdict belongs to another round")
+        if item.candidates_hash != candidates.hash:
+            raise ManifestRefused(f"{item.aggregator} decided on other candidates")
+        if len(item.shares_hashes) != len(descriptor.aggregators):
+            raise ManifestRefused("a verdict names the shares of too few aggregators, or of more")
+        counted = ~_refused(candidates, item)
+        named = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
+        if named != (item.members, item.parts):
+            raise ManifestRefused("a verdict counts others than those it gives no reason against")
+        found[index] = item
+    count = len(descriptor.aggregators)
+    if len(found) != count or len(verdicts) != count:
+        raise ManifestRefused("the verdicts are not one of each aggregator")
+    return tuple(found[index] for index in range(count))
+
+
+def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
+    """The contributions (items,) that a verdict refuses, each for one reason."""
+    refused = np.zeros(candidates.items, np.bool_)
+    for bitmap in verdict.reasons.values():
+        try:
+            own = sets.unpack(bitmap, candidates.items)
+        except ValueError:
+            raise ManifestRefused("a verdict's reasons are none of these candidates") from None
+        if not own.any() or (refused & own).any():
+            raise ManifestRefused("a verdict gives an empty reason, or two for a contribution")
+        refused |= own
+    return refused
+
+
+def proved_manifest_of(
+    descriptor: RoundDescriptor,
+    candidates: Candidates,
+    verdicts: Sequence[Signed[Verdict]],
+    salt: bytes,
+) -> Manifest:
+    """The one manifest that all signed sets, through their candidates, and all verdicts give.
+
+    Raises ManifestRefused or TooFewParticipants.
+    """
+    counted = counted_by_all(candidates, check_verdicts(descriptor, candidates, verdicts))
+    members = candidates.numbers(counted)
+    check_count(descriptor.query, int(members.sum()))
+    return Manifest(
+        round=descriptor.round,
+        descriptor_hash=descriptor.digest(),
+        quorum=tuple(range(len(descriptor.aggregators))),
+        members=sets.pack(members),
+        count=int(members.sum()),
+        contributions=(),
+        salt=salt,
+        parts=candidates.parts_of(counted),
+    )
+
+
+def counted_by_all(candidates: Candidates, verdicts: Sequence[Verdict]) -> Bits:
+    """The contributions (items,) that no verdict refuses."""
+    counted = np.ones(candidates.items, np.bool_)
+    for verdict in verdicts:
+        counted &= ~_refused(candidates, verdict)
+    return counted
+
+
+def offset_of(plan: ProofPlan, manifest: Manifest) -> tuple[str, ...]:
+    """What the opened total of a manifest is moved by, per coordinate: a commitment's `offset`."""
+    hosted = [part.curators for part in manifest.parts or ()]
+    offset = plan.offset(manifest.count - sum(hosted), hosted)
+    return tuple(str(value) for value in offset)
+
+
+# --- who was refused -----------------------------------------------------------------------------
+
+
+def refused_curators(
+    candidates: Candidates, verdicts: Sequence[Verdict]
+) -> dict[ProofReason, Bits]:
+    """The curators (roster_size,) that any verdict refuses, by its reason; reasons without one are
+    left out."""
+    found: dict[ProofReason, Bits] = {}
+    for verdict in verdicts:
+        for reason, bitmap in verdict.reasons.items():
+            numbers = candidates.numbers(sets.unpack(bitmap, candidates.items))
+            found[reason] = found.get(reason, np.zeros_like(numbers)) | numbers
+    return found
+
+
+def contradictions(
+    verifications: Sequence[Verification], verdicts: Sequence[Verdict]
+) -> Iterator[str]:
+    """Sentences on what aggregators signed that cannot all be true, naming these (spec: validity,
+    section 10, step 5). Verdicts may differ in joint randomness: a curator alone can do that."""
+    for verdict in verdicts:
+        for own, hashed in zip(verifications, verdict.shares_hashes, strict=True):
+            if hashed != own.shares_hash:
+                yield (
+                    f"{own.aggregator} signed two verifications, or {verdict.aggregator} decided "
+                    f"on shares that {own.aggregator} did not sign"
+                )
+    for place, one in enumerate(verdicts):
+        for other in verdicts[place + 1 :]:
+            same = one.shares_hashes == other.shares_hashes
+            if same and _by_all_shares(one) != _by_all_shares(other):
+                yield f"{one.aggregator} or {other.aggregator} signed a false verdict"
+
+
+def _by_all_shares(verdict: Verdict) -> dict[ProofReason, bytes]:
+    """The reasons that follow from the verifier shares, and so are the same for each aggregator."""
+    common = (ProofReason.PROOF, ProofReason.POINT)
+    return {reason: verdict.reasons[reason] for reason in common if reason in verdict.reasons}

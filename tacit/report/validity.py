@@ -1,0 +1,228 @@
+"""What a report says of lies: by how much a contribution can move the total, and who is trusted.
+
+A lie within the declared range is never noticed, so the range is what a report has to show: the
+*influence*, the largest change of one coordinate's total by one accepted contribution. A declared
+query has none to show. Spec: validity, sections 1, 4 and 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import ROUND_CEILING, Context
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.protocol.round import REFUSED_BY_PROOF
+from tacit.query.functions import Part, parts
+from tacit.query.mechanisms import clamped_tail
+from tacit.query.query import Query
+from tacit.query.sensitivity import Linear
+from tacit.query.words import Validity
+from tacit.report.figures import amount, part_unit
+from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
+
+ANY_AMOUNT: Final = "A lying curator shifts the sum by any amount."
+LYING_AGGREGATORS: Final = "Aggregators that lie: by any amount."
+NOT_PROVED: Final = (
+    "Validity is not proved: a curator can send any value, and no sum can tell. Bounds are "
+    "enforced at honest curators only; a single lying aggregator shifts the sum by any amount, too."
+)
+PROVED: Final = (
+    "Validity is proved for each contribution as a whole, not for each reading: one that was never "
+    "taken, or is wrong but possible, is not noticed; nor is a curator that adds no noise."
+)
+EVERY_AGGREGATOR: Final = (
+    "That no invalid contribution is counted, and no honest one refused, needs every aggregator to "
+    "be honest: each can change its own partial sum, let a contribution pass, or leave one out. An "
+    "operator that runs an aggregator and a host or curators is unproved for these. Secrecy needs "
+    "one honest aggregator, as without proofs."
+)
+
+_SIX: Final = Context(prec=6, rounding=ROUND_CEILING)
+_TWO: Final = Context(prec=2, rounding=ROUND_CEILING)
+_HUNDRED: Final = 100
+
+
+def validity_statement(
+    query: Query, host_parts: Sequence[int] | None = None, refused: int | None = None
+) -> ValidityStatement:
+    """What a query, or a round of it, says of lies.
+
+    `host_parts`: how many curators are in each part of the host with the most of them, none if no
+    host took part; None: a host with one part, as large as one can be. `refused`: how many
+    curators of the round were left out, as their contributions were refused by the proof.
+    """
+    if query.validity is not Validity.PROVED:
+        return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
+    # A library without its extra `proofs` reports all other queries.
+    from tacit.query.proofs import proof_plan
+    from tacit.validity.limits import false_acceptance, honest_refusal
+
+    plan = proof_plan(query)
+    sizes = (plan.largest_part,) if host_parts is None else tuple(host_parts)
+    proofs = [plan.of(size) for size in {1, *sizes}]
+    lone = _reaches(query, [1])
+    host = _reaches(query, sizes) if sizes else (None,) * len(lone)
+    tail = clamped_tail(query)
+    statement = ValidityStatement(
+        kind="proved",
+        influence=tuple(
+            InfluenceStatement(
+                part=part.name, unit=part_unit(query, part), lone=reach, host=of_host
+            )
+            for part, reach, of_host in zip(parts(query), lone, host, strict=True)
+        ),
+        host_curators=sum(sizes) or None,
+        false_acceptance=amount(max(false_acceptance(proof.prio3) for proof in proofs)),
+        honest_refusal=amount(max(honest_refusal(proof.prio3) for proof in proofs)),
+        noise_tail=None if tail is None else amount(tail.total),
+        refused=refused,
+    )
+    return _worded(statement, query)
+
+
+def with_shares(
+    statement: ValidityStatement, query: Query, total: NDArray[np.int64]
+) -> ValidityStatement:
+    """Each influence also as a share of the released `total`, (d,) ring units: it is public, so
+    this costs nothing. Parts of several coordinates have no share."""
+    if statement.kind != "proved":
+        return statement
+    shared, place = [], 0
+    for part, item in zip(parts(query), statement.influence, strict=True):
+        released = abs(int(total[place])) * part.value
+        if part.dimension == 1 and released:
+            item = item.model_copy(
+                update={
+                    "lone": _with_share(item.lone, released),
+                    "host": None if item.host is None else _with_share(item.host, released),
+                }
+            )
+        shared.append(item)
+        place += part.dimension
+    return _worded(statement.model_copy(update={"influence": tuple(shared)}), query)
+
+
+def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) -> PrivacyReport:
+    """The report of a round whose sum is opened; see `with_shares`."""
+    if report.validity is None:
+        return report
+    shared = with_shares(report.validity, query, total)
+    return report.model_copy(update={"validity": shared})
+
+
+def caveats(query: Query) -> tuple[str, ...]:
+    """What a reader has to know of what is proved, and of what that rests on."""
+    if query.validity is not Validity.PROVED:
+        return (NOT_PROVED,)
+    return PROVED, EVERY_AGGREGATOR
+
+
+def _with_share(reach: Reach, released: Fraction) -> Reach:
+    return reach.model_copy(
+        update={"share_of_total": amount(Fraction(reach.coordinate) / released)}
+    )
+
+
+def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
+    """How far contributions of these numbers of curators reach together, part by part."""
+    from tacit.query.proofs import proof_plan
+    from tacit.validity.functions import ProvedFunction, ProvedVector
+
+    functions = [proof_plan(query).of(size).function for size in sizes]
+
+    def largest(of: Callable[[ProvedFunction], Sequence[int]], place: int, part: Part) -> str:
+        found = sum(max(of(one)[place : place + part.dimension]) for one in functions)
+        return amount(found * part.value)
+
+    found, place = [], 0
+    for number, part in enumerate(parts(query)):
+        together = None
+        if part.dimension > 1:
+            vectors = [one for one in functions if isinstance(one, ProvedVector)]
+            together = amount(sum(one.l1_influence[number] for one in vectors) * part.value)
+        found.append(
+            Reach(
+                coordinate=largest(lambda one: one.influence, place, part),
+                from_zero=largest(lambda one: one.influence_from_zero, place, part),
+                all_coordinates=together,
+            )
+        )
+        place += part.dimension
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------- in words
+
+
+def _worded(statement: ValidityStatement, query: Query) -> ValidityStatement:
+    return statement.model_copy(update={"sentences": _sentences(statement, query)})
+
+
+def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
+    held = []
+    for part, item in zip(parts(query), statement.influence, strict=True):
+        text = f"A lying curator shifts {_named(part)} by at most {_reach_words(item, item.lone)}"
+        if item.host is not None:
+            text += (
+                f"; the largest host, {statement.host_curators:,} curators, by at most "
+                f"{_reach_words(item, item.host)}"
+            )
+        held.append(f"{text}.")
+    held[-1] += f" {LYING_AGGREGATORS}"
+    held.append(
+        "With every aggregator honest, an invalid contribution is counted with a probability of at "
+        f"most {_chance(statement.false_acceptance)}, and an honest one refused with one of at "
+        f"most {_chance(statement.honest_refusal)}."
+    )
+    if statement.noise_tail is not None:
+        held.append(
+            "The noise of curators is clamped, which changes its law over a round by at most "
+            f"{_chance(statement.noise_tail)}; it is part of what a lie can add. With "
+            "layer aggregator a lie reaches the least."
+        )
+    if statement.refused:
+        held.append(
+            f"{statement.refused:,} of the round's curators "
+            f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED_BY_PROOF}."
+        )
+    return tuple(held)
+
+
+def _named(part: Part) -> str:
+    match part.linear:
+        case Linear.HISTOGRAM:
+            return "one bin"
+        case Linear.VECTOR:
+            return f"one coordinate of {part.name}"
+        case Linear.SQUARES:
+            return "the sum of squares"
+        case Linear.PRESENCE:
+            return "the count of curators with readings"
+        case _:
+            return f"the {part.name}"
+
+
+def _reach_words(item: InfluenceStatement, reach: Reach) -> str:
+    text = _quantity(reach.coordinate, item.unit)
+    if reach.share_of_total is not None:
+        share = amount(Fraction(reach.share_of_total) * _HUNDRED, _TWO)
+        text += f" ({share} % of the released total)"
+    if reach.all_coordinates is not None:
+        text += f" (all coordinates together: {_quantity(reach.all_coordinates, item.unit)})"
+    return text
+
+
+def _quantity(value: str, unit: str) -> str:
+    number = amount(Fraction(value), _SIX)
+    whole, point, places = number.partition(".")
+    if whole.isdigit():
+        number = f"{int(whole):,}{point}{places}"
+    return number if unit == "1" else f"{number} {unit}"
+
+
+def _chance(value: str | None) -> str:
+    return amount(Fraction(value or "0"), _TWO)

@@ -1,0 +1,145 @@
+"""Every function of a proved round, for lone curators and for hosts' parts; sums are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aggregator.rounds import evaluating
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.proved import keyed, proved
+
+CENTRED = {"bounds": ["-5", "5"]}
+FUNCTIONS: dict[str, tuple[dict[str, Any], list[list[int]]]] = {
+    "sum": ({}, [[0], [20], [7]]),
+    "negative sum": ({"bounds": ["-10", "3"]}, [[-20], [6], [0]]),
+    "count": ({"function": "count"}, [[0], [2], [1]]),
+    "mean": ({"function": "mean", **CENTRED}, [[0, 0], [-10, 2], [5, 1]]),
+    "variance": (
+        {"function": "variance", "max_readings": 1, **CENTRED},
+        [[0, 0, 0], [-5, 25, 1], [3, 9, 1]],
+    ),
+    "variance of two": (
+        {"function": "variance", **CENTRED},
+        [[0, 0, 0], [-1, 41, 2], [5, 25, 1]],
+    ),
+    "wide variance": (
+        {"function": "variance", "bounds": ["-400000", "400000"], "max_readings": 4},
+        [[0, 0, 0], [-400000, 400000**2, 1], [10, 50, 2]],
+    ),
+    "histogram": (
+        {"function": "histogram", "edges": ["0", "5", "10"]},
+        [[0, 0], [2, 0], [1, 1]],
+    ),
+    "vector": (
+        {
+            "function": "vector_sum",
+            "dimension": 3,
+            "coordinates": "values",
+            "l1_bound": "20",
+            "bounds": ["-10", "10"],
+        },
+        [[0, 0, 0], [-10, 10, 0], [20, -20, 0]],
+    ),
+}
+LAYERS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "curator": {
+        "mechanism": "distributed",
+        "epsilon": "1",
+        "layer": "curator",
+        "collusion": {"curators": 1, "aggregators": 0},
+    },
+    "both": {
+        "mechanism": "distributed",
+        "epsilon": "1",
+        "layer": "both",
+        "collusion": {"curators": 1, "aggregators": 2},
+    },
+    "two-layer": {
+        "mechanism": "two-layer",
+        "epsilon_u": "1",
+        "epsilon_s": "1",
+        "pr_u": "1",
+        "pr_s": "1",
+    },
+}
+
+
+def asked(name: str, layer: str) -> tuple[Any, list[list[int]]]:
+    changes, values = FUNCTIONS[name]
+    return proved(**{**changes, **LAYERS[layer]}), values
+
+
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+async def test_every_function(alliance: Alliance, name: str) -> None:
+    """Layer `curator` with noise of 0, whose bounds the offset takes away again."""
+    async with alliance(3) as federation:
+        lone = await federation.lone(3)
+        host = await federation.host("gateway", 40)
+        # the noise of squares this large is beyond the sampler
+        for layer in ("exact",) if name == "wide variance" else ("exact", "curator"):
+            query, values = asked(name, layer)
+            current = await keyed(federation, query)
+            for sender, value in zip(lone, values, strict=True):
+                await current.prove(sender, np.array(value))
+            hosted = np.array([values[place % 3] for place in range(40)])
+            await current.prove_parts(host, hosted)
+            total, manifest = await current.proved_release()
+            expected = np.array(values).sum(axis=0) + hosted.sum(axis=0)
+            assert total.tolist() == expected.tolist()
+            assert manifest.count == 43
+
+
+@pytest.mark.parametrize("layer", ["both", "two-layer"])
+async def test_aggregators_add_noise_in_the_field(alliance: Alliance, layer: str) -> None:
+    async with alliance(3) as federation:
+        lone = await federation.lone(3)
+        query, values = asked("sum", layer)
+        seen = set()
+        for _ in range(3):
+            current = await keyed(federation, query)
+            for sender, value in zip(lone, values, strict=True):
+                await current.prove(sender, np.array(value))
+            total, _ = await current.proved_release()
+            error = int(total[0]) - 27
+            assert abs(error) < 20 * 60, "three Laplace draws of scale 20"
+            seen.add(error)
+        assert seen != {0}
+
+
+async def test_small_tables_and_blocks_give_the_same(
+    alliance: Alliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers come out of order, in rows of their own, and many passes read them."""
+    monkeypatch.setattr(evaluating, "TABLE_BYTES", 50)
+    monkeypatch.setattr(evaluating, "READ_BYTES", 300)
+    monkeypatch.setattr(evaluating, "AT_ONCE", 2)
+    async with alliance(2) as federation:
+        lone = await federation.lone(9)
+        current = await keyed(federation, proved(aggregators=2))
+        for place in (4, 1, 8, 0, 2, 7, 3, 6, 5):
+            await current.prove(lone[place], np.array([place]))
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count) == ([36], 9)
+
+
+async def test_a_part_that_one_aggregator_lacks_is_left_out_whole(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        lone = await federation.lone(2)
+        host = await federation.host("gateway", 16)
+        left = await federation.host("leaver", 16)
+        current = await keyed(federation, proved(aggregators=2))
+        for sender in lone:
+            await current.prove(sender, np.array([5]))
+        for index, plain in enumerate(current.plaintexts(np.array([16]), 16)):
+            if index == 0:
+                body = current.part(host, index, bytes(plain))
+                assert (await current.send_batch(host, index, body)).status_code == 201
+        await current.prove_parts(left, np.ones((16, 1), np.int64))
+        answer = await federation.peers[1].ask("DELETE", f"/v1/parties/{left.id}")
+        assert answer.status_code in (200, 204), answer.text
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count, manifest.parts) == ([10], 2, ())

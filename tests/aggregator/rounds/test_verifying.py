@@ -1,0 +1,299 @@
+"""The steps of a proved round: once each, in their order, and again after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from aggregator.app import create_app
+from aggregator.context import Aggregator
+from aggregator.rounds import verifying
+from common.runtime.clock import ManualClock, SystemClock
+from tacit.protocol.round import (
+    ManifestRequest,
+    ProofReason,
+    RevealRequest,
+    RoundState,
+    VerdictRequest,
+    VerificationRequest,
+)
+from tests.aggregator.conftest import Alliance, Running, settings
+from tests.aggregator.double import Federation, Sender, query
+from tests.aggregator.process import Process
+from tests.aggregator.proved import ProvedRound, keyed, proved
+from tests.aggregator.rounds.test_state_machine import refused
+
+TWO = {"aggregators": 2}
+
+
+def corrupt(plain: list[bytearray]) -> None:
+    """Another measurement than the one that is proved."""
+    plain[0][16] ^= 1
+
+
+async def filled(
+    federation: Federation, count: int = 3, liars: int = 0, **changes: Any
+) -> tuple[ProvedRound, list[Sender]]:
+    """A round in which everyone has delivered 1, and the last ones a lie."""
+    lone = await federation.lone(count)
+    current = await keyed(federation, proved(**{**TWO, **changes}))
+    for place, sender in enumerate(lone):
+        lie = corrupt if place >= count - liars else None
+        await current.prove(sender, np.array([1]), lie)
+    return current, lone
+
+
+async def test_a_liar_is_named_alike_by_all(alliance: Alliance) -> None:
+    async with alliance(3) as federation:
+        current, _ = await filled(federation, 6, 1, aggregators=3)
+        accepted, verdicts = await current.verdicts()
+        reasons = [item.statement.reasons for item in verdicts]
+        assert reasons == [{ProofReason.PROOF: b"\x20"}] * 3
+        total, manifest = await current.opened(accepted, verdicts)
+        assert (total.tolist(), manifest.count) == ([5], 5)
+
+
+async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation) -> None:
+    current, _ = await filled(pair)
+    peer = pair.peers[0]
+
+    async def step(name: str, body: Any) -> Any:
+        return await peer.coordinate("POST", current.path(name), body)
+
+    nobody = VerificationRequest(accepted=())
+    refused(await step("verification", nobody), 409, "round_not_frozen")
+    accepted = await current.freeze()
+    sets = VerificationRequest(accepted=tuple(accepted))
+    refused(await step("verdict", VerdictRequest(verifications=())), 409, "round_not_verified")
+    put = await current.put_chunk(peer, 1, 0, b"")
+    refused(put, 409, "round_not_verified")
+    answer = await peer.coordinate("GET", current.path("verification/0"))
+    refused(answer, 404, "unknown_chunk")
+    first = await step("verification", sets)
+    assert (await step("verification", sets)).content == first.content
+    verifications = await current.verify(accepted)
+    request = VerdictRequest(verifications=tuple(verifications))
+    refused(await step("verdict", request), 409, "shares_missing")
+    await current.exchange()
+    decided = await step("verdict", request)
+    assert (await step("verdict", request)).content == decided.content
+    shown = (await peer.coordinate("GET", current.path())).json()
+    assert shown["state"] == RoundState.VERIFIED
+    verdicts = await current.decide(verifications)
+    manifest = current.request(accepted, verdicts)
+    committed = await step("commitment", manifest)
+    assert (await step("commitment", manifest)).content == committed.content
+    assert (await step("verification", sets)).content == first.content
+    assert (await step("verdict", request)).content == decided.content
+    commitments = await current.commit_to(manifest)
+    revealed = await step("reveal", RevealRequest(commitments=tuple(commitments)))
+    assert revealed.status_code == 200
+
+
+async def test_another_s_chunk_has_its_place_and_length(pair: Federation) -> None:
+    current, _ = await filled(pair)
+    await current.verify(await current.freeze())
+    peer, (body,) = pair.peers[0], await current.chunks(1)
+    refused(await current.put_chunk(peer, 0, 0, body), 404, "unknown_chunk")
+    refused(await current.put_chunk(peer, 2, 0, body), 404, "unknown_chunk")
+    refused(await current.put_chunk(peer, 1, 1, body), 404, "unknown_chunk")
+    for bad in (b"", body[:50], b"x" + body[1:], bytes(5 << 20)):
+        refused(await current.put_chunk(peer, 1, 0, bad), 400, "seal_broken")
+    (own,) = await current.chunks(0)
+    refused(await current.put_chunk(peer, 1, 0, own), 400, "seal_broken")
+    token = pair.peers[0].operator_token
+    path = current.path("verification/1/0")
+    form = "application/octet-stream"
+    assert (await peer.ask("PUT", path, body, token, form=form)).status_code == 403
+    assert (await current.put_chunk(peer, 1, 0, body)).status_code == 204
+
+
+async def test_a_declared_round_has_no_verification(pair: Federation) -> None:
+    current = await pair.open(query(mechanism="exact", **TWO))
+    accepted = await current.freeze()
+    body = VerificationRequest(accepted=tuple(accepted))
+    answer = await pair.peers[0].coordinate("POST", current.path("verification"), body)
+    refused(answer, 409, "verification_refused")
+
+
+async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation) -> None:
+    for stop in range(4):
+        lone = await pair.lone(2, f"round-{stop}")
+        current = await keyed(pair, proved(**TWO))
+        for sender in lone:
+            await current.prove(sender, np.array([1]))
+        if stop >= 1:
+            accepted = await current.freeze()
+        if stop >= 2:
+            verifications = await current.verify(accepted)
+            await current.exchange()
+        if stop >= 3:
+            await current.decide(verifications)
+        peer = pair.peers[0]
+        answer = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
+        assert answer.status_code == 200
+        aggregator = peer.part(Aggregator)
+        async with aggregator.database.reading() as transaction:
+            for table, column in (("piece", "bodies"), ("share_chunk", "body")):
+                sizes = f"SELECT COALESCE(SUM(length({column})), 0) FROM {table}"
+                assert (await transaction.execute(text(sizes))).scalar_one() == 0
+        if stop >= 1:
+            body = VerificationRequest(accepted=tuple(accepted))
+            answer = await peer.coordinate("POST", current.path("verification"), body)
+            refused(answer, 410, "round_closed")
+
+
+@pytest.fixture
+def system_clock() -> SystemClock:
+    """Processes have no other."""
+    return SystemClock()
+
+
+async def test_killed_after_each_step_it_answers_the_same(
+    tmp_path: Path, system_clock: ManualClock, running: Running
+) -> None:
+    process = Process(tmp_path / "killed")
+    async with AsyncExitStack() as stack:
+        stack.callback(process.stop)
+        first = await process.start()
+        app = create_app(settings(1, tmp_path), clock=system_clock)
+        second = await stack.enter_async_context(running(app))
+        federation = await Federation(first, second).pair()
+
+        async def again() -> None:
+            process.kill()
+            await federation.peers[0].client.aclose()
+            federation.peers[0].client = await process.start()
+
+        current, _ = await filled(federation, 4, 1)
+        host = await federation.host("gateway", 24)
+        check = (await current.relay_keys(0)).content
+        await again()
+        assert (await current.relay_keys(0)).content == check
+        del host
+        accepted = await current.freeze()
+        await again()
+        verifications = await current.verify(accepted)
+        await again()
+        assert await current.verify(accepted) == verifications
+        await current.exchange()
+        await again()
+        verdicts = await current.decide(verifications)
+        await again()
+        assert await current.decide(verifications) == verdicts
+        request = current.request(accepted, verdicts)
+        commitments = await current.commit_to(request)
+        await again()
+        assert await current.commit_to(request) == commitments
+        await again()
+        total, manifest = await current.opened(accepted, verdicts)
+        assert (total.tolist(), manifest.count) == ([3], 3)
+        await federation.peers[0].client.aclose()
+
+
+async def test_killed_while_it_verifies_it_makes_the_same_shares(pair: Federation) -> None:
+    """The candidates are durable, and nothing else is: as after a kill before the signature."""
+    current, _ = await filled(pair)
+    accepted = await current.freeze()
+    before = await current.verify(accepted)
+    aggregator = pair.peers[0].part(Aggregator)
+    async with aggregator.database.begin() as transaction:
+        await transaction.execute(text("UPDATE round SET verification = NULL"))
+        await transaction.execute(text("DELETE FROM share_chunk"))
+    assert await current.verify(accepted) == before
+    await current.exchange()
+    total, _ = await current.opened(accepted, await current.decide(before))
+    assert total.tolist() == [3]
+
+
+async def test_no_sum_without_noise_is_in_the_store(pair: Federation) -> None:
+    """What all contributions of an aggregator add up to is nowhere before its noise is in it."""
+    current, _ = await filled(pair, mechanism="distributed", epsilon="1")
+    accepted, verdicts = await current.verdicts()
+    aggregator = pair.peers[0].part(Aggregator)
+    async with aggregator.database.reading() as transaction:
+        row = (await transaction.execute(text("SELECT partial, nonce FROM round"))).one()
+    assert (row.partial, row.nonce) == (None, None)
+    request = current.request(accepted, verdicts)
+    assert isinstance(request, ManifestRequest)
+    await current.commit_to(request)
+
+
+async def test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed(
+    pair: Federation,
+) -> None:
+    """The guard is asked about the set that is summed, not about the one that was frozen."""
+    lone = await pair.lone(4)
+    first = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await first.prove(sender, np.array([1]))
+    assert (await first.proved_release())[1].count == 4
+    second = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await second.prove(sender, np.array([1]), corrupt if sender is lone[0] else None)
+    accepted, verdicts = await second.verdicts()
+    request = second.request(accepted, verdicts)
+    assert request.manifest.count == 3
+    for peer in pair.peers:
+        answer = await peer.coordinate("POST", second.path("commitment"), request)
+        refused(answer, 409, "difference_refused")
+
+
+async def test_proved_and_declared_steps_go_in_one_request(pair: Federation) -> None:
+    """Steps of many rounds: what each raises is its own answer."""
+    current, _ = await filled(pair)
+    accepted = await current.freeze()
+    body = VerificationRequest(accepted=tuple(accepted)).model_dump_json()
+    steps = [
+        {"name": "verification", "round": current.id, "body": body},
+        {"name": "verdict", "round": current.id, "body": '{"verifications": []}'},
+        {"name": "keys", "round": current.id, "body": current.key_shares(0).model_dump_json()},
+    ]
+    answer = await pair.peers[0].coordinate("POST", "/v1/rounds/steps", {"steps": steps})
+    statuses = {
+        step["name"]: item["status"]
+        for step, item in zip(steps, answer.json()["answers"], strict=True)
+    }
+    assert statuses == {"verification": 200, "verdict": 409, "keys": 200}
+
+
+async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
+    pair: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    evaluate = verifying.Verifying._evaluate
+
+    async def slow(self: Any, context: Any, candidates: Any) -> Any:
+        begun.set()
+        await go.wait()
+        return await evaluate(self, context, candidates)
+
+    monkeypatch.setattr(verifying, "HOLD_S", 0.05)
+    monkeypatch.setattr(verifying.Verifying, "_evaluate", slow)
+    first, lone = await filled(pair)
+    second = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await second.prove(sender, np.array([1]))
+    peer = pair.peers[0]
+    for current in (first, second):
+        body = VerificationRequest(accepted=tuple(await current.freeze()))
+        path = current.path("verification")
+        for _ in range(2):
+            refused(await peer.coordinate("POST", path, body), 503, "still_verifying")
+        await begun.wait()
+        if current is second:  # nobody waits for the verification to be over
+            ended = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
+            assert ended.status_code == 200
+        go.set()
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(verifying, "HOLD_S", 20.0)
+        answer = await peer.coordinate("POST", path, body)
+        assert answer.status_code == (200 if current is first else 410), answer.text
+        monkeypatch.setattr(verifying, "HOLD_S", 0.05)
+        go.clear()

@@ -1,0 +1,186 @@
+"""Proved rounds through the coordinator: keys before curators, liars left out and named."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.protocol.agreement import check_transcript
+from tacit.protocol.round import Transcript
+from tacit.wire import parse_binary
+from tests.adversary.test_lie_about_a_contribution import LIES
+from tests.aggregator.double import Sender
+from tests.aggregator.proved import ProvedRound
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import House, query
+
+READINGS = 3 * [1] + 3 * [20]
+
+
+def proved(**changes: Any) -> dict[str, Any]:
+    """A small proved query, as JSON."""
+    small = {"bounds": ["0", "10"], "resolution": "1", "max_readings": 2, "n_max": 10_000}
+    return query(**{**small, "validity": "proved", **changes})
+
+
+async def opened(house: House, asked: dict[str, Any]) -> ProvedRound:
+    """A proved round that curators can see."""
+    found = await house.open(asked)
+    return ProvedRound(found.federation, found.signed)
+
+
+async def lone(house: House, count: int) -> list[Sender]:
+    """Enrolled lone curators."""
+    return [await house.enrol(house.federation.sender(f"curator-{i}")) for i in range(count)]
+
+
+def corrupt(plain: list[bytearray]) -> None:
+    """Another measurement than the one that is proved."""
+    plain[0][16] ^= 1
+
+
+async def enrolled(house: House, sender: Sender) -> str:
+    """Enrol a party everywhere; its token at the coordinator."""
+    secret = await house.grant(sender)
+    answer = await house.send_enrolment(house.enrolment(sender, secret))
+    assert answer.status_code == 201, answer.text
+    sender.first = answer.json()["first"]
+    await house.federation.enrol(sender)
+    token: str = answer.json()["token"]
+    return token
+
+
+async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
+    async with house(3) as it:
+        senders = [it.federation.sender(f"curator-{index}") for index in range(6)]
+        host = it.federation.sender("gateway", [f"home-{index}" for index in range(70)])
+        tokens = {sender.id: await enrolled(it, sender) for sender in (*senders, host)}
+        current = await opened(it, proved())
+        for sender, value in zip(senders, READINGS, strict=True):
+            await current.prove(
+                sender, np.array([value]), corrupt if sender is senders[2] else None
+            )
+        values = np.arange(70).reshape(70, 1) % 21
+        await current.prove_parts(host, values)
+        shown = await it.finish(current)
+        assert shown["state"] == "released", shown
+        assert (shown["participants"], shown["refused"]) == (75, 1)
+        result = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
+        total = sum(READINGS) - READINGS[2] + int(values.sum())
+        assert float(result["result"]["sum"]) == total
+
+        everyone = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
+        number = senders[2].first
+        assert everyone["count"] == 1 and everyone["statements"] == []
+        (named,) = everyone["refused"]
+        assert (named["number"], named["reasons"]) == (number, ["proof"])
+        assert named["curator"] == "curator-2"
+        for sender in (senders[2], senders[3], host):
+            path = f"/v1/rounds/{current.id}/standing"
+            own = await it.ask("GET", path, token=tokens[sender.id])
+            assert own.status_code == 200, own.text
+            expected = [number] if sender is senders[2] else []
+            assert [item["number"] for item in own.json()["refused"]] == expected
+
+        text = (await it.ask("GET", f"/v1/rounds/{current.id}/transcript")).text
+        identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
+        transcript = Transcript.model_validate_json(text)
+        checked = check_transcript(transcript, parse_binary(identity["identity_key"]))
+        assert checked.total.tolist() == [total]
+        assert checked.participants_bound
+
+
+async def test_different_keys_end_a_round_before_any_curator_sees_it(house: Houses) -> None:
+    async with house(3) as it:
+        await lone(it, 3)
+
+        def lie(path: str, found: Any) -> Any:
+            if path.endswith("verification-keys"):
+                found["key_check"] = "A" * 43
+            return found
+
+        it.wires[1].lie = lie
+        shown = await it.ask_for(proved())
+        current = await it.round_of(shown["id"])
+        ended = await it.finish(current)
+        assert ended["state"] == "aborted"
+        assert ended["reason"].startswith("verify_keys_differ")
+        assert all(not item["statement"]["frozen"] for item in ended["aborts"])
+
+
+async def test_too_few_candidates_are_never_verified(house: Houses) -> None:
+    async with house(3) as it:
+        senders = await lone(it, 3)
+        current = await opened(it, proved(min_participants=3))
+        for sender in senders[:2]:
+            await current.prove(sender, np.array([1]))
+        await it.ask("POST", f"/v1/rounds/{current.id}/close")
+        ended = await it.finish(current)
+        assert ended["state"] == "aborted"
+        assert not any(wire.count("/verification") for wire in it.wires)
+
+
+async def test_too_few_after_refusals_are_not_summed(house: Houses) -> None:
+    async with house(3) as it:
+        senders = await lone(it, 3)
+        current = await opened(it, proved(min_participants=3))
+        for sender in senders:
+            await current.prove(sender, np.array([1]), corrupt if sender is senders[0] else None)
+        ended = await it.finish(current)
+        assert ended["state"] == "aborted"
+        assert not any(wire.count("/commitment") for wire in it.wires)
+
+
+@pytest.mark.parametrize("step", ["verification", "verification/0", "verdict", "commitment"])
+async def test_a_restarted_coordinator_goes_on_in_the_middle(house: Houses, step: str) -> None:
+    async with house(3, patience_s=60.0) as it:
+        senders = await lone(it, 4)
+        current = await opened(it, proved())
+        hurt = asyncio.Event()
+
+        def fault(method: str, path: str) -> str | None:
+            if path.endswith(f"/{step}"):
+                hurt.set()
+                return "answer"
+            return None
+
+        it.wires[1].fault = fault
+        for sender in senders:
+            await current.prove(sender, np.array([5]))
+        async with asyncio.timeout(30):
+            await hurt.wait()
+        await it.stop()
+        it.wires[1].fault = lambda _method, _path: None
+        await it.start()
+        shown = await it.finish(current)
+        assert (shown["state"], shown["participants"]) == ("released", 4)
+
+
+@pytest.mark.slow
+async def test_five_aggregators_many_curators_seven_liars_and_a_host(house: Houses) -> None:
+    async with house(5, patience_s=120.0) as it:
+        senders = await lone(it, 150)
+        homes = [f"c{index}" for index in range(5000)]  # a full part, and a second one
+        host = await it.enrol(it.federation.sender("gateway", homes))
+        current = await opened(it, proved(aggregators=5))
+        liars = list(LIES.items())[:7]
+        for place, sender in enumerate(senders):
+            value = np.array([place % 21])
+            if place < len(liars):
+                await current.deliver(sender, liars[place][1](current, value))
+            else:
+                await current.prove(sender, value)
+        values = np.arange(5000).reshape(5000, 1) % 21
+        await current.prove_parts(host, values)
+        shown = await it.finish(current)
+        assert shown["state"] == "released", shown
+        assert (shown["participants"], shown["refused"]) == (5143, 7)
+        result = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
+        honest = sum(place % 21 for place in range(7, 150))
+        assert float(result["result"]["sum"]) == honest + int(values.sum())
+        everyone = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
+        named = [item["number"] for item in everyone["refused"]]
+        assert named == sorted(sender.first for sender in senders[:7])

@@ -1,0 +1,285 @@
+"""Proved rounds: what curators and hosts send is accepted by every aggregator and adds up to what
+they measured; it has one size, is never made twice, and a refusal is shown to its owner."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.web.parts import part_of
+from curator.participation import contribution, windows
+from curator.participation.loop import Participation
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.proofs import proof_plan
+from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
+from tests.curator.double import COORDINATOR, FakeWorld, problem
+from tests.curator.participation.test_rounds import EXPECTED
+from tests.curator.test_crashes import prepare
+
+PROVED: dict[str, Any] = {"validity": "proved", "n_max": 1000}
+AROUND = (56, 55)
+"""Bytes of a lone piece around what is sealed: CBOR, with a longer length for aggregator 0."""
+CURATORS = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
+
+
+async def populated(s: Site) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("house-1")
+    await s.enrol("gateway", ["g-1", "g-2", "g-3"])
+    await s.reading("house-1", "0.5")
+    await s.reading("g-1", "1", 5)
+    await s.reading("g-3", "9.25", 20)  # clamped to 5
+    await s.reading("g-3", "1", 25)
+    await s.reading("g-3", "3", 60)  # not in the window
+
+
+@pytest.mark.parametrize("function", EXPECTED)
+async def test_the_proved_sum_is_the_plain_one(
+    site: OpenSite, world: FakeWorld, function: str
+) -> None:
+    changes, expected = EXPECTED[function]
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(PLAIN, **changes, **PROVED))
+        await s.take_part()
+        assert world.members(descriptor) == {0, 64, 65, 66}
+        assert set(world.aggregators[0].plaintexts[descriptor.round]) == {(0,), (64, 65, 66)}
+        assert world.result(descriptor) == expected
+        history = await s.history("g-3")
+        assert history[0]["state"] == "delivered"
+        assert history[0]["readings"]["used"] == 2
+        assert history[0]["readings"]["clamped"] == (function != "count")
+
+
+@pytest.mark.parametrize("mechanism", [CURATORS, {"mechanism": "two-layer"}], ids=["polya", "coin"])
+async def test_noise_stays_within_the_bounds_that_are_proved(
+    site: OpenSite, world: FakeWorld, mechanism: dict[str, Any]
+) -> None:
+    if "mechanism" in mechanism:
+        mechanism = {
+            "mechanism": "two-layer",
+            "epsilon": None,
+            "layer": None,
+            "epsilon_u": "1",
+            "epsilon_s": "1",
+            "pr_u": "0.5",
+            "pr_s": "0.5",
+        }
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(NOISY, **mechanism, **PROVED))
+        await s.take_part()
+        plan = proof_plan(descriptor.query)
+        bounds = plan.of(1).function.noise_bounds[0], plan.of(3).function.noise_bounds[0]
+        noise = int(world.total(descriptor)[0]) - 7500
+        assert abs(noise) <= sum(bounds)
+        assert bounds[1] > bounds[0]
+
+
+@pytest.mark.parametrize("readings", [[], ["0"], ["5", "5", "5", "5"], ["10000"]])
+async def test_bodies_have_one_size_whatever_is_in_them(
+    site: OpenSite, world: FakeWorld, readings: list[str]
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house-1")
+        await s.enrol("gateway", ["g-1", "g-2"])
+        for minute, value in enumerate(readings):
+            await s.reading("house-1", value, minute)
+            await s.reading("g-1", value, minute)
+        descriptor = s.open(query(NOISY, **CURATORS, **PROVED))
+        await s.take_part()
+        plan = proof_plan(descriptor.query)
+        for index, aggregator in enumerate(world.aggregators):
+            (part,) = [b for _, b in aggregator.bodies if b.startswith(b"TCB2")]
+            (lone,) = [b for _, b in aggregator.bodies if not b.startswith(b"TCB2")]
+            header, presence, tag = 88 + len("gateway"), 1, 16
+            assert len(part) == header + presence + plan.of(2).share_bytes(index) + tag
+            assert len(lone) == plan.of(1).share_bytes(index) + tag + AROUND[index > 0]
+
+
+async def test_a_lost_answer_is_followed_by_the_same_bytes(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        world.aggregators[1].transport.lose_answers = 3
+        descriptor = s.open(query(PLAIN, **PROVED))
+        await s.take_part()
+        bodies = [body for _, body in world.aggregators[1].bodies]
+        assert len(bodies) > 2 and len(set(bodies)) == 2
+        assert world.result(descriptor) == {"sum": "7.5"}
+
+
+async def test_after_an_overlap_no_other_batching_of_the_same_numbers_follows(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        for aggregator in world.aggregators:
+            aggregator.refusals += [problem(409, "batch_overlaps")] * 2
+        descriptor = s.open(query(PLAIN, **PROVED))
+        await s.take_part()
+        loop = part_of(s.app, Participation)
+        await loop.resume_deliveries()
+        assert await loop.discover(COORDINATOR)
+        await loop.contribute_due()
+        for aggregator in world.aggregators:
+            assert len({body for _, body in aggregator.bodies}) == 2, "one body for each party"
+        assert (await s.history("g-1"))[0]["problems"] == ["batch_overlaps"]
+        assert world.members(descriptor) == set()
+
+
+async def test_what_was_prepared_is_sent_after_a_restart_and_not_made_again(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(PLAIN, **PROVED))
+        await prepare(s)
+    async with site() as s:
+        await part_of(s.app, Participation).resume_deliveries()
+        await part_of(s.app, Participation).contribute_due()
+        assert world.result(descriptor) == {"sum": "7.5"}
+        assert (await s.history("g-1"))[0]["state"] == "delivered"
+
+
+async def test_a_refusal_by_the_proof_is_kept_with_the_debit_and_shown(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(NOISY, **PROVED))
+        await s.take_part()
+        world.standing[descriptor.round, "gateway"] = [
+            {"number": n, "reasons": ["proof"], "detail": "so"} for n in (64, 65, 66)
+        ]
+        await settled(s, descriptor, 3)
+        shown = (await s.history("g-2"))[0]
+        assert shown["outcome"] == "released"
+        assert shown["refused_by_proof"]["reasons"] == ["proof"]
+        assert shown["refused_by_proof"]["detail"].startswith("refused by the proof: its software")
+        assert shown["charged"]["curator"]["epsilon"] != "0" and not shown["credited"]
+        assert "refused_by_proof" not in (await s.history("house-1"))[0]
+        checked = await s.get("/v1/ledger/verification")
+        assert checked["verified"]
+
+
+async def test_nobody_asks_where_nobody_was_refused_or_nothing_was_proved(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(NOISY, **PROVED))
+        await s.take_part()
+        await settled(s, descriptor, 0)
+        declared = s.open(query(NOISY), start=START + HOUR)
+        await s.take_part()
+        await settled(s, declared, 1)
+        assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [{"number": 64}],
+        [{"number": "x", "reasons": ["proof"]}],
+        [{"number": 64, "reasons": ["<b>"]}],
+    ],
+)
+async def test_a_standing_that_is_not_understood_is_asked_again(
+    site: OpenSite, world: FakeWorld, told: list[dict[str, Any]]
+) -> None:
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(NOISY, **PROVED))
+        await s.take_part()
+        world.standing[descriptor.round, "gateway"] = told
+        await settled(s, descriptor, 1)
+        assert (await s.history("g-1"))[0]["outcome"] is None
+        world.standing[descriptor.round, "gateway"] = [
+            {"number": 64, "reasons": ["point", "proof"]},
+            {"number": 5, "reasons": ["proof"]},  # of somebody else
+        ]
+        await settled(s, descriptor, 1)
+        assert (await s.history("g-1"))[0]["refused_by_proof"]["reasons"] == ["point", "proof"]
+
+
+async def test_a_policy_may_demand_proofs(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await populated(s)
+        await s.policy(**OPEN, require_validity="proved")
+        declared = s.open(query(NOISY))
+        await s.take_part()
+        assert world.members(declared) == set()
+        because = (await s.history("g-1"))[0]["refused_because"]
+        assert [each["name"] for each in because] == ["policy_refused"]
+        proved = s.open(query(NOISY, **PROVED))
+        await s.take_part()
+        assert world.members(proved) == {0, 64, 65, 66}
+
+
+async def test_a_part_of_more_curators_than_a_round_may_have_is_refused(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(PLAIN, **{**PROVED, "n_max": 2, "min_participants": 2}))
+        await s.take_part()
+        assert world.members(descriptor) == {0}
+        because = (await s.history("g-1"))[0]["refused_because"]
+        assert [each["name"] for each in because] == ["descriptor_refused"]
+
+
+async def test_a_host_of_several_segments_sends_a_part_for_each(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    names = [f"g-{i}" for i in range(5000)]
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gateway", names)
+        await s.send(
+            [
+                {"curator": name, "time": START.isoformat(), "value": "1.5", "unit": "kWh"}
+                for name in names[::2]
+            ]
+        )
+        descriptor = s.open(query(PLAIN, **{**PROVED, "n_max": 10_000}))
+        await s.take_part()
+        held = world.aggregators[0].plaintexts[descriptor.round]
+        assert [len(numbers) for numbers in held] == [4096, 904]
+        assert world.result(descriptor) == {"sum": "3750"}
+
+
+async def settled(s: Site, descriptor: RoundDescriptor, refused: int) -> None:
+    """The round ends, and the curator learns how."""
+    s.world.states[descriptor.round] = {"state": "released", "aborts": [], "refused": refused}
+    s.clock.advance(timedelta(hours=3))
+    await part_of(s.app, Participation).settle()
+
+
+@pytest.mark.parametrize("function", ["sum", "slots"])
+async def test_a_part_too_large_to_be_read_at_once_is_read_in_blocks(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """One curator at a time: the same total, each counted once."""
+    changes, expected = EXPECTED[function]
+    monkeypatch.setattr(windows, "TOGETHER", 1)
+    monkeypatch.setattr(contribution, "LOT_WORDS", 1)
+    loaded: list[tuple[int, int]] = []
+    honest = windows.ReadingSource.load
+
+    async def load(self: Any, transaction: Any, keys: tuple[int, int]) -> Any:
+        loaded.append(keys)
+        return await honest(self, transaction, keys)
+
+    monkeypatch.setattr(windows.ReadingSource, "load", load)
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(query(PLAIN, **changes, **PROVED))
+        await s.take_part()
+        assert world.result(descriptor) == expected
+        assert [(await s.history(f"g-{i}"))[0]["readings"]["used"] for i in (1, 2, 3)] == [1, 0, 2]
+    assert len(loaded) > 2 and all(end - first <= 2 for first, end in loaded)

@@ -1,0 +1,259 @@
+"""The images, built, and the default profile run from their own root file systems."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.conftest import Compose
+from tests.deploy.engine import APP, ROOT, Engine, Image, as_json
+from tests.deploy.images import Store, before_newest_migration, buildable, sources
+
+DEFAULT = ("aggregator", "curator", "coordinator", "tools")
+MOST_ABOVE_BASE = {
+    "aggregator": 120e6,
+    "curator": 120e6,
+    "coordinator": 450e6,
+    "tools": 450e6,
+    "worker": 620e6,
+}
+SERVICES = ("coordinator", "aggregator-a", "aggregator-b", "aggregator-c", "curator")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+Build = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with nothing but the base."""
+    why = buildable()
+    if why is not None:
+        pytest.skip(f"no images: {why}")
+    made = Store(tmp_path_factory.mktemp("images"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def build(store: Store) -> Build:
+    """The id of a target's image, built once."""
+    built: dict[str, str] = {}
+
+    def one(target: str) -> str:
+        if target not in built:
+            built[target] = store.build(target)
+        return built[target]
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def images(store: Store, build: Build) -> Mapping[str, Image]:
+    """The mounted images of the default profile."""
+    return {target: store.mounted(build(target)) for target in DEFAULT}
+
+
+def _pins(lock: str) -> set[str]:
+    """Names and versions that a lock file gives this interpreter's release."""
+    found = re.findall(r"^([a-z0-9._-]+)==([^\s;]+)([^\n\\]*)", lock, re.MULTILINE)
+    old = "python_full_version >= '3.12'"
+    foreign = ("sys_platform == 'win32'", "platform_system == 'Windows'", old)
+    return {
+        f"{name}=={version}"
+        for name, version, marker in found
+        if not any(item in marker for item in foreign)
+    }
+
+
+@pytest.mark.parametrize("target", list(MOST_ABOVE_BASE))
+def test_small_and_nothing_that_no_service_runs(store: Store, build: Build, target: str) -> None:
+    image = build(target)
+    above = store.size(image) - store.base_size
+    assert above <= MOST_ABOVE_BASE[target], f"{above / 1e6:.0f} MB above the base"
+    root = store.mounted(image).root
+    assert root is not None
+    for program in ("pip", "pip3", "gcc", "cc", "ld", "strip", "git"):
+        assert shutil.which(program, path=f"{root}/usr/bin:{root}/opt/tacit/bin") is None, program
+    app = root / APP.removeprefix("/")
+    assert not [path for path in (root / "opt/tacit").rglob("*") if path.name in ("tests", "bench")]
+    assert {path.name for path in app.iterdir()} >= {"tacit", "common"}
+    config = store.inspect(image)["config"]
+    assert config["User"] == "10001:10001"
+    bill = json.loads((root / "opt/tacit/bill-of-materials.json").read_text())
+    listed = {f"{item['name'].lower()}=={item['version']}" for item in bill["components"]}
+    lock = (ROOT / "deploy" / "requirements" / f"{target}.lock").read_text()
+    assert {name.replace("_", "-") for name in listed} == _pins(lock)
+
+
+def test_the_same_input_gives_the_same_image(store: Store, build: Build) -> None:
+    first = build("aggregator")
+    assert store.build("aggregator", ROOT, "--no-cache") == first
+
+
+def test_a_round_a_job_a_restart_and_a_backup(
+    compose: Compose, images: Mapping[str, Image], tmp_path: Path
+) -> None:
+    it = compose("demo", images=images)
+    said = " ".join(it.wait_until_done("demo").split())
+    assert said.count("matches the published one") == 4
+    for name in SERVICES:
+        assert it.run_in(name, "id", "-u").stdout == "10001\n"
+        assert it.run_in(name, "touch", f"{APP}/file").returncode != 0
+        assert it.run_in(name, "touch", "/etc/file").returncode != 0
+        assert it.run_in(name, "python", "-m", "pip").returncode != 0
+    done = _job(it, tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+    before = _released(it)
+    for name in SERVICES:
+        process = it.containers[name].process
+        assert process is not None
+        process.terminate()
+        process.wait(timeout=40)
+        it.start_one(name)
+    for name in SERVICES:
+        it.wait_until_healthy(name)
+    assert _released(it) == before
+
+    _back_up(it, "monday")
+    _end(it, "coordinator")
+    _restore(it, "coordinator", "monday")
+    it.start_one("coordinator")
+    it.wait_until_healthy("coordinator")
+    assert _released(it) == before
+
+
+def test_upgrade_over_a_migration_and_back(
+    compose: Compose, store: Store, images: Mapping[str, Image], tmp_path: Path
+) -> None:
+    commit = before_newest_migration()
+    if commit is None:
+        pytest.skip("no images of an earlier version: the repository has no history here")
+    context = sources(commit, tmp_path / "earlier")
+    earlier = {target: store.mounted(store.build(target, context)) for target in DEFAULT}
+    it = compose("demo", images=earlier)
+    it.wait_until_done("demo")
+    before, budget = _released(it), _ask(it, "/v1/budget")
+    _back_up(it, "before")
+    it.stop()
+
+    it = compose(images=images)
+    assert _released(it) == before
+    after = _ask(it, "/v1/budget")
+    for name in ("claimed", "released", "limits"):
+        assert after[name] == budget[name], name
+    _sum_another_hour(it)
+    assert len(_released(it)) == len(before) + 1
+    it.stop()
+
+    it = compose(images=earlier, start=False)
+    it.connect()
+    for name in SERVICES:
+        _restore(it, name, "before")
+    it.start()
+    assert _released(it) == before
+
+
+def _ask(it: Engine, path: str, body: Any = None) -> Any:
+    token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
+    url = f"http://{it.address('coordinator')}:8200{path}"
+    words = ["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {token}"]
+    if body is not None:
+        words += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    return as_json(it.outside_run(*words, url))
+
+
+def _released(it: Engine) -> dict[str, Any]:
+    """Results of released rounds, by their ids."""
+    rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
+    released = [item["id"] for item in rounds if item["state"] == "released"]
+    assert released
+    return {name: _ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
+
+
+def _sum_another_hour(it: Engine) -> None:
+    """A round of a query of the demo's, over the hour before the demo's."""
+    rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
+    asked = next(item for item in rounds if item["state"] == "released")
+    window = {
+        name: (datetime.fromisoformat(instant) - timedelta(hours=1)).isoformat()
+        for name, instant in asked["window"].items()
+    }
+    opened = _ask(it, "/v1/rounds", {"query_id": asked["query_id"], "window": window})
+    end = time.monotonic() + 120
+    while (found := _ask(it, f"/v1/rounds/{opened['id']}"))["state"] != "released":
+        assert found["state"] != "aborted", found
+        assert time.monotonic() < end, found
+        time.sleep(0.5)
+
+
+def _job(it: Engine, directory: Path) -> subprocess.CompletedProcess[str]:
+    """A job of the coordinator's own workers, asked for from outside."""
+    work = directory / "work"
+    work.mkdir()
+    tacit = [sys.executable, "-m", "cli.main"]
+    sample = [*tacit, "dataset", "sample", "privacy-check", "--out", str(work)]
+    subprocess.run(sample, check=True, cwd=ROOT, capture_output=True)
+    parameters = work / "parameters.json"
+    parameters.write_text(json.dumps({"qid": ["job", "sex", "age"], "sensitive": ["disease"]}))
+    run = ["job", "run", "privacy-check", "--dataset", str(work / "table-2.1.csv")]
+    token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
+    return it.outside_run(
+        *(*tacit, *run, "--params", str(parameters), "--out", str(work / "out")),
+        cwd=ROOT,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "TACIT_URL": f"http://{it.address('coordinator')}:8200",
+            "TACIT_TOKEN": token,
+        },
+    )
+
+
+def _archives(it: Engine, service: str, *words: str) -> None:
+    """`tacit backup` or `tacit restore` in the image of the tools, beside the service's volume."""
+    directory = it.project / "backups"
+    if not directory.exists():
+        directory.mkdir(mode=0o777)
+        directory.chmod(0o777)
+        (directory / "passphrase").write_text("as long as it has to be\n")
+        (directory / "passphrase").chmod(0o644)
+    given = it.compose["services"][service]
+    done = it.run_like(
+        "pairing",
+        f"{words[0]}-{service}-{len(it.containers)}",
+        command=["python", "-m", "cli.main", *words],
+        environment=given["environment"],
+        secrets=given["secrets"],
+        configs=[],
+        volumes=[f"{service}:/var/lib/tacit", "./backups:/backups"],
+    )
+    assert service in done or words[1] in done, done
+
+
+def _back_up(it: Engine, label: str) -> None:
+    for service in SERVICES:
+        kind = service.split("-")[0]
+        out = ["--out", f"/backups/{service}-{label}", "--passphrase-file", "/backups/passphrase"]
+        _archives(it, service, "backup", kind, *out)
+
+
+def _restore(it: Engine, service: str, label: str) -> None:
+    kind = service.split("-")[0]
+    sealed = [f"/backups/{service}-{label}", "--passphrase-file", "/backups/passphrase"]
+    _archives(it, service, "restore", kind, *sealed, "--replace")
+
+
+def _end(it: Engine, service: str) -> None:
+    process = it.containers[service].process
+    assert process is not None
+    process.terminate()
+    process.wait(timeout=40)

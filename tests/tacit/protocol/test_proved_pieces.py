@@ -1,0 +1,156 @@
+"""Packed shares come back as they were, open in one place of one round, and have one length."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
+from tacit.protocol.proved_pieces import (
+    WrongShareLength,
+    in_field,
+    pack,
+    piece_context,
+    proof_context,
+    rows_of,
+    share_bytes,
+    unpack,
+)
+from tacit.randomness import SeededRandom
+from tacit.validity.functions import ProvedSum, ReadingBounds, proved_histogram
+from tacit.validity.prio3 import Outcome
+
+KEY = bytes(range(32))
+DIGEST = b"d" * 32
+PLACE = (DIGEST, "meter-1", "north", 0, 376)
+SUM = ProvedSum(ReadingBounds(0, 8191, 1))
+HISTOGRAM = proved_histogram(100, 1)
+
+
+def split(function, shares, coordinates, seed=1):
+    """(scheme, plaintexts for each aggregator) of coordinates (B, d)."""
+    prio3 = function.prio3(shares)
+    nonces, randomness = prio3.draw_randomness(SeededRandom(seed), len(coordinates))
+    found = prio3.shard(proof_context(DIGEST), function.encode(coordinates), nonces, randomness)
+    return prio3, pack(nonces, found)
+
+
+@pytest.mark.parametrize(
+    ("function", "shares", "lengths"),
+    [
+        (SUM, 2, (376, 48)),
+        (SUM, 5, (376, 48)),
+        (HISTOGRAM, 2, (2000, 144)),
+        (HISTOGRAM, 5, (2096, 240)),
+    ],
+)
+def test_lengths_are_those_of_the_specification(function, shares, lengths):
+    prio3 = function.prio3(shares)
+    assert [share_bytes(prio3, index) for index in range(shares)] == [
+        lengths[0],
+        *[lengths[1]] * (shares - 1),
+    ]
+
+
+@pytest.mark.parametrize("function", [SUM, HISTOGRAM], ids=["sum", "histogram"])
+@pytest.mark.parametrize("shares", [2, 5])
+def test_unpacked_shares_verify_and_add_up(function, shares):
+    dimension = function.circuit.output_length
+    coordinates = np.eye(7, dimension, dtype=np.int64)
+    prio3, plaintexts = split(function, shares, coordinates)
+    found = []
+    for index, rows in enumerate(plaintexts):
+        opened = rows_of(prio3, index, [bytes(row) for row in rows])
+        assert (opened == rows).all()
+        taken = unpack(prio3, index, opened)
+        assert in_field(prio3, index, taken).all()
+        found.append(
+            prio3.verify(
+                KEY,
+                proof_context(DIGEST),
+                index,
+                taken.nonces,
+                taken.public_shares,
+                taken.input_shares,
+            )
+        )
+    decision = prio3.decide(proof_context(DIGEST), [each.verifier_shares for each in found])
+    counted = np.ones(7, np.bool_)
+    for each in found:
+        counted &= prio3.outcomes(each, decision) == Outcome.ACCEPTED
+    assert counted.all()
+    total = prio3.unshard_centred([prio3.aggregate(each.output_shares, counted) for each in found])
+    assert total == coordinates.sum(axis=0).tolist()
+
+
+def test_a_proof_of_another_round_does_not_hold():
+    prio3, plaintexts = split(SUM, 2, np.array([[5], [6]]))
+    taken = [unpack(prio3, index, rows) for index, rows in enumerate(plaintexts)]
+    elsewhere = proof_context(b"e" * 32)
+    shares = [
+        prio3.verify(KEY, elsewhere, index, one.nonces, one.public_shares, one.input_shares)
+        for index, one in enumerate(taken)
+    ]
+    decision = prio3.decide(elsewhere, [each.verifier_shares for each in shares])
+    assert not decision.proved.any()
+
+
+def test_words_that_are_no_field_elements_are_found_in_the_share_that_holds_them():
+    prio3, (explicit, seeds) = split(SUM, 2, np.array([[5], [6], [7]]))
+    prime = prio3.circuit.field.prime
+    for place in (16, explicit.shape[1] - 8):
+        for word in (prime, 2**64 - 1):
+            changed = explicit.copy()
+            changed[1, place : place + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
+            found = in_field(prio3, 0, unpack(prio3, 0, changed))
+            assert found.tolist() == [True, False, True]
+    seeds = np.full_like(seeds, 255)  # any seed is one
+    assert in_field(prio3, 1, unpack(prio3, 1, seeds)).all()
+
+
+@given(st.integers(0, 500))
+def test_a_wrong_length_is_refused(length):
+    prio3 = SUM.prio3(2)
+    for index in (0, 1):
+        if length != share_bytes(prio3, index):
+            with pytest.raises(WrongShareLength):
+                rows_of(prio3, index, [bytes(share_bytes(prio3, index)), bytes(length)])
+            with pytest.raises(WrongShareLength):
+                unpack(prio3, index, np.zeros((2, length), np.uint8))
+
+
+def test_no_plaintexts_at_all_are_no_rows():
+    assert rows_of(SUM.prio3(2), 1, []).shape == (0, 48)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(0, b"e" * 32), (1, "meter-2"), (2, "south"), (3, 1), (4, 377)],
+    ids=["round", "curator", "aggregator", "index", "length"],
+)
+def test_a_readdressed_piece_does_not_open(field, value):
+    nonce, sealed = seal_octets(KEY, bytes(376), piece_context(*PLACE))
+    assert open_octets(KEY, nonce, sealed, piece_context(*PLACE)) == bytes(376)
+    place = [*PLACE]
+    place[field] = value
+    with pytest.raises(SealBroken):
+        open_octets(KEY, nonce, sealed, piece_context(*place))
+
+
+@given(st.data())
+def test_a_flipped_bit_does_not_open(data):
+    context = piece_context(*PLACE)
+    nonce, sealed = seal_octets(KEY, bytes(48), context)
+    parts = [bytearray(KEY), bytearray(nonce), bytearray(sealed), bytearray(context)]
+    which = data.draw(st.integers(0, 3))
+    at = data.draw(st.integers(0, len(parts[which]) - 1))
+    parts[which][at] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(SealBroken):
+        open_octets(*map(bytes, parts))
+
+
+def test_neighbouring_fields_cannot_flow_together_nor_a_declared_piece_pass_for_a_proved_one():
+    from tacit.crypto import sealing
+
+    assert piece_context(b"", "a", "bc", 1, 23) != piece_context(b"", "ab", "c", 12, 3)
+    assert piece_context(*PLACE) != sealing.piece_context(*PLACE)

@@ -1,0 +1,525 @@
+"""The checks of a proved round, with every field of every statement changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit import sets
+from tacit.crypto.sealing import SealBroken
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.agreement import (
+    CommitmentRefused,
+    DescriptorRefused,
+    ManifestRefused,
+    TooFewParticipants,
+    check_commitments,
+    check_consistent,
+    manifest_hash,
+    manifest_of,
+    proved_total,
+)
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.round import (
+    ACCEPTED_LABEL,
+    COMMITMENT_LABEL,
+    DESCRIPTOR_LABEL,
+    VERDICT_LABEL,
+    VERIFICATION_LABEL,
+    AcceptedSet,
+    AggregatorEntry,
+    Commitment,
+    ProofReason,
+    ProvedPart,
+    RoundDescriptor,
+    Verdict,
+    Verification,
+)
+from tacit.protocol.verification import (
+    CHUNK_BYTES,
+    CandidateList,
+    Candidates,
+    ChunkPlace,
+    VerificationRefused,
+    candidates_of,
+    check_verdicts,
+    check_verifications,
+    chunk_key,
+    chunk_slices,
+    contradictions,
+    key_check_of,
+    key_share,
+    key_share_context,
+    offset_of,
+    open_chunk,
+    proof_context,
+    proved_manifest_of,
+    refused_curators,
+    seal_chunk,
+    share_lengths,
+    verdict_of,
+    verify_key_of,
+)
+from tacit.query.fields import Window
+from tacit.query.proofs import SEGMENT_SIZE, proof_plan
+from tacit.query.query import Query
+from tacit.validity.prio3 import Outcome
+from tests.aggregator.proved import proved
+
+ROUND = "019a0c2e-8f00-7000-8000-000000000001"
+OTHER = "019a0c2e-8f00-7000-8000-000000000002"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SALT = bytes(range(32))
+COORDINATOR = Identity.generate()
+IDENTITIES = [Identity.generate() for _ in range(3)]
+ROSTER = 5000
+"""Lone numbers 0 to 7, a host from 64 on."""
+PART = ProvedPart(segment=0, first=64, length=16, part=0, presence=b"\xff\x0f")
+LATE = ProvedPart(segment=0, first=64, length=16, part=1, presence=b"\x00\xf0")
+FAR = ProvedPart(segment=1, first=4096, length=8, part=0, presence=b"\xff")
+
+
+def signed_descriptor(asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
+    entries = []
+    for index, identity in enumerate(IDENTITIES):
+        key = EpochKey(party=f"aggregator-{index}", epoch=1, public_key=bytes([index + 1]) * 32)
+        entries.append(
+            AggregatorEntry(
+                id=key.party,
+                operator=f"operator-{index}",
+                url=f"https://{index}.test",
+                identity_key=identity.public_key,
+                epoch_key=identity.sign(EPOCH_KEY_LABEL, key),
+            )
+        )
+    values: dict[str, Any] = {
+        "deployment": "test",
+        "round": ROUND,
+        "query_id": "query-1",
+        "query": asked,
+        "window": Window(start=NOW - timedelta(hours=1), end=NOW),
+        "opened": NOW,
+        "deadline": NOW + timedelta(hours=1),
+        "aggregators": tuple(entries),
+        "roster_version": 1,
+        "roster_size": ROSTER,
+        "segment_size": SEGMENT_SIZE,
+    }
+    return COORDINATOR.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
+
+
+MADE = signed_descriptor(proved()).statement
+PLAN = proof_plan(MADE.query)
+
+
+def bitmap(numbers: Sequence[int], parts: Sequence[ProvedPart] = ()) -> bytes:
+    members = np.zeros(ROSTER, np.bool_)
+    members[list(numbers)] = True
+    for part in parts:
+        span = members[part.first : part.first + part.length]
+        span |= sets.unpack(part.presence, part.length)
+    return sets.pack(members)
+
+
+def accepted(
+    index: int,
+    lone: Sequence[int] = range(4),
+    parts: Sequence[ProvedPart] = (PART, FAR),
+    label: str = ACCEPTED_LABEL,
+    by: Identity | None = None,
+    **changes: Any,
+) -> Signed[AcceptedSet]:
+    fields: dict[str, Any] = {
+        "round": ROUND,
+        "descriptor_hash": MADE.digest(),
+        "aggregator": f"aggregator-{index}",
+        "members": bitmap(lone, parts),
+        "contributions": (),
+        "parts": tuple(parts),
+    }
+    return (by or IDENTITIES[index]).sign(label, AcceptedSet(**{**fields, **changes}))
+
+
+SETS = [accepted(index) for index in range(3)]
+FOUND = candidates_of(MADE, SETS)
+
+
+def verification(
+    index: int, label: str = VERIFICATION_LABEL, by: Identity | None = None, **changes: Any
+) -> Signed[Verification]:
+    fields: dict[str, Any] = {
+        "round": ROUND,
+        "descriptor_hash": MADE.digest(),
+        "aggregator": f"aggregator-{index}",
+        "candidates_hash": FOUND.hash,
+        "items": FOUND.items,
+        "shares_hash": hashlib.sha256(bytes([index])).digest(),
+    }
+    return (by or IDENTITIES[index]).sign(label, Verification(**{**fields, **changes}))
+
+
+VERIFICATIONS = [verification(index) for index in range(3)]
+
+
+def verdict(
+    index: int,
+    outcomes: Sequence[Outcome] = (Outcome.ACCEPTED,) * 6,
+    label: str = VERDICT_LABEL,
+    by: Identity | None = None,
+    **changes: Any,
+) -> Signed[Verdict]:
+    statement = verdict_of(
+        MADE,
+        f"aggregator-{index}",
+        FOUND,
+        [item.statement for item in VERIFICATIONS],
+        np.array(outcomes, np.uint8),
+    )
+    changed = statement.model_copy(update=changes)
+    return (by or IDENTITIES[index]).sign(label, changed)
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_a_key_share_is_the_secret_s_the_round_s_and_the_aggregator_s() -> None:
+    secret, digest = bytes(32), MADE.digest()
+    one = key_share(secret, digest, "a")
+    assert one == key_share(secret, digest, "a")
+    others = [key_share(b"\1" * 32, digest, "a"), key_share(secret, SALT, "a")]
+    others.append(key_share(secret, digest, "b"))
+    assert len({one, *others}) == 4
+
+
+def test_a_verify_key_takes_every_share_in_its_place() -> None:
+    digest, shares = MADE.digest(), [bytes([index]) * 32 for index in range(3)]
+    key = verify_key_of(digest, shares)
+    assert key != verify_key_of(digest, shares[::-1])
+    assert key != verify_key_of(SALT, shares)
+    assert key_check_of(digest, key) not in (key, key_check_of(SALT, key))
+    contexts = {
+        key_share_context(*place)
+        for place in (
+            (digest, "a", "b", 1),
+            (digest, "b", "a", 1),
+            (digest, "a", "b", 2),
+            (SALT, "a", "b", 1),
+        )
+    }
+    assert len(contexts) == 4
+    assert proof_context(digest) == b"tacit proved v1" + digest
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+
+def test_candidates_are_lone_numbers_in_all_sets_and_parts_equal_in_all() -> None:
+    assert FOUND.lone.tolist() == [0, 1, 2, 3]
+    assert FOUND.parts == (PART, FAR)
+    assert (FOUND.items, FOUND.curators) == (6, 4 + 12 + 8)
+    other_part = PART.model_copy(update={"presence": b"\xff\x07"})
+    mixed = [accepted(0, lone=range(8)), accepted(1, parts=(other_part, FAR)), accepted(2)]
+    found = candidates_of(MADE, mixed)
+    assert (found.lone.tolist(), found.parts) == ([0, 1, 2, 3], (FAR,))
+    assert found.hash != FOUND.hash
+    assert candidates_of(MADE, mixed[::-1]).hash == found.hash
+
+
+def test_a_number_that_comes_alone_here_and_in_a_part_there_is_no_candidate() -> None:
+    alone = accepted(0, lone=[0, 1, 2, 3, *range(64, 76)], parts=(FAR,))
+    found = candidates_of(MADE, [alone, accepted(1), accepted(2)])
+    assert found.lone.tolist() == [0, 1, 2, 3]
+    assert found.parts == (FAR,)
+
+
+def test_candidates_are_stored_and_read_again() -> None:
+    text = FOUND.listed().model_dump_json()
+    again = Candidates.of(CandidateList.model_validate_json(text), ROSTER, FOUND.hash)
+    assert again.lone.tolist() == FOUND.lone.tolist()
+    assert (again.parts, again.hash, again.items) == (FOUND.parts, FOUND.hash, FOUND.items)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: accepted(1, round=OTHER),
+        lambda: accepted(1, descriptor_hash=SALT),
+        lambda: accepted(1, aggregator="aggregator-2"),
+        lambda: accepted(1, aggregator="stranger"),
+        lambda: accepted(1, by=IDENTITIES[0]),
+        lambda: accepted(1, label=COMMITMENT_LABEL),
+        lambda: accepted(1, members=b"\1"),
+        lambda: accepted(1, contributions=(0,)),
+        lambda: accepted(1, parts=(PART,), members=bitmap([0, 1])),
+        lambda: accepted(1, parts=(FAR, PART)),
+        lambda: accepted(1, parts=(PART, PART)),
+        lambda: accepted(1, parts=(PART, LATE.model_copy(update={"presence": b"\x01\xf0"}))),
+        lambda: accepted(1, parts=(PART.model_copy(update={"segment": 1}),)),
+        lambda: accepted(1, parts=(PART.model_copy(update={"first": 65}),)),
+        lambda: accepted(1, parts=(PART.model_copy(update={"presence": b"\0\0"}),)),
+        lambda: IDENTITIES[1].sign(
+            ACCEPTED_LABEL, accepted(1).statement.model_copy(update={"parts": None})
+        ),
+        lambda: IDENTITIES[1].sign(
+            ACCEPTED_LABEL,
+            accepted(1).statement.model_copy(
+                update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
+            ),
+        ),
+    ],
+)
+def test_a_false_set_gives_no_candidates(bad: Callable[[], Signed[AcceptedSet]]) -> None:
+    with pytest.raises(ManifestRefused):
+        candidates_of(MADE, [SETS[0], bad(), SETS[2]])
+
+
+def test_all_sets_are_needed_once_and_enough_curators() -> None:
+    for some in (SETS[:2], [*SETS[:2], SETS[1]], [*SETS, SETS[1]]):
+        with pytest.raises(ManifestRefused):
+            candidates_of(MADE, some)
+    few = [accepted(index, lone=[0], parts=()) for index in range(3)]
+    with pytest.raises(TooFewParticipants):
+        candidates_of(MADE, few)
+    small = signed_descriptor(proved(n_max=5)).statement
+    too_many = [
+        accepted(index, descriptor_hash=small.digest(), lone=range(6), parts=())
+        for index in range(3)
+    ]
+    with pytest.raises(ManifestRefused):
+        candidates_of(small, too_many)
+
+
+def test_parts_are_of_proved_rounds_only() -> None:
+    with pytest.raises(ManifestRefused):
+        manifest_of(MADE, SETS, SALT)
+    declared = proved(validity=None)
+    with pytest.raises(DescriptorRefused):
+        check_consistent(signed_descriptor(declared), COORDINATOR.public_key)
+    check_consistent(signed_descriptor(proved()), COORDINATOR.public_key)
+    wrong = signed_descriptor(proved(), segment_size=8192)
+    with pytest.raises(DescriptorRefused):
+        check_consistent(wrong, COORDINATOR.public_key)
+
+
+# --- chunks --------------------------------------------------------------------------------------
+
+PLACE = ChunkPlace(MADE.digest(), FOUND.hash, 1, 0, 2, 3)
+
+
+def test_chunks_hold_whole_items_in_order() -> None:
+    lengths = share_lengths(PLAN, FOUND)
+    assert len(lengths) == FOUND.items
+    assert chunk_slices(lengths) == [slice(0, 6)]
+    assert chunk_slices(lengths[:0]) == []
+
+
+@given(st.lists(st.sampled_from([24, 100_000, 3_000_000]), max_size=40))
+def test_no_chunk_is_longer_than_it_may_be(lengths: list[int]) -> None:
+    cut = chunk_slices(np.array(lengths, np.int64))
+    assert [item for part in cut for item in range(part.start, part.stop)] == list(
+        range(len(lengths))
+    )
+    key = bytes(32)
+    for part in cut:
+        size = sum(lengths[part])
+        body = seal_chunk(key, PLACE, bytes(min(size, 10)))
+        assert len(body) - min(size, 10) + size <= CHUNK_BYTES
+        if part.stop < len(lengths):
+            assert size + lengths[part.stop] > CHUNK_BYTES - 200
+
+
+def test_a_chunk_opens_in_its_place_only() -> None:
+    key = chunk_key(SALT, MADE.digest(), "aggregator-1")
+    body = seal_chunk(key, PLACE, b"shares")
+    assert open_chunk(key, PLACE, body) == b"shares"
+    assert body != seal_chunk(key, PLACE, b"shares"), "a nonce is never used again"
+    for change in (
+        {"descriptor_hash": SALT},
+        {"candidates_hash": SALT},
+        {"index": 2},
+        {"chunk": 1},
+        {"chunks": 3},
+        {"items": 4},
+    ):
+        fields = {**PLACE.__dict__, **change}
+        with pytest.raises(SealBroken):
+            open_chunk(key, ChunkPlace(**fields), body)
+    for other in ("aggregator-2", "x"):
+        with pytest.raises(SealBroken):
+            open_chunk(chunk_key(SALT, MADE.digest(), other), PLACE, body)
+    for at in range(len(body)):
+        with pytest.raises(SealBroken):
+            open_chunk(key, PLACE, body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
+    for cut in (b"", body[:20], body[:-1], body + b"\0"):
+        with pytest.raises(SealBroken):
+            open_chunk(key, PLACE, cut)
+
+
+# --- verifications and verdicts ------------------------------------------------------------------
+
+
+def test_verifications_of_all_over_these_candidates() -> None:
+    found = check_verifications(MADE, FOUND, VERIFICATIONS[::-1])
+    assert [item.aggregator for item in found] == [f"aggregator-{index}" for index in range(3)]
+    bad = [
+        verification(1, round=OTHER),
+        verification(1, descriptor_hash=SALT),
+        verification(1, aggregator="aggregator-0"),
+        verification(1, aggregator="stranger"),
+        verification(1, candidates_hash=SALT),
+        verification(1, items=5),
+        verification(1, by=IDENTITIES[2]),
+        verification(1, label=VERDICT_LABEL),
+        verification(0),
+    ]
+    for item in bad:
+        with pytest.raises(VerificationRefused):
+            check_verifications(MADE, FOUND, [VERIFICATIONS[0], item, VERIFICATIONS[2]])
+    for some in (VERIFICATIONS[:2], [*VERIFICATIONS, VERIFICATIONS[0]]):
+        with pytest.raises(VerificationRefused):
+            check_verifications(MADE, FOUND, some)
+
+
+def test_a_manifest_is_what_no_verdict_refuses() -> None:
+    one = [Outcome.ACCEPTED] * 6
+    other = list(one)
+    one[1], other[4] = Outcome.PROOF, Outcome.JOINT_RANDOMNESS
+    verdicts = [verdict(0, one), verdict(1, other), verdict(2)]
+    manifest = proved_manifest_of(MADE, FOUND, verdicts, SALT)
+    assert manifest.parts == (FAR,)
+    assert manifest.members == bitmap([0, 2, 3], [FAR])
+    assert (manifest.count, manifest.quorum, manifest.contributions) == (11, (0, 1, 2), ())
+    assert manifest == proved_manifest_of(MADE, FOUND, verdicts[::-1], SALT)
+    bare = manifest.model_copy(update={"parts": ()})
+    assert manifest_hash(bare) != manifest_hash(manifest), "the hash binds the parts"
+    named = refused_curators(FOUND, [item.statement for item in verdicts])
+    assert np.flatnonzero(named[ProofReason.PROOF]).tolist() == [1]
+    joint = np.flatnonzero(named[ProofReason.JOINT_RANDOMNESS])
+    assert joint.tolist() == list(range(64, 76))
+    assert ProofReason.POINT not in named
+
+
+def test_a_verdict_says_what_its_reasons_say() -> None:
+    refused = [Outcome.ACCEPTED] * 5 + [Outcome.POINT]
+    honest = [verdict(index, refused) for index in range(3)]
+    check_verdicts(MADE, FOUND, honest)
+    point = {ProofReason.POINT: sets.pack(np.arange(6) == 5)}
+    bad = [
+        verdict(1, refused, round=OTHER),
+        verdict(1, refused, descriptor_hash=SALT),
+        verdict(1, refused, aggregator="aggregator-2"),
+        verdict(1, refused, aggregator="stranger"),
+        verdict(1, refused, candidates_hash=SALT),
+        verdict(1, refused, shares_hashes=(SALT,)),
+        verdict(1, refused, members=bitmap([0])),
+        verdict(1, refused, parts=(PART, FAR)),
+        verdict(1, refused, reasons={}),
+        verdict(1, refused, reasons={**point, ProofReason.PROOF: point[ProofReason.POINT]}),
+        verdict(1, refused, reasons={**point, ProofReason.PROOF: b"\0"}),
+        verdict(1, refused, reasons={ProofReason.POINT: b"\x20\0"}),
+        verdict(1, refused, reasons={ProofReason.POINT: b"\x60"}),
+        verdict(1, refused, by=IDENTITIES[0]),
+        verdict(1, refused, label=VERIFICATION_LABEL),
+        verdict(0, refused),
+    ]
+    for item in bad:
+        with pytest.raises(ManifestRefused):
+            check_verdicts(MADE, FOUND, [honest[0], item, honest[2]])
+    for some in (honest[:2], [*honest, honest[1]]):
+        with pytest.raises(ManifestRefused):
+            check_verdicts(MADE, FOUND, some)
+
+
+def test_enough_have_to_be_left() -> None:
+    nobody = [verdict(index, [Outcome.PROOF] * 6) for index in range(3)]
+    with pytest.raises(TooFewParticipants):
+        proved_manifest_of(MADE, FOUND, nobody, SALT)
+
+
+def test_what_cannot_all_be_true_is_named() -> None:
+    made = [item.statement for item in VERIFICATIONS]
+    joint = verdict(1, [Outcome.JOINT_RANDOMNESS] + [Outcome.ACCEPTED] * 5).statement
+    honest = [verdict(0).statement, joint, verdict(2).statement]
+    assert list(contradictions(made, honest)) == []
+    proof = verdict(1, [Outcome.PROOF] + [Outcome.ACCEPTED] * 5).statement
+    found = list(contradictions(made, [honest[0], proof, honest[2]]))
+    assert found == [
+        "aggregator-0 or aggregator-1 signed a false verdict",
+        "aggregator-1 or aggregator-2 signed a false verdict",
+    ]
+    hashes = (made[0].shares_hash, made[1].shares_hash, SALT)
+    other = honest[0].model_copy(update={"shares_hashes": hashes})
+    assert list(contradictions(made, [other, *honest[1:]])) == [
+        "aggregator-2 signed two verifications, or aggregator-0 decided on shares that "
+        "aggregator-2 did not sign"
+    ]
+
+
+# --- offset and total ----------------------------------------------------------------------------
+
+
+def test_the_offset_is_that_of_all_who_are_counted() -> None:
+    noisy = proved(mechanism="distributed", epsilon="1", layer="both", bounds=["-3", "10"])
+    plan = proof_plan(noisy)
+    manifest = proved_manifest_of(MADE, FOUND, [verdict(index) for index in range(3)], SALT)
+    expected = 24 * 2 * -3
+    for curators, times in ((1, 4), (12, 1), (8, 1)):
+        (bound,) = plan.of(curators).function.noise_bounds
+        expected -= times * bound
+    assert offset_of(plan, manifest) == (str(expected),)
+
+
+def commitment(index: int, **changes: Any) -> Signed[Commitment]:
+    fields: dict[str, Any] = {
+        "round": ROUND,
+        "descriptor_hash": MADE.digest(),
+        "manifest_hash": SALT,
+        "aggregator": f"aggregator-{index}",
+        "hash": bytes(32),
+        "offset": ("-4",),
+    }
+    return IDENTITIES[index].sign(COMMITMENT_LABEL, Commitment(**{**fields, **changes}))
+
+
+def test_all_commitments_name_one_offset_of_the_query() -> None:
+    good = [commitment(index) for index in range(3)]
+    check_commitments(MADE, SALT, (0, 1, 2), good)
+    for offset in (("-5",), None, ("-4", "0")):
+        with pytest.raises(CommitmentRefused):
+            check_commitments(MADE, SALT, (0, 1, 2), [commitment(0, offset=offset), *good[1:]])
+    for offset in (("-4", "0"), ()):
+        all_wrong = [commitment(index, offset=offset) for index in range(3)]
+        with pytest.raises(CommitmentRefused):
+            check_commitments(MADE, SALT, (0, 1, 2), all_wrong)
+
+
+@pytest.mark.parametrize("text", ["-0", "+1", "1.0", "01", " 1", "1" * 40, ""])
+def test_an_offset_is_written_in_one_way(text: str) -> None:
+    with pytest.raises(ValueError, match="offset"):
+        commitment(0, offset=(text,))
+
+
+def word(value: int, size: int = 8) -> bytes:
+    return value.to_bytes(size, "little")
+
+
+def test_partial_sums_are_added_in_the_field_and_centred() -> None:
+    prime = PLAN.prime
+    assert proved_total(MADE.query, [word(prime - 5), word(3), word(0)], [7]).tolist() == [5]
+    assert proved_total(MADE.query, [word(prime - 1)] * 3, [0]).tolist() == [-3]
+    for bad in ([word(prime), word(0), word(0)], [word(2**62), word(0), word(0)]):
+        with pytest.raises(ValueError, match=r"element|admits"):
+            proved_total(MADE.query, bad, [0])
+    large = proved(function="variance", bounds=["-40000", "40000"], max_readings=20, n_max=1000)
+    plan = proof_plan(large)
+    if plan.word_bytes == 16:
+        words = b"".join(word(plan.prime - value, 16) for value in (1, 2, 3))
+        zeros = bytes(48)
+        assert proved_total(large, [words, zeros, zeros], [0, 0, 9]).tolist() == [-1, -2, 6]

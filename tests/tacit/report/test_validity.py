@@ -1,0 +1,181 @@
+"""What a report says of lies: how far they reach, how sure a proof is, whom that needs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.protocol.round import REFUSED_BY_PROOF
+from tacit.query.proofs import proof_plan
+from tacit.query.query import Query
+from tacit.report.model import PrivacyReport, Subject, ValidityStatement
+from tacit.report.queries import query_report
+from tacit.report.validity import (
+    ANY_AMOUNT,
+    EVERY_AGGREGATOR,
+    LYING_AGGREGATORS,
+    NOT_PROVED,
+    PROVED,
+    with_total,
+)
+from tacit.report.words import plain_words
+from tests.tacit.examples import VARIANTS, query
+
+NOISY = {"mechanism": "distributed", "epsilon": "1"}
+METER = {
+    "unit": "kWh",
+    "bounds": ["0", "8.191"],
+    "resolution": "0.001",
+    "max_readings": 1,
+    "n_max": 10_000,
+    **NOISY,
+}
+
+
+def proved(**changes: Any) -> Query:
+    return query(**{**changes, "validity": "proved"})
+
+
+def report(asked: Query, **arguments: Any) -> PrivacyReport:
+    return query_report(asked, subject=Subject(kind="query", id="q"), **arguments)
+
+
+def validity(found: PrivacyReport) -> ValidityStatement:
+    assert found.validity is not None
+    return found.validity
+
+
+def test_the_sentence_of_the_specification() -> None:
+    asked = proved(**METER)
+    found = report(asked)
+    assert validity(found).sentences[0] == (
+        "A lying curator shifts the sum by at most 8.191 kWh; the largest host, 4,096 curators, by "
+        "at most 33,550.4 kWh. Aggregators that lie: by any amount."
+    )
+    released = validity(with_total(found, asked, np.array([-40_955_000])))
+    assert released.sentences[0] == (
+        "A lying curator shifts the sum by at most 8.191 kWh (0.02 % of the released total); the "
+        "largest host, 4,096 curators, by at most 33,550.4 kWh (82 % of the released total). "
+        "Aggregators that lie: by any amount."
+    )
+    assert released.influence[0].lone.share_of_total == "0.0002"
+
+
+@pytest.mark.parametrize("asked", [query(**METER), query(**METER, validity="declared")])
+def test_a_declared_query_says_by_any_amount(asked: Query) -> None:
+    found = report(asked)
+    assert validity(found) == ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
+    assert NOT_PROVED in found.caveats
+    assert with_total(found, asked, np.array([5])) == found
+    page = plain_words(found)
+    assert ANY_AMOUNT in page
+    assert EVERY_AGGREGATOR not in page
+
+
+@pytest.mark.parametrize("completeness", [None, "curators"])
+@pytest.mark.parametrize("layer", ["aggregator", "both"])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_every_proved_query_has_a_whole_report(kind: str, layer: str, completeness: Any) -> None:
+    asked = proved(**VARIANTS[kind], **NOISY, layer=layer, completeness=completeness)
+    found = report(asked, participants=20, host_parts=(), refused=0)
+    assert PrivacyReport.model_validate_json(found.model_dump_json()) == found
+    assert found.canonical()
+    clamped = [line.clamp_delta for line in found.verified if line.model != "none"]
+    assert all((each is not None) == (layer == "both") for each in clamped)
+    assert any("clamp_delta" in line for line in found.caveats) == (layer == "both")
+    page = plain_words(found)
+    assert PROVED in page
+    assert EVERY_AGGREGATOR in page
+    assert ANY_AMOUNT not in page
+    assert LYING_AGGREGATORS in page
+    assert "host," not in page
+    assert REFUSED_BY_PROOF not in page
+
+
+def reach_of(asked: Query, curators: int, place: int) -> tuple[Fraction, Fraction]:
+    function = proof_plan(asked).of(curators).function
+    return Fraction(function.influence[place]), Fraction(function.influence_from_zero[place])
+
+
+def test_a_hosts_influence_is_that_of_all_its_parts() -> None:
+    asked = proved(**{**METER, **VARIANTS["mean"]}, layer="both")
+    statement = validity(report(asked, host_parts=(4096, 4096, 100)))
+    assert statement.host_curators == 8292
+    for place, (item, worth) in enumerate(
+        zip(statement.influence, (Fraction(1, 1000), Fraction(1)), strict=True)
+    ):
+        assert item.host is not None
+        for reach, sizes in ((item.lone, (1,)), (item.host, (4096, 4096, 100))):
+            both = [reach_of(asked, size, place) for size in sizes]
+            assert Fraction(reach.coordinate) == worth * sum(each for each, _ in both)
+            assert Fraction(reach.from_zero) == worth * sum(each for _, each in both)
+    assert [item.unit for item in statement.influence] == ["kWh", "1"]
+
+
+def test_a_vector_states_one_coordinate_and_all_together() -> None:
+    """Spec: validity, section 4: 2 B for all entries, 2 m for all bins."""
+    bins = validity(report(proved(**VARIANTS["histogram"]), host_parts=(3,)))
+    (item,) = bins.influence
+    assert (item.lone.coordinate, item.lone.all_coordinates) == ("2", "4")
+    assert item.host is not None
+    assert (item.host.coordinate, item.host.all_coordinates) == ("6", "12")
+    assert "one bin by at most 2 (all coordinates together: 4)" in bins.sentences[0]
+    slots = validity(report(proved(**VARIANTS["slots with a bound"]), host_parts=()))
+    (item,) = slots.influence
+    assert (item.lone.coordinate, item.lone.from_zero, item.lone.all_coordinates) == ("8", "4", "8")
+    assert "one coordinate of vector" in slots.sentences[0]
+
+
+def test_parts_are_named_in_words() -> None:
+    asked = proved(
+        **{**METER, **VARIANTS["variance"], "resolution": "0.1"}, completeness="curators"
+    )
+    sentences = validity(report(asked)).sentences
+    named = ["the sum by", "the sum of squares by", "the count by", "the count of curators with"]
+    assert all(name in text for name, text in zip(named, sentences[:4], strict=True))
+    assert "kWh^2" in sentences[1]
+    assert [LYING_AGGREGATORS in text for text in sentences[:4]] == [False, False, False, True]
+
+
+def test_how_sure_a_proof_is() -> None:
+    """Spec: validity, section 12: 13 bits 2^-59.0, of a part of 4,096 (25 bits) 2^-58.0."""
+    statement = validity(report(proved(**METER)))
+    alone = validity(report(proved(**METER), host_parts=()))
+    assert float(alone.false_acceptance or 0) == pytest.approx(2**-59.0, rel=0.05)
+    assert float(statement.false_acceptance or 0) == pytest.approx(2**-58.0, rel=0.05)
+    assert 0 < float(statement.honest_refusal or 0) < 2.0**-51
+    assert alone.host_curators is None
+
+
+def test_who_was_refused_is_a_count() -> None:
+    one = validity(report(proved(**METER), refused=1))
+    assert one.refused == 1
+    assert one.sentences[-1].startswith("1 of the round's curators was left out")
+    many = validity(report(proved(**METER), refused=1200))
+    assert many.sentences[-1] == (
+        f"1,200 of the round's curators were left out, each {REFUSED_BY_PROOF}."
+    )
+
+
+def test_clamped_noise_is_part_of_a_lies_reach() -> None:
+    quiet = validity(report(proved(**METER)))
+    noisy = validity(report(proved(**METER, layer="both", noise_tail="0.000001", delta="0.001")))
+    reaches = [Fraction(each.influence[0].lone.coordinate) for each in (quiet, noisy)]
+    assert reaches[1] > 10 * reaches[0]
+    assert quiet.noise_tail is None
+    assert noisy.noise_tail == "0.000001"
+    assert any("clamped" in text and "0.000001" in text for text in noisy.sentences)
+
+
+def test_a_total_of_nothing_has_no_share() -> None:
+    asked = proved(**{**METER, **VARIANTS["mean"]})
+    found = validity(with_total(report(asked), asked, np.array([0, 50])))
+    first, second = found.influence
+    assert first.lone.share_of_total is None
+    assert second.lone.share_of_total == "0.02"
+    bins = proved(**VARIANTS["histogram"])
+    (item,) = validity(with_total(report(bins), bins, np.array([4, 5]))).influence
+    assert item.lone.share_of_total is None
