@@ -66,6 +66,9 @@ def main() -> None:
     first = np.ascontiguousarray(words[:, 0])
     for name, kernel in kernels().items():
         timed(f"Hamming matrix of {rows}, {name}", lambda k=kernel: matrix(first, BITS, k))  # type: ignore[misc]
+    if find_spec("numba") is not None:
+        matrix(first[:200], BITS)  # compile
+    timed(f"Hamming matrix of {rows}, as a job makes it", lambda: matrix(first, BITS))
     combination = Combination.of(codes, flip, "euclidean", correct=False)
     held = timed(f"distances of {rows}, d = 2", lambda: distances(words, codes, flip, combination))
     timed(

@@ -1,6 +1,7 @@
 """What better methods gain at the same epsilon: each beside its peers, same data, same seeds.
 
-    python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,reports]
+    python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,sequences,reports]
+    python -m bench.utility --pictures docs/pictures
 
 A line for each data set, epsilon and measure; for each contender mean, median and standard
 deviation over the runs, CPU seconds of a run, and the ratio of its mean to that of the first, which
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +27,9 @@ from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance,
 from algorithms.crowd_tasking.window import Subset, best_window
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.sequences import Sequences
 from algorithms.datasets.transactions import Transactions
+from algorithms.drawing import COLOURS, picture
 from algorithms.graph_der import Parameters as GraphParameters
 from algorithms.graph_der.block_graph import publish_blocks
 from algorithms.graph_der.evaluation import random_ends
@@ -41,11 +45,14 @@ from algorithms.kmeans.evaluation import best_cost
 from algorithms.kmeans.paper import drawn_start
 from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import release
+from algorithms.sequential_ngram import Parameters as SequenceParameters
+from algorithms.sequential_ngram import run as run_sequences
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
 from algorithms.set_valued.evaluation import relative_errors
 from algorithms.simplex import on_simplex
 from simulation.experiments.kmeans_data import datasets
+from simulation.graph_stand_in import blocks as communities
 from simulation.graph_stand_in import power_law
 from simulation.populations import shared_data
 from simulation.set_valued_data import stm_like_concentrated, stm_like_diffuse
@@ -284,8 +291,8 @@ def sets(runs: int) -> None:
         compare(f"STM-like, {name}, 100,000 records, epsilon 1", contenders, runs)
 
 
-def _sets(data: Transactions, method: Any, seed: int) -> Figures:
-    asked = SetParameters(epsilon="1", universe=data.items, method=method, fanout=12)
+def _sets(data: Transactions, method: Any, seed: int, epsilon: str = "1") -> Figures:
+    asked = SetParameters(epsilon=epsilon, universe=data.items, method=method, fanout=12)
     found = run_sets(data, asked, "sound", SequentialContext(test_seed=seed))
     counted = np.zeros(len(data.items))
     place = {item: number for number, item in enumerate(data.items)}
@@ -299,6 +306,45 @@ def _sets(data: Transactions, method: Any, seed: int) -> Figures:
     return {
         "+ records kept": found.result["records"] / data.records,
         "error of items": relative_errors([true], [counted], data.records).mean[0],
+    }
+
+
+# --------------------------------------------------------------------------------------- sequences
+
+
+def long_tail(items: int, count: int) -> Sequences:
+    """Sequences of four items, some far more common than others."""
+    generator = np.random.default_rng(1)
+    weights = 1 / np.arange(1, items + 1) ** 0.8
+    drawn = generator.choice(items, 4 * count, p=weights / weights.sum()).astype(np.int32)
+    names = tuple(str(item) for item in range(1, items + 1))
+    return Sequences(names, drawn, np.arange(0, 4 * count + 1, 4))
+
+
+def sequences(runs: int) -> None:
+    """Counts of items: the root's threshold against none."""
+    for items, count in ((5_000, 20_000), (500, 20_000)):
+        data = long_tail(items, count)
+        contenders = [
+            Contender(kind, lambda seed, kind=kind: _sequences(data, kind, seed))  # type: ignore[misc]  # noqa: B023
+            for kind in ("all", "threshold")
+        ]
+        compare(f"{items:,} items, {count:,} sequences, epsilon 1", contenders, runs)
+
+
+def _sequences(data: Sequences, kind: Any, seed: int, epsilon: str = "1") -> Figures:
+    items = len(data.universe)
+    asked = SequenceParameters(epsilon=epsilon, universe=items, root=kind, max_nodes=50_000_000)
+    found = run_sequences(data, asked, "sound", SequentialContext(test_seed=seed))
+    counted = np.zeros(items)
+    for line in found.files[0].content.decode().splitlines()[1:]:
+        count, _, names = line.split(",")
+        for name in names.split():
+            counted[int(name) - 1] += int(count)
+    true = np.bincount(data.items, minlength=items)
+    return {
+        "error of items": float(np.mean(np.abs(counted - true) / np.maximum(true, 1))),
+        "sequences over the true": found.result["sequences"] / data.count,
     }
 
 
@@ -317,7 +363,7 @@ def reports(runs: int) -> None:
         compare(f"2,000 readings, 20 buckets, epsilon {epsilon}", contenders, runs)
 
 
-def _laplace(readings: Floats, edges: Floats, epsilon: int, seed: int) -> Figures:
+def _laplace(readings: Floats, edges: Floats, epsilon: float, seed: int) -> Figures:
     noisy = readings + floating_laplace(SeededRandom(seed), 1 / epsilon, readings.size)
     found = deconvolved(noisy, edges, 0, 1, 1 / epsilon, 1)
     return {
@@ -326,7 +372,7 @@ def _laplace(readings: Floats, edges: Floats, epsilon: int, seed: int) -> Figure
     }
 
 
-def _bounded(readings: Floats, edges: Floats, epsilon: int, seed: int) -> Figures:
+def _bounded(readings: Floats, edges: Floats, epsilon: float, seed: int) -> Figures:
     source = SeededRandom(seed)
     window = best_window(Fraction(epsilon))
     steps = np.rint(readings * 65_536).astype(np.int64)
@@ -341,11 +387,141 @@ def _bounded(readings: Floats, edges: Floats, epsilon: int, seed: int) -> Figure
     }
 
 
+# ---------------------------------------------------------------------------------------- pictures
+
+EPSILONS: Final = ("0.5", "1", "2", "4", "8")
+PICTURED: Final = 3
+"""Runs of each point of a picture."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A picture of error over epsilon: what runs, by method, the source's or today's first."""
+
+    name: str
+    title: str
+    measure: str
+    methods: dict[str, Callable[[str, int], float]]
+
+
+def pictures() -> Iterator[Curves]:
+    """One for each better method."""
+    name, data = next(graphs())
+    asked = GraphParameters(epsilon="1", labelling="id")
+    yield Curves(
+        "graph-der",
+        f"Edges between ranges of labels, {name}",
+        "mean relative error",
+        {
+            "der (the source)": lambda epsilon, seed: _graph(
+                data, _der(data, asked.model_copy(update={"epsilon": Fraction(epsilon)}), seed)
+            )["error of range cuts"],
+            "blocks": lambda epsilon, seed: _graph(
+                data, _blocks(data, asked.model_copy(update={"epsilon": Fraction(epsilon)}), seed)
+            )["error of range cuts"],
+        },
+    )
+    groups = communities((80,) * 8, 0.4, 0.02, 1)
+    yield Curves(
+        "graph-random-matrix",
+        "Eight communities of 80 vertices",
+        "1 - share of the subspace",
+        {
+            estimator: lambda epsilon, seed, estimator=estimator: (  # type: ignore[misc]
+                1 - _spectrum(groups, epsilon, estimator, seed)["+ share of the subspace"]
+            )
+            for estimator in ("range", "subspace", "flip")
+        },
+    )
+    points = unbalanced(2, 4_000, 12, 120, 2, 1)
+    best = best_cost(points, 14)
+    yield Curves(
+        "kmeans",
+        "Two dense clusters and twelve light ones",
+        "inertia over the best",
+        {
+            start: lambda epsilon, seed, start=start: (  # type: ignore[misc]
+                cost(points, _centres(points, 14, epsilon, start, seed)) / best
+            )
+            for start in ("grid", "two-level")
+        },
+    )
+    records = stm_like_diffuse(50_000).dataset
+    yield Curves(
+        "set-valued",
+        "Counts of single items, fare-card-like records",
+        "mean relative error",
+        {
+            method: lambda epsilon, seed, method=method: _sets(  # type: ignore[misc]
+                records, method, seed, epsilon
+            )["error of items"]
+            for method in ("diffpart", "diffpart+rest")
+        },
+    )
+    readings = np.random.default_rng(1).beta(2, 5, 2_000)
+    edges = np.linspace(0, 1, 21)
+    yield Curves(
+        "crowd-tasking",
+        "Shares of 20 buckets, 2,000 readings",
+        "half the L1 distance",
+        {
+            "laplace (the source)": lambda epsilon, seed: _laplace(
+                readings, edges, float(epsilon), seed
+            )["error of shares"],
+            "subset": lambda epsilon, seed: _bounded(readings, edges, float(epsilon), seed)[
+                "error of shares"
+            ],
+        },
+    )
+    drawn = long_tail(1_000, 8_000)
+    yield Curves(
+        "sequential-ngram",
+        "Counts of single items, 1,000 items and 8,000 sequences",
+        "mean relative error",
+        {
+            kind: lambda epsilon, seed, kind=kind: _sequences(  # type: ignore[misc]
+                drawn, kind, seed, epsilon
+            )["error of items"]
+            for kind in ("all", "threshold")
+        },
+    )
+
+
+def draw(folder: Path) -> None:
+    """All pictures, as utility-<algorithm>.svg."""
+    for curves in pictures():
+        lines = {
+            label: [
+                float(np.mean([run(epsilon, seed) for seed in range(PICTURED)]))
+                for epsilon in EPSILONS
+            ]
+            for label, run in curves.methods.items()
+        }
+
+        def fill(axes: Any, curves: Curves = curves, lines: Any = lines) -> None:
+            places = [float(each) for each in EPSILONS]
+            for colour, (label, values) in zip(COLOURS[::-1][2:], lines.items(), strict=False):
+                axes.plot(places, values, "o-", color=colour, markersize=3, label=label)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(places, EPSILONS)
+            axes.set_xlabel("epsilon")
+            axes.set_ylabel(curves.measure)
+            axes.set_title(curves.title)
+            axes.grid(which="major", color="#dddddd", linewidth=0.6)
+            axes.legend(frameon=False)
+
+        plot = picture(curves.name, "utility", fill, (5.4, 3.4))
+        (folder / f"utility-{curves.name}.svg").write_bytes(plot.svg)
+        print(curves.name, {label: np.round(each, 4).tolist() for label, each in lines.items()})
+
+
 SECTIONS: Final = {
     "graph": graph,
     "spectrum": spectrum,
     "clusters": clusters,
     "sets": sets,
+    "sequences": sequences,
     "reports": reports,
 }
 
@@ -355,7 +531,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--only", default=",".join(SECTIONS))
+    parser.add_argument("--pictures", type=Path, help="folder: draw error over epsilon there")
     asked = parser.parse_args()
+    if asked.pictures is not None:
+        draw(asked.pictures)
+        return
     for name in asked.only.split(","):
         print(f"\n== {name}, {asked.runs} runs")
         SECTIONS[name](asked.runs)

@@ -72,7 +72,12 @@ def upper_blocks(rows: int, block: int = BLOCK) -> Iterator[tuple[slice, slice]]
 
 
 def matrix(words: Words, bits: int, kernel: Kernel | None = None) -> Singles:
-    """All distances (n, n) of one attribute's packed bits (n, w)."""
+    """All distances (n, n) of one attribute's packed bits (n, w); by the fastest way that there is
+    unless a kernel is named."""
+    if kernel is None and find_spec("numba") is not None:
+        from algorithms.dpbv_clustering.compiled import hamming_matrix
+
+        return hamming_matrix(words)
     chosen = kernel or best_kernel()
     found = np.empty((len(words), len(words)), np.float32)
     for top, left in upper_blocks(len(words)):

@@ -112,6 +112,11 @@ class Parameters(WireModel):
     cells_per_axis: Annotated[int, Field(ge=2, le=64)] | None = Field(
         default=None, description="default: 16, or 8 where records times epsilon are below 1000"
     )
+    grid: Literal["fixed", "adaptive"] | None = Field(
+        default=None,
+        description="grid-core: fixed: cells_per_axis; adaptive: the plan of kmeans at half the "
+        "epsilon, for stored rows, kcluster and at most 6 columns, where it is the default",
+    )
     r_design: Design | None = Field(
         default=None, description="public points; default: grid in dpbv-exact, else uniform"
     )

@@ -7,12 +7,18 @@ public parameters alone. Everything that compares with the true rows is in the e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from algorithms.contract import Context, Outcome, Stance
 from algorithms.datasets.tables import NumericTable
+from algorithms.dpbv_clustering.adaptive import (
+    is_adaptive,
+    plan_of,
+    published,
+)
 from algorithms.dpbv_clustering.baselines import adp, rsp
 from algorithms.dpbv_clustering.distances import Combination, point_distances
 from algorithms.dpbv_clustering.grid import unary_estimate
@@ -39,11 +45,13 @@ from algorithms.dpbv_clustering.parameters import (
 )
 from algorithms.dpbv_clustering.points import kmeans, scores
 from algorithms.dpbv_clustering.problems import BadParameter, RowOutside
+from algorithms.dpbv_clustering.report.adaptive import adaptive_report
 from algorithms.dpbv_clustering.report.bits import exact_report, paper_report, unplanned_report
 from algorithms.dpbv_clustering.report.sound import sound_report
 from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, release
 from tacit.encoders.dpbv_clustering.cells import Cells, noisy_points, unary_reports
 from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Flip, Floats, Ints
+from tacit.encoders.kmeans.encoder import nearest
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import PublicRandom, SeededRandom
 from tacit.report.model import PrivacyReport
@@ -68,12 +76,26 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     method, per_axis = resolve_method(params, len(values))
     if method == "dpbv-exact":
         return _exact(dataset, columns, values, params, context, reproducible)
+    if method == "grid-core" and is_adaptive(params):
+        report = adaptive_report(params, reproducible=reproducible)
+        outcome = published(values, columns, params, report, context)
+        if not params.evaluate:
+            return outcome
+        labels = _nearest(values, np.array(outcome.result["centres"]), params)
+        return replace(outcome, evaluation=_compared(dataset, labels))
     report = sound_report(params, method, per_axis, reproducible=reproducible)
     if method == "laplace-points":
         return _points(dataset, columns, values, params, context, report)
     return _grid(
         dataset, columns, values, params, context, report, per_axis, local=method != "grid-core"
     )
+
+
+def _nearest(values: Floats, centres: Floats, params: Parameters) -> Ints:
+    """(n,) the nearest centre of each row, columns scaled as the clustering has them."""
+    assert params.bounds is not None
+    low, high = np.array(params.bounds).T
+    return nearest((values - low) / (high - low), (centres - low) / (high - low))
 
 
 def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
@@ -86,7 +108,10 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
         plan_bits(params, stance, make_box(params, bounds), len(values))
         return
     assert params.bounds is not None
-    if resolve_method(params, len(values))[0] == "dpbv-exact":
+    method, _ = resolve_method(params, len(values))
+    if method == "grid-core" and is_adaptive(params):
+        plan_of(params, len(values))
+    if method == "dpbv-exact":
         plan_bits(params, stance, make_box(params, params.bounds), len(values))
 
 
@@ -108,6 +133,8 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     if method == "dpbv-exact":
         plan = plan_bits(params, stance, make_box(params, params.bounds), None)
         return exact_report(params, plan, reproducible=False)
+    if method == "grid-core" and is_adaptive(params):
+        return adaptive_report(params, reproducible=False)
     return sound_report(params, method, per_axis, reproducible=False)
 
 

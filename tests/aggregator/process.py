@@ -26,14 +26,15 @@ class Process:
         variant: str = "sound",
         hold_ms: float = 0,
         log_level: str = "warning",
+        number: int = 0,
     ) -> None:
         self.variant, self.hold_ms = variant, hold_ms
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "TACIT_DATA_DIR": str(folder / "aggregator"),
-            "TACIT_AGGREGATOR_ID": "aggregator-0",
-            "TACIT_OPERATOR": "operator-0",
+            "TACIT_AGGREGATOR_ID": f"aggregator-{number}",
+            "TACIT_OPERATOR": f"operator-{number}",
             "TACIT_OPERATOR_TOKEN": OPERATOR_TOKEN,
             "TACIT_INSECURE_ALLOW_EXACT": "true",
             "TACIT_PORT": "0",

@@ -19,7 +19,7 @@ from coordinator.app import create_app
 from coordinator.registry.step_queue import path_of
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import ENROLMENT_LABEL, Enrolment
+from tacit.protocol.enrolment import ENROLMENT_LABEL, GRANT_HEADER, Enrolment, grant_hash
 from tacit.protocol.round import RoundDescriptor
 from tacit.protocol.steps import Steps
 from tacit.wire import encode_binary
@@ -232,7 +232,10 @@ class House:
         return await self.client.post(
             "/v1/enrolments",
             content=signed.model_dump_json().encode(),
-            headers={"Content-Type": "application/json"},
+            headers={
+                "Content-Type": "application/json",
+                GRANT_HEADER: grant_hash(signed.statement.secret),
+            },
         )
 
     async def token(self, scope: str) -> str:

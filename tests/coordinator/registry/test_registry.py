@@ -282,6 +282,8 @@ ROUTES = [
     ("PUT", f"{ROUND}/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
+    ("GET", f"{ROUND}/refused", {"operator"}),
+    ("GET", f"{ROUND}/standing", {"curator"}),
     ("GET", "/v1/budget", {"operator", "analyst"}),
     ("GET", "/v1/budget/events", {"operator"}),
     ("POST", "/v1/budget/events", {"operator", "curator"}),
