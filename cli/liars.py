@@ -14,6 +14,8 @@ from simulation.plots import can_draw, draw
 from simulation.populations import Population
 from tacit.query.query import Query
 
+LARGEST_WRITTEN_OUT = 1e9
+
 
 def share_of(text: str) -> Fraction:
     """A share as 5% or 0.05; exit code 2 for anything else, and outside of (0, 1]."""
@@ -62,9 +64,9 @@ def _print(found: Comparison) -> None:
     rows = [
         (
             str(row.round),
-            amount(row.true, 1),
-            amount(row.declared, 1),
-            amount(row.proved, 1),
+            _figure(row.true),
+            _figure(row.declared),
+            _figure(row.proved),
             str(row.told),
             str(row.named),
         )
@@ -75,16 +77,24 @@ def _print(found: Comparison) -> None:
     for lie in Lie:
         told = sum(each.told for row in found.rows for each in row.lies if each.lie is lie)
         named = sum(each.named for row in found.rows for each in row.lies if each.lie is lie)
-        say(f"{lie.value}: says {amount(found.claims[lie.value])}, {named} of {told} named")
+        say(f"{lie.value}: says {found.claims[lie.value]}, {named} of {told} named")
     figures = found.figures()
     declared = amount(figures["mean_absolute_declared_error"])
     proved = amount(figures["mean_absolute_proved_error"])
     say(f"mean absolute error: declared {declared}, proved {proved}")
     say(
-        f"{figures['passed']} lies within the range passed; each moves the sum by at most "
+        f"lies within the range that passed: {figures['passed']}; each moves the sum by at most "
         f"{amount(found.reach)}"
     )
     if figures["honest_named"]:
         say(f"{figures['honest_named']} honest contributions were refused")
     if any(row.proved is None for row in found.rows):
         say("a proved round of too few honest contributions releases nothing")
+
+
+def _figure(value: str | None) -> str:
+    """A total for a column: to a tenth, so that near ones differ, unless it is enormous."""
+    if value is None:
+        return "-"
+    number = float(Fraction(value))
+    return f"{number:.1f}" if abs(number) < LARGEST_WRITTEN_OUT else f"{number:.3g}"

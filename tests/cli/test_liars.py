@@ -22,9 +22,10 @@ def test_a_table_json_and_a_picture(tmp_path: Path) -> None:
     done = simulate("--liars", "5%", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.stderr
     assert "4 of 80 curators lie" in done.stdout
-    assert "enormous: says 1e+12, 2 of 2 named" in done.stdout
+    assert "enormous: says 1000000000000, 2 of 2 named" in done.stdout
+    assert "outside: says 2550.0001, 2 of 2 named" in done.stdout
     assert "within: says 2550, 0 of 2 named" in done.stdout
-    assert "2 lies within the range passed" in done.stdout
+    assert "lies within the range that passed: 2" in done.stdout
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"liars.json"} | ({"liars.svg", "liars.png"} if can_draw() else set())
     written = json.loads((tmp_path / "out" / "liars.json").read_text("utf-8"))

@@ -122,6 +122,14 @@ def test_without_the_check_a_proved_sum_is_the_declared_one(
         assert row.proved == row.declared
 
 
+def test_a_contribution_of_a_single_bit() -> None:
+    asked = query(bounds=["0", "1"], resolution="1", max_readings=1, aggregators=2)
+    (row,) = run(asked, 12, Fraction(1, 3))
+    assert [each.named for each in row.lies] == [1, 1, 1, 0]
+    assert (row.true, row.proved) == ("12", "9")
+    assert Fraction(row.declared) == 8 + 10**12 - 1000 + 2 + 1
+
+
 def test_a_declared_sum_wraps_where_a_lie_is_larger_than_the_ring() -> None:
     asked = query(resolution="0.00000001", max_readings=1)
     (row,) = run(asked, 8, Fraction(1, 8))
