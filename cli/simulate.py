@@ -22,6 +22,7 @@ from rich.table import Table
 
 from cli.context import Answer, Token, console, errors, fail, printed, say
 from cli.deployment import Deployment, Running, join_token, pair
+from cli.liars import compared, share_of
 from cli.soak import counted, soak
 from cli.up import service_settings
 from simulation import populations
@@ -94,7 +95,14 @@ def simulate(
         typer.Option(help="With --against: a join token for a host of as many curators."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write simulation.json and plots into this directory.")
+        Path | None, typer.Option(help="Write the results as JSON, and plots, into this directory.")
+    ] = None,
+    liars: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare a declared with a proved sum instead, in which this share of the "
+            "curators lies, such as 5%."
+        ),
     ] = None,
     with_chaos: Annotated[
         bool, typer.Option("--chaos", help="Kill services at random instead; see --kills.")
@@ -107,13 +115,19 @@ def simulate(
     """Sum over many simulated curators and compare with the truth, which only a simulation knows.
 
     In this process a million curators take less than a second a round. With --services or
-    --against the same rounds go through real services. --chaos kills services during many
-    rounds and checks that nothing was lost, summed or debited twice; exit code 1 if it was.
+    --against the same rounds go through real services. --liars shows what lies do to a declared
+    and to a proved sum. --chaos kills services during many rounds and checks that nothing was
+    lost, summed or debited twice; exit code 1 if it was.
     """
+    if liars is not None and (with_chaos or services or against or events or network):
+        fail("--liars is in this process: no --services, --against, --events, --network or --chaos")
     if with_chaos:
         return soak(aggregators, kills, seconds, seed, out)
     people = _population(population, curators, SeededRandom(seed))
-    query = _query(people, aggregators, _noise(mechanism, epsilon), corrupt, sharing, field or [])
+    changed = [*(field or []), *(["validity=proved"] if liars is not None else [])]
+    query = _query(people, aggregators, _noise(mechanism, epsilon), corrupt, sharing, changed)
+    if liars is not None:
+        return compared(query, people, share_of(liars), rounds, seed + 1, out)
     rates, net = _rates(events), Network(**_pairs(network, Network))
     with _driver(people, query, seed, services, against, token, join) as driver:
         happening = stream(people.curators, rates, SeededRandom(seed + 2))

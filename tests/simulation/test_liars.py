@@ -1,0 +1,201 @@
+"""Liars in a declared and in a proved round: by hand, where no noise hides it, and with noise."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from simulation import liars
+from simulation.liars import KINDS, Lie, LiedRound, claims, compare, comparison, liar_count, plot
+from simulation.plots import can_draw, draw
+from simulation.populations import Population
+from tacit.crypto.sharing import RING, centred
+from tacit.query.query import Query
+from tacit.validity.prio3 import Decision, Prio3, Verification
+
+BASE: dict[str, Any] = {
+    "name": "simulated",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "2"],
+    "max_readings": 3,
+    "resolution": "0.001",
+    "mechanism": "exact",
+    "sharing": "additive",
+    "aggregators": 3,
+    "n_max": 1000,
+    "min_participants": 2,
+    "deadline_s": 100,
+    "validity": "proved",
+}
+DISTRIBUTED = {"mechanism": "distributed", "epsilon": "10"}
+NOISY: dict[str, dict[str, Any]] = {
+    "aggregator": {**DISTRIBUTED, "layer": "aggregator"},
+    "both": {**DISTRIBUTED, "layer": "both"},
+    "two-layer": {
+        "mechanism": "two-layer",
+        "epsilon_u": "7.5",
+        "epsilon_s": "2.5",
+        "pr_u": "1",
+        "pr_s": "1",
+    },
+}
+READING = Fraction(3, 2)
+
+
+def query(**changes: Any) -> Query:
+    return Query.model_validate_json(json.dumps({**BASE, **changes}))
+
+
+def people(curators: int) -> Population:
+    """Everyone has one reading of 1.5 kWh, so that it is all the same who lies."""
+    counts = np.ones(curators, np.int64)
+    values = np.full(curators, float(READING))
+    bounds = (Fraction(0), Fraction(2))
+    return Population("alike", counts, values, "kWh", bounds, 3, Fraction(1, 1000), "made up")
+
+
+def run(
+    asked: Query, curators: int, share: Fraction, rounds: int = 1, seed: int = 7
+) -> list[LiedRound]:
+    return list(compare(asked, people(curators), share, rounds, seed))
+
+
+def honest_total(row: LiedRound, curators: int) -> Fraction:
+    return READING * (curators - row.told)
+
+
+@pytest.mark.parametrize("block", [7, liars.BLOCK_CURATORS])
+def test_both_sums_by_hand(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liars, "BLOCK_CURATORS", block)
+    asked = query()
+    amounts = {
+        Lie.ENORMOUS: Fraction(10**12),
+        Lie.WRAPPING: Fraction(-6 * 1000),
+        Lie.OUTSIDE: Fraction("6.001"),
+        Lie.WITHIN: Fraction(6),
+    }
+    for row in run(asked, 30, Fraction(1, 3), rounds=2):
+        assert row.told == 10
+        assert Fraction(row.true) == READING * 30
+        told = sum(each.told * amounts[each.lie] for each in row.lies)
+        assert Fraction(row.declared) == honest_total(row, 30) + told
+        within = next(each.told for each in row.lies if each.lie is Lie.WITHIN)
+        assert row.proved is not None
+        assert Fraction(row.proved) == honest_total(row, 30) + 6 * within
+
+
+@pytest.mark.parametrize("noise", NOISY.values(), ids=NOISY)
+def test_what_lies_outside_is_named_and_nobody_else(noise: dict[str, Any]) -> None:
+    for row in run(query(**noise), 60, Fraction(1, 5), rounds=3):
+        assert [each.lie for each in row.lies] == list(KINDS)
+        for each in row.lies:
+            assert each.told == 3
+            assert each.named == (0 if each.lie is Lie.WITHIN else 3)
+        assert row.honest_named == 0
+
+
+def test_noise_of_curators_widens_what_passes() -> None:
+    narrow, wide = claims(query(**NOISY["aggregator"])), claims(query(**NOISY["both"]))
+    assert narrow[Lie.WITHIN] == 6000 < wide[Lie.WITHIN]
+    assert wide[Lie.OUTSIDE] == wide[Lie.WITHIN] + 1
+
+
+def test_without_the_check_a_proved_sum_is_the_declared_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lie in the proved round is the lie of the declared one: only its proof is in the way."""
+
+    def accepted(_: Prio3, own: Verification, __: Decision) -> NDArray[np.uint8]:
+        return np.zeros(len(own.permitted), np.uint8)
+
+    monkeypatch.setattr(Prio3, "outcomes", accepted)
+    for noise in ({}, NOISY["aggregator"]):
+        (row,) = run(query(**noise), 20, Fraction(1, 2))
+        assert row.named == 0
+        assert row.proved == row.declared
+
+
+def test_a_contribution_of_a_single_bit() -> None:
+    asked = query(bounds=["0", "1"], resolution="1", max_readings=1, aggregators=2)
+    (row,) = run(asked, 12, Fraction(1, 3))
+    assert [each.named for each in row.lies] == [1, 1, 1, 0]
+    assert (row.true, row.proved) == ("12", "9")
+    assert Fraction(row.declared) == 8 + 10**12 - 1000 + 2 + 1
+
+
+def test_a_declared_sum_wraps_where_a_lie_is_larger_than_the_ring() -> None:
+    asked = query(resolution="0.00000001", max_readings=1)
+    (row,) = run(asked, 8, Fraction(1, 8))
+    units = centred(10**12 * 10**8 + 7 * 150_000_000, RING)
+    assert Fraction(row.declared) == Fraction(units, 10**8)
+    assert row.proved is not None
+    assert Fraction(row.proved) == READING * 7
+
+
+def test_too_few_honest_contributions_release_nothing() -> None:
+    (row,) = run(query(), 3, Fraction(1))
+    assert (row.told, row.named, row.proved, row.proved_error) == (3, 3, None, None)
+    found = comparison(query(), people(3), Fraction(1), 7, (row,))
+    assert found.figures()["mean_absolute_proved_error"] is None
+    assert plot(found).panels[0].lines[1].y == ()
+
+
+def test_a_seed_repeats_and_the_figures_count() -> None:
+    asked = query(**NOISY["both"])
+    one, two = (run(asked, 40, Fraction(1, 10), rounds=2) for _ in range(2))
+    assert one == two
+    assert run(asked, 40, Fraction(1, 10), rounds=2, seed=8) != one
+    found = comparison(asked, people(40), Fraction(1, 10), 7, tuple(one)).figures()
+    assert (found["told"], found["named"], found["passed"], found["honest_named"]) == (8, 6, 2, 0)
+    assert found["mean_absolute_declared_error"] > 10**11
+
+
+@pytest.mark.parametrize(
+    ("curators", "share", "count"),
+    [(100, Fraction(1, 20), 5), (10, Fraction(1, 1000), 1), (7, Fraction(1), 7)],
+)
+def test_how_many_lie(curators: int, share: Fraction, count: int) -> None:
+    assert liar_count(curators, share) == count
+
+
+@pytest.mark.parametrize(
+    ("changes", "share", "words"),
+    [
+        ({"function": "mean"}, Fraction(1, 2), "function sum"),
+        ({"validity": "declared"}, Fraction(1, 2), "proved query"),
+        ({"n_max": 9}, Fraction(1, 2), "n_max"),
+        ({"unit": "1", "register": "other"}, Fraction(1, 2), "over readings"),
+        ({}, Fraction(0), "share of liars"),
+        ({}, Fraction(3, 2), "share of liars"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    changes: dict[str, Any], share: Fraction, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        compare(query(**changes), people(10), share, 1, 7)
+
+
+def test_a_range_that_holds_even_the_largest_lie_is_refused() -> None:
+    wide = {"unit": "1", "register": "other", "bounds": ["0", "1000000000"]}
+    with pytest.raises(ValueError, match="even 10"):
+        claims(query(**wide, resolution="1000000", max_readings=1500))
+
+
+def test_a_round_without_a_lie_that_passes_is_drawn(tmp_path: Path) -> None:
+    assert can_draw()
+    rows = tuple(run(query(), 20, Fraction(1, 20)))
+    found = comparison(query(), people(20), Fraction(1, 20), 7, rows)
+    assert found.figures()["passed"] == 0
+    svg, png = draw(plot(found), tmp_path)
+    text = svg.read_text("utf-8")
+    for words in ("1 of 20 curators lie", "declared", "proved", "named", "kWh"):
+        assert f"<!-- {words} -->" in text
+    assert png.stat().st_size > 0
