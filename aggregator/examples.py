@@ -61,6 +61,7 @@ def document_plain_routes(app: FastAPI) -> None:
     one = takes(Piece, PIECE)
     octets = {"schema": {"type": "string", "format": "binary"}}
     batch = {"requestBody": {"required": True, "content": {"application/octet-stream": octets}}}
+    batch["requestBody"]["content"]["application/cbor"] = octets  # type: ignore[index]
 
     def openapi() -> dict[str, Any]:
         document = made()
@@ -73,7 +74,11 @@ def document_plain_routes(app: FastAPI) -> None:
             )
         }
         paths["/v1/rounds/{round_id}/batches"] = {
-            "post": _operation("A host's sealed batch of one segment", batch)
+            "post": _operation(
+                "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
+                "of them may carry the `token` of another host, whose it then is",
+                batch,
+            )
         }
         return document
 

@@ -7,8 +7,9 @@ distinguishes curators.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
@@ -39,9 +40,10 @@ from common.web.wire import (
     parse_json,
 )
 from tacit.errors import DomainError, UnsupportedForm
-from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
+from tacit.protocol.round import CarriedBatch, CarriedPiece, ItemAnswer, Piece
+from tacit.wire import WireModel
 
-AnyPiece = TypeVar("AnyPiece", bound=Piece)
+AnyPiece = TypeVar("AnyPiece", bound=WireModel)
 
 OCTETS = "application/octet-stream"
 _STORED = encode(ItemAnswer(index=0, status=Outcome.STORED))
@@ -114,10 +116,13 @@ async def _sender(
 
 
 async def _batch(request: Request, parts: PieceParts, sender: Party) -> Response:
-    if content_type(request) != OCTETS:
-        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    form = content_type(request)
+    if form not in (OCTETS, CBOR):
+        raise UnsupportedForm(extra={"supported": [OCTETS, CBOR]})
     context = await parts.aggregator.round(request.path_params["round_id"])
     body = await request.body()
+    if form == CBOR:
+        return await _batches(request, parts, sender, body)
     outcome = await pieces.accept_batch(parts.aggregator, parts.intake, context, sender, body)
     return _outcome(parts, "batch", outcome)
 
@@ -164,24 +169,61 @@ async def _many(
 ) -> Response:
     """An answer per item; one bad item spoils no other. An item that carries a token is its
     party's, any other is the request's sender's."""
-    try:
-        items = decode_cbor(body) if form == CBOR else from_json(body, allow_inf_nan=False)
-    except ValueError:
-        raise MalformedBody from None
-    if len(items) > parts.aggregator.settings.max_pieces:
-        raise TooManyPieces(extra={"max_pieces": parts.aggregator.settings.max_pieces})
+    items = _items(parts, body, form)
     context = await parts.aggregator.round(request.path_params["round_id"])
     parsed = await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
     good = [item for item in parsed if not isinstance(item, DomainError)]
     done = iter(await pieces.accept_pieces(parts.aggregator, parts.intake, context, good))
     outcomes = [item if isinstance(item, DomainError) else next(done) for item in parsed]
+    return _answered(request, parts, "lone", outcomes)
+
+
+async def _batches(request: Request, parts: PieceParts, sender: Party, body: bytes) -> Response:
+    """The same for batches, in an array of CBOR; they share a transaction."""
+    items = _items(parts, body, CBOR)
+    context = await parts.aggregator.round(request.path_params["round_id"])
+
+    async def take(value: object) -> Outcome | DomainError:
+        batch = _parsed(value, CarriedBatch)
+        if isinstance(batch, DomainError):
+            return batch
+        accept = partial(pieces.accept_batch, parts.aggregator, parts.intake, context)
+        try:
+            own = sender if batch.token is None else await _sender(request, parts, batch.token)
+            try:
+                return await accept(own, batch.body)
+            except UnknownEpochKey:
+                own = await _sender(request, parts, batch.token, fresh=True)
+                return await accept(own, batch.body)
+        except DomainError as error:
+            return error
+
+    return _answered(request, parts, "batch", await asyncio.gather(*map(take, items)))
+
+
+def _items(parts: PieceParts, body: bytes, form: str) -> list[object]:
+    """The items of an array. Raises MalformedBody or TooManyPieces."""
+    try:
+        items = decode_cbor(body) if form == CBOR else from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise MalformedBody from None
+    if not isinstance(items, list):
+        raise MalformedBody
+    if len(items) > parts.aggregator.settings.max_pieces:
+        raise TooManyPieces(extra={"max_pieces": parts.aggregator.settings.max_pieces})
+    return items
+
+
+def _answered(
+    request: Request, parts: PieceParts, form: str, outcomes: Sequence[Outcome | DomainError]
+) -> Response:
     shown = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, DomainError):
-            parts.meters.refused.labels("lone", outcome.name).inc()
+            parts.meters.refused.labels(form, outcome.name).inc()
             shown.append(_refused(index, outcome))
         else:
-            parts.meters.accepted.labels("lone", str(outcome.value)).inc()
+            parts.meters.accepted.labels(form, str(outcome.value)).inc()
             shown.append({"index": index, "status": outcome.value})
     return answer(request, shown)
 

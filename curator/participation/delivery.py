@@ -1,9 +1,9 @@
 """Delivers sealed bytes with retries; the bytes never change.
 
 Only the outbox is sent, and an entry is written in the same transaction as its debit. At most a few
-requests are in flight per aggregator; lone pieces that wait for it meanwhile share the next one, in
-which each has its own party's token. An answer 200 or 201 is final, as is a refusal that a retry
-cannot change; everything else is retried until the round is over.
+requests are in flight per aggregator; pieces that wait for it meanwhile share the next one, in
+which each has its own party's token, and so do batches. An answer 200 or 201 is final, as is a
+refusal that a retry cannot change; everything else is retried until the round is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tacit.protocol.round import ItemAnswer
 
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20
-"""Lone pieces in one request, at most, and their bytes."""
+"""Pieces or batches in one request, at most, and their bytes; a larger one goes alone."""
 _RETRIED = frozenset({"unknown_round", "token_unknown", "round_not_keyed"})
 _logger = get_logger("tacit.curator.delivery")
 
@@ -59,9 +59,19 @@ class Letter:
         """Bytes."""
         return len(self.item.body)
 
+    @property
+    def kind(self) -> str:
+        """What an aggregator calls it."""
+        return "batches" if self.item.media_type == OCTETS else "pieces"
+
+    @property
+    def path(self) -> str:
+        """Where it goes."""
+        return f"/v1/rounds/{self.parcel.round}/{self.kind}"
+
 
 Line: TypeAlias = dict[Letter, "asyncio.Future[Answer | None]"]
-"""Lone pieces of one round that wait for one aggregator, in the order of their coming."""
+"""Pieces, or batches, of one round that wait for one aggregator, in the order of their coming."""
 
 
 class Delivery:
@@ -84,22 +94,19 @@ class Delivery:
         self._grace = timedelta(seconds=grace_s)
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
-        self._lines: dict[tuple[str, str], Line] = {}
+        self._lines: dict[tuple[str, str, str], Line] = {}
 
     async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
         """Send sealed bytes once; the answer, or nothing if they have to be sent again.
 
-        Lone pieces that wait for the same aggregator go in one request.
+        Pieces that wait for the same aggregator go in one request, as do batches.
         """
         anchor = _anchor(parcel.party, item.place.aggregator)
         if anchor is None:
             return Answer(item.place, MISSED, "key_not_anchored")
         letter = Letter(parcel, anchor, item)
         gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
-        if item.media_type == OCTETS:
-            async with gate:
-                return await self._alone(letter, "batches")
-        place = (anchor.url, parcel.round)
+        place = (anchor.url, parcel.round, letter.kind)
         line = self._lines.setdefault(place, {})
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         line[letter] = answer
@@ -128,10 +135,9 @@ class Delivery:
 
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         if len(letters) > 1:
-            path = f"/v1/rounds/{letters[0].parcel.round}/pieces"
             carried = [(letter.anchor, letter.item.body) for letter in letters]
             try:
-                found = await self._peers.upload_together(carried, path)
+                found = await self._peers.upload_together(carried, letters[0].path)
             except PeerUnavailable:
                 return [None] * len(letters)
             except ProblemReceived as error:
@@ -143,13 +149,12 @@ class Delivery:
                     await self._answered(letter, answer)
                     for letter, answer in zip(letters, found, strict=True)
                 ]
-        return [await self._alone(letter, "pieces") for letter in letters]
+        return [await self._alone(letter) for letter in letters]
 
-    async def _alone(self, letter: Letter, kind: str) -> Answer | None:
+    async def _alone(self, letter: Letter) -> Answer | None:
         parcel, item = letter.parcel, letter.item
-        path = f"/v1/rounds/{parcel.round}/{kind}"
         try:
-            await self._peers.upload(letter.anchor, path, item.media_type, item.body)
+            await self._peers.upload(letter.anchor, letter.path, item.media_type, item.body)
         except PeerUnavailable:
             return None
         except ProblemReceived as error:

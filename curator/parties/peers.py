@@ -233,10 +233,14 @@ class Peers:
     async def upload_together(
         self, carried: Sequence[tuple[Anchor, bytes]], path: str
     ) -> list[ItemAnswer]:
-        """Send the lone pieces of several parties to one aggregator, each with its own token; an
-        answer for each. The bytes that were sealed stay as they are. Raises as `upload` does."""
+        """Send lone pieces, or batches, of several parties to one aggregator, each with its own
+        token; an answer for each. What was sealed stays as it is. Raises as `upload` does."""
         anchor = carried[0][0]
-        items = [{**cbor2.loads(body), "token": own.token} for own, body in carried]
+        items: list[dict[str, object]]
+        if path.endswith("/batches"):
+            items = [{"body": body, "token": own.token} for own, body in carried]
+        else:
+            items = [{**cbor2.loads(body), "token": own.token} for own, body in carried]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
         response = await self._call(

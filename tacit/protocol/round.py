@@ -141,6 +141,13 @@ class CarriedPiece(Piece):
     token: Annotated[str, Field(max_length=512)] | None = None
 
 
+class CarriedBatch(WireModel):
+    """A sealed batch among several in one request: each with its own host's token."""
+
+    body: Binary
+    token: Annotated[str, Field(max_length=512)] | None = None
+
+
 class Contribution(WireModel):
     """An aggregator's own noise as a shared value (Shamir), one sealed piece per aggregator."""
 

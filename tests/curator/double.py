@@ -8,7 +8,7 @@ import json
 import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import httpx
@@ -222,11 +222,7 @@ class FakeAggregator:
             if piece.token != self.tokens[piece.sender]:
                 answers.append({"index": index, "status": 401, "problem": "token_unknown"})
                 continue
-            answer = self._open(round_id, piece)
-            shown: dict[str, Any] = {"index": index, "status": answer.status_code}
-            if answer.status_code >= 400:
-                shown["problem"] = json.loads(bytes(answer.body))["type"].rpartition(":")[2]
-            answers.append(shown)
+            answers.append(_item(index, self._open(round_id, piece)))
         return JSONResponse(answers)
 
     def _open(self, round_id: str, piece: Piece) -> Response:
@@ -249,13 +245,24 @@ class FakeAggregator:
 
     async def batch(self, request: Request) -> Response:
         body, round_id = await request.body(), request.path_params["round"]
+        token = request.headers["authorization"].removeprefix("Bearer ")
+        if "cbor" in request.headers["content-type"]:
+            items = cast(list[dict[str, Any]], decode_cbor(body))
+            self.together.append(len(items))
+            if (refused := self._gate(round_id, *(item["body"] for item in items))) is not None:
+                return refused
+            answers = [self._batch(round_id, item["body"], item["token"]) for item in items]
+            return JSONResponse([_item(index, answer) for index, answer in enumerate(answers)])
         assert request.headers["content-type"] == "application/octet-stream"
         if (refused := self._gate(round_id, body)) is not None:
             return refused
+        return self._batch(round_id, body, token)
+
+    def _batch(self, round_id: str, body: bytes, token: str) -> Response:
         if is_proved(self.world.rounds[round_id].statement.query):
-            return self._part(request, round_id, body)
+            return self._part(round_id, body, token)
         header, offset = read_batch_header(body)
-        self._authorise(request, header.host)
+        assert token == self.tokens[header.host]
         if (header.host, header.key_epoch) not in self.keys:
             return problem(409, "unknown_epoch_key")
         descriptor = self.world.rounds[round_id].statement
@@ -269,9 +276,9 @@ class FakeAggregator:
             round_id, {int(first + p): row for p, row in zip(present, words, strict=True)}
         )
 
-    def _part(self, request: Request, round_id: str, body: bytes) -> Response:
+    def _part(self, round_id: str, body: bytes, token: str) -> Response:
         header, offset = read_part_header(body, SEGMENT_SIZE)
-        self._authorise(request, header.host)
+        assert token == self.tokens[header.host]
         descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
@@ -299,6 +306,14 @@ class FakeAggregator:
             return JSONResponse({}, 200)
         held.update(words)
         return JSONResponse({}, 201)
+
+
+def _item(index: int, answer: Response) -> dict[str, Any]:
+    """The answer to one of several, of that to one alone."""
+    shown: dict[str, Any] = {"index": index, "status": answer.status_code}
+    if answer.status_code >= 400:
+        shown["problem"] = json.loads(bytes(answer.body))["type"].rpartition(":")[2]
+    return shown
 
 
 def _without_token(item: dict[str, Any]) -> bytes:

@@ -140,6 +140,32 @@ async def test_an_altered_batch_changes_nothing(alliance: Alliance, what: str) -
         assert (await current.send_batch(host, 0, body)).status_code == 201
 
 
+async def test_an_array_of_batches_is_answered_item_by_item(pair: Federation) -> None:
+    one, other = await pair.host("one", 64), await pair.host("other", 64)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    words = current.split(np.ones((64, 1), np.int64))[0]
+    mine, (theirs,) = current.batches(one, 0, words), current.batches(other, 0, words)
+    peer = pair.peers[0]
+
+    async def send(*items: Any) -> httpx.Response:
+        packed = cbor2.dumps(list(items))
+        path = current.path("batches")
+        return await peer.ask("POST", path, packed, one.tokens[0], form="application/cbor")
+
+    foreign = {"body": theirs, "token": other.tokens[0]}
+    wrong = {"body": flipped(mine[0], len(mine[0]) // 2), "token": None}
+    found = (await send(wrong, foreign, {"body": mine[0]}, {"body": theirs}, 3)).json()
+    assert [item["status"] for item in found] == [400, 201, 201, 403, 422]
+    assert [item["index"] for item in found] == list(range(5))
+    assert await held(current) == 128
+    again = (await send(foreign, {"body": mine[0]}, {"body": mine[0], "token": "tct_no"})).json()
+    assert [item["status"] for item in again] == [200, 200, 401]
+    for packed in (cbor2.dumps({"body": mine[0]}), b"\xff"):
+        path = current.path("batches")
+        answer = await peer.ask("POST", path, packed, one.tokens[0], form="application/cbor")
+        assert answer.status_code == 400
+
+
 async def test_arrays_answer_per_item_in_json_and_cbor(pair: Federation) -> None:
     current, sender, piece = await one_round(pair)
     body = b"[" + piece.model_dump_json().encode() + b', {"sender": 3}]'
