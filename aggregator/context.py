@@ -25,7 +25,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
-from tacit.query.proofs import ProofPlan, fastest_arithmetic, is_proved, proof_plan
+from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
 
@@ -109,15 +109,15 @@ class Aggregator:
             own_key = await self.keyring.of(row.own_epoch)
         except EpochKeyGone:
             own_key = None
-        return await self.remember(row.key, descriptor, row.descriptor_hash, own_key)
+        return self.remember(row.key, descriptor, row.descriptor_hash, own_key)
 
-    async def remember(
+    def remember(
         self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
     ) -> RoundContext:
         """Make and keep the context of a stored round."""
         query, plan = descriptor.query, None
         if is_proved(query):
-            plan = proof_plan(query, await asyncio.to_thread(fastest_arithmetic))
+            plan = proof_plan(query)
         context = RoundContext(
             key,
             descriptor,

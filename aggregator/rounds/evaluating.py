@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, Span, spans
 from tacit.protocol.proved_pieces import rows_of, unpack
 from tacit.protocol.round import ProvedPart
 from tacit.protocol.verification import Candidates, proof_context
-from tacit.query.proofs import ContributionProof
+from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows
 from tacit.validity.prio3 import Verification
@@ -42,6 +43,9 @@ READ_BYTES: Final = 16 << 20
 """Sealed contributions that are in memory at a time, but for a row that is longer."""
 AT_ONCE: Final = 4096
 """Contributions that are verified in one call."""
+MANY: Final = 500_000
+"""Elements of measurements from which on compiled arithmetic saves more than compiling takes: a
+process does it once, in one to five seconds."""
 _RECORD = 4 + NONCE_BYTES
 """Bytes of a lone piece's record before its ciphertext: key epoch and nonce."""
 
@@ -72,11 +76,16 @@ class Evaluation:
     """The shares of one round's candidates, read from the store and verified."""
 
     def __init__(
-        self, aggregator: Aggregator, context: RoundContext, candidates: Candidates, key: bytes
+        self,
+        aggregator: Aggregator,
+        context: RoundContext,
+        candidates: Candidates,
+        key: bytes,
+        plan: ProofPlan,
     ) -> None:
-        assert context.proofs is not None
+        """`plan`: of the round, in whichever arithmetic; all give the same bytes."""
         self._aggregator, self._context, self._candidates = aggregator, context, candidates
-        self._key, self._plan = key, context.proofs
+        self._key, self._plan = key, plan
 
     async def run(self, chosen: Bits, taken: Taken | None = None) -> Evaluated:
         """Verify the chosen ones among the candidates (items,)."""
@@ -178,21 +187,35 @@ class Evaluation:
         database, context = self._aggregator.database, self._context
         async with database.reading() as transaction:
             rows = await held_parts(transaction, context)
-        for place, part in zip(places.tolist(), listed, strict=True):
-            row, host = rows[part]
-            async with database.reading() as transaction:
-                body = (await piece_store.batch_bodies(transaction, [row.id]))[row.id]
-            shares = await asyncio.to_thread(self._verified_part, place, part, host, body, found)
-            if taken is not None:
-                await taken(shares)
+        listed_at = zip(places.tolist(), listed, strict=True)
+        for curators, alike in groupby(listed_at, key=lambda pair: pair[1].curators):
+            size = self._plan.of(curators).share_bytes(context.index)
+            for some in batches(alike, lambda _, size=size: size, READ_BYTES, AT_ONCE):  # type: ignore[misc]
+                held = [rows[part] for _, part in some]
+                async with database.reading() as transaction:
+                    bodies = await piece_store.batch_bodies(
+                        transaction, [row.id for row, _ in held]
+                    )
+                sealed = [(host, bodies[row.id]) for row, host in held]
+                at = np.array([place for place, _ in some])
+                shares = await asyncio.to_thread(self._verified_parts, at, curators, sealed, found)
+                if taken is not None:
+                    await taken(shares)
 
-    def _verified_part(
-        self, place: int, part: ProvedPart, host: Party, body: bytes, found: Evaluated
+    def _verified_parts(
+        self,
+        at: NDArray[np.int64],
+        curators: int,
+        sealed: Sequence[tuple[Party, bytes]],
+        found: Evaluated,
     ) -> Rows:
-        plain = batch_content(self._aggregator, self._context, host, body)
-        done = self._verify(self._plan.of(part.curators), [plain], found)
-        found.seeds[place] = done.seeds[0]
-        found.permitted[place] = done.permitted[0]
+        """The verifier shares of parts of so many curators each, at these places."""
+        plain = [
+            batch_content(self._aggregator, self._context, host, body) for host, body in sealed
+        ]
+        done = self._verify(self._plan.of(curators), plain, found)
+        found.seeds[at] = done.seeds
+        found.permitted[at] = done.permitted
         return done.verifier_shares
 
     # --- both ---
@@ -220,7 +243,13 @@ async def evaluation_of(
     aggregator: Aggregator, context: RoundContext, candidates: Candidates
 ) -> Evaluation:
     """With the round's verify key. Raises RoundNotKeyed or RoundClosed."""
-    return Evaluation(aggregator, context, candidates, await verify_key(aggregator, context))
+    plan = context.proofs
+    assert plan is not None
+    if candidates.items * plan.of(1).prio3.circuit.measurement_length >= MANY:
+        fastest = await asyncio.to_thread(fastest_arithmetic)
+        plan = proof_plan(context.descriptor.query, fastest)
+    key = await verify_key(aggregator, context)
+    return Evaluation(aggregator, context, candidates, key, plan)
 
 
 async def held_parts(

@@ -233,7 +233,7 @@ async def _open(
             index = descriptor.index_of(aggregator.id)
             row = _contribution_row(index, shares.pieces[index])
             await round_store.add_contribution(transaction, key, row)
-    await aggregator.remember(key, descriptor, digest, own)
+    aggregator.remember(key, descriptor, digest, own)
     return _opening(descriptor.round, digest, shares, key_shares), True
 
 

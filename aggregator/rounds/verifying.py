@@ -475,9 +475,7 @@ def _decided(
     outcomes = np.zeros(items.stop - items.start, np.uint8)
     offset, at = 0, items.start
     while at < items.stop:
-        lone = at < len(candidates.lone)
-        until = min(items.stop, len(candidates.lone)) if lone else at + 1
-        curators = 1 if lone else candidates.parts[at - len(candidates.lone)].curators
+        curators, until = candidates.alike(at, items.stop)
         prio3 = context.proofs.of(curators).prio3
         width = prio3.verifier_share_bytes
         end = offset + width * (until - at)

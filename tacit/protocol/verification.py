@@ -150,6 +150,17 @@ class Candidates:
         """Of how many curators these are."""
         return len(self.lone) + sum(part.curators for part in self.parts)
 
+    def alike(self, at: int, stop: int) -> tuple[int, int]:
+        """Of how many curators the contribution at a place is, and where those with as many end
+        that follow it, at `stop` at the latest."""
+        lone = len(self.lone)
+        if at < lone:
+            return 1, min(stop, lone)
+        curators, until = self.parts[at - lone].curators, at + 1
+        while until < stop and self.parts[until - lone].curators == curators:
+            until += 1
+        return curators, until
+
     def numbers(self, chosen: Bits) -> Bits:
         """The curators (roster_size,) of the chosen ones among the contributions (items,)."""
         found = np.zeros(self.roster_size, np.bool_)

@@ -58,7 +58,7 @@ class Process:
         line = await asyncio.to_thread(self._child.stdout.readline)
         assert line.strip(), "the aggregator did not start"
         self.port = int(line)
-        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=120)
 
     @property
     def pid(self) -> int:

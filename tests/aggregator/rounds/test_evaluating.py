@@ -126,6 +126,44 @@ async def test_small_tables_and_blocks_give_the_same(
         assert (total.tolist(), manifest.count) == ([36], 9)
 
 
+async def test_parts_of_as_many_curators_are_verified_together(
+    alliance: Alliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three runs of equal parts, the first in two reads; a part that lies spoils no other."""
+    monkeypatch.setattr(evaluating, "AT_ONCE", 2)
+    async with alliance(2) as federation:
+        sizes = (16, 16, 16, 8, 16, 16)
+        hosts = [await federation.host(f"host-{n}", size) for n, size in enumerate(sizes)]
+        current = await keyed(federation, proved(aggregators=2))
+        for place, host in enumerate(hosts):
+            plain = current.plaintexts(np.array([sizes[place]]), sizes[place])
+            if place == 1:
+                plain[0][16] ^= 1
+            for index, content in enumerate(plain):
+                body = current.part(host, index, bytes(content))
+                assert (await current.send_batch(host, index, body)).status_code == 201
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count) == ([72], 72)
+        assert manifest.parts is not None
+        assert [part.first for part in manifest.parts] == [
+            host.first for place, host in enumerate(hosts) if place != 1
+        ]
+
+
+async def test_many_are_verified_by_compiled_arithmetic(
+    alliance: Alliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(evaluating, "MANY", 1)
+    async with alliance(2) as federation:
+        lone = await federation.lone(3)
+        current = await keyed(federation, proved(aggregators=2))
+        for place, sender in enumerate(lone):
+            await current.prove(sender, np.array([place]))
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count) == ([3], 3)
+
+
 async def test_a_part_that_one_aggregator_lacks_is_left_out_whole(alliance: Alliance) -> None:
     async with alliance(2) as federation:
         lone = await federation.lone(2)
