@@ -73,7 +73,14 @@ JOBS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, set[str]]] = {
         {"agreement", "scores"},
     ),
     "average": ("crowd-tasking", SERIES, HEART, "sound", {"average", "risk"}),
-    "histogram": ("crowd-tasking", SERIES, HEART | SHARES, "sound", {"histogram", "risk"}),
+    "histogram": (
+        "crowd-tasking",
+        SERIES,
+        HEART | SHARES | {"report": "laplace"},
+        "sound",
+        {"histogram", "risk"},
+    ),
+    "subset": ("crowd-tasking", SERIES, HEART | SHARES, "sound", {"histogram"}),
     "graph-der": (
         "graph-der",
         LINKS,

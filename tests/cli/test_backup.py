@@ -208,7 +208,9 @@ def test_epoch_keys_of_an_aggregator_stay_behind(desk: Desk) -> None:
     live = desk.state("aggregator")
     secret = os.urandom(32)
     with closing(sqlite3.connect(Path(live["TACIT_DATA_DIR"]) / "aggregator.db")) as connection:
-        connection.execute("INSERT INTO epoch_key VALUES (1, ?, 'signed', NULL)", (secret,))
+        connection.execute(
+            "INSERT INTO epoch_key (epoch, private_key, signed) VALUES (1, ?, 'signed')", (secret,)
+        )
         connection.commit()
     out = desk.back_up("aggregator", live)
     again = {"TACIT_DATA_DIR": str(desk.directory / "again")}
