@@ -3,8 +3,8 @@
     python deploy/build.py [--engine docker|podman|buildah] [--version 0.1.0] [--pip-settings FILE]
         [TARGET ...]
 
-With podman and buildah the same sources give the same layers, byte for byte. `--pip-settings`: a
-pip.conf, seen while packages are installed and in no layer.
+With podman and buildah all times in layers are zero. `--pip-settings`: a pip.conf, seen while
+packages are installed and in no layer.
 """
 
 from __future__ import annotations
