@@ -36,8 +36,7 @@ from bench.uploads import closed_loop, cpu_seconds, raw_request
 from common.web.tokens import Scope as TokenScope
 from common.web.tokens import hash_token, new_token
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.proved_pieces import pack
-from tacit.protocol.verification import proof_context
+from tacit.protocol.proved_pieces import pack, proof_context
 from tacit.query.proofs import proof_plan
 from tests.aggregator.double import Federation, Round, Sender
 from tests.aggregator.process import Process

@@ -222,7 +222,7 @@ def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> No
         return
     assert context.proofs is not None
     if header.count > context.proofs.largest_part:
-        raise WrongLength("no part is of so many curators")
+        raise WrongLength("no part has this many curators")
     if header.plaintext_bytes != _content_bytes(context, header.count):
         raise WrongLength(extra=_length_named(context, header.count))
 

@@ -29,9 +29,9 @@ from aggregator.store.roster import Party
 from common.batches import batches
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, Span, spans
-from tacit.protocol.proved_pieces import rows_of, unpack
+from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round import ProvedPart
-from tacit.protocol.verification import Candidates, proof_context
+from tacit.protocol.verification import Candidates
 from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows
@@ -209,7 +209,7 @@ class Evaluation:
         sealed: Sequence[tuple[Party, bytes]],
         found: Evaluated,
     ) -> Rows:
-        """The verifier shares of parts of so many curators each, at these places."""
+        """The verifier shares of parts with this many curators each, at these places."""
         plain = [
             batch_content(self._aggregator, self._context, host, body) for host, body in sealed
         ]

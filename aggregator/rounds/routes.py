@@ -231,7 +231,7 @@ def _add_verification(app: FastAPI) -> None:
     @app.post(
         "/v1/rounds/{round_id}/verdict",
         tags=["rounds"],
-        summary="Decide whom to count, over the verifier shares of all",
+        summary="Decide which contributions count, over the verifier shares of all",
         openapi_extra=takes(VerdictRequest),
     )
     async def verdict(

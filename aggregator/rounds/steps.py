@@ -93,7 +93,7 @@ class RoundSteps:
         return Done(await self.verifying.verify(round_id, asked))
 
     async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
-        """Decide whom to count."""
+        """Decide which contributions count."""
         return Done(await self.verifying.decide(round_id, asked))
 
     async def commit(self, round_id: str, asked: ManifestRequest) -> Done:

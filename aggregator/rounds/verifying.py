@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -62,7 +63,6 @@ from tacit.protocol.verification import (
     chunk_key,
     chunk_slices,
     open_chunk,
-    proof_context,
     seal_chunk,
     share_lengths,
     stands_at,
@@ -194,13 +194,23 @@ class Verifying:
             shares_hash=shares_hash,
         )
         signed = wire_json(self.aggregator.keyring.identity.sign(VERIFICATION_LABEL, statement))
+        return await self._keep(context, RoundState.FROZEN, "verification", signed)
+
+    async def _keep(
+        self,
+        context: RoundContext,
+        state: RoundState,
+        document: Literal["verification", "verdict"],
+        signed: str,
+    ) -> str:
+        """Store what was signed, unless one is stored: there is one of each ever. That one."""
 
         async def run(transaction: Transaction) -> str:
             row = await store.round_by_key(transaction, context.key)
-            known = await store.document(transaction, context.key, "verification")
+            known = await store.document(transaction, context.key, document)
             if known is not None:
                 return known
-            await _advance(transaction, row, RoundState.FROZEN, verification=signed)
+            await _advance(transaction, row, state, **{document: signed})
             return signed
 
         answer: str = await self.intake.submit(TransitionItem(context, run))
@@ -302,17 +312,7 @@ class Verifying:
                 context.descriptor, self.aggregator.id, candidates, found, outcomes
             )
             signed = wire_json(self.aggregator.keyring.identity.sign(VERDICT_LABEL, statement))
-
-            async def run(transaction: Transaction) -> str:
-                row = await store.round_by_key(transaction, context.key)
-                known = await store.document(transaction, context.key, "verdict")
-                if known is not None:
-                    return known
-                await _advance(transaction, row, RoundState.VERIFIED, verdict=signed)
-                return signed
-
-            answer: str = await self.intake.submit(TransitionItem(context, run))
-            return answer
+            return await self._keep(context, RoundState.VERIFIED, "verdict", signed)
 
     async def _outcomes(
         self,

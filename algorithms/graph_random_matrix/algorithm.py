@@ -124,7 +124,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
         findings = found_in_iteration(iteration, params.mode, seed, context)
         facts = Facts(dataset.count, dataset.declared, None)
         file = _iterates_file(iteration)
-        told = _iteration_result(iteration, settings.sigma)
+        published = _iteration_result(iteration, settings.sigma)
     else:
         release = _release(settings, dataset.count, seed, context)
         facts = Facts(dataset.count, dataset.declared, release)
@@ -140,7 +140,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             context,
             vectors=params.mode != "publish" or params.metrics is not None,
         )
-        told = _matrix_result(release)
+        published = _matrix_result(release)
         assert settings.columns is not None
         assert settings.sigma is not None
         theory = partial(
@@ -150,7 +150,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             sigma=float(settings.sigma),
             mean_degree=graph.entries / graph.count,
         )
-    outcome = _outcome(dataset, params, stance, facts, findings, told, (file,), seed, context)
+    outcome = _outcome(dataset, params, stance, facts, findings, published, (file,), seed, context)
     if params.metrics is None:
         return outcome
     compared = evaluate(graph, findings, settings.eigenvectors, theory, params.metrics, context)
@@ -166,7 +166,7 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
     count = min(params.k, dataset.count)
     found = flipped_spectrum(graph, law, count, beat)
     findings = found_in_flips(found, params.mode, seed, context)
-    told = {
+    published = {
         "probability": f"{law.threshold}/{WORD}",
         "released_edges": released.edges,
         "noise_deviation": law.variance**0.5,
@@ -174,7 +174,7 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
     }
     files = (_flipped_file(released, law),) if params.mode == "publish" else ()
     facts = Facts(dataset.count, dataset.declared, None)
-    outcome = _outcome(dataset, params, "sound", facts, findings, told, files, seed, context)
+    outcome = _outcome(dataset, params, "sound", facts, findings, published, files, seed, context)
     if params.metrics is None:
         return outcome
     theory = partial(squared_cosine_of_flips, noise=found.noise)
@@ -194,7 +194,7 @@ def _outcome(
     stance: Stance,
     facts: Facts,
     findings: Findings,
-    told: dict[str, Any],
+    published: dict[str, Any],
     files: tuple[ResultFile, ...],
     seed: int,
     context: Context,
@@ -210,7 +210,7 @@ def _outcome(
             "mode": params.mode,
             "estimator": choice.chosen,
             "vertices": dataset.count,
-            **told,
+            **published,
             **findings.summary(),
         },
         report=spectrum_report(params, stance, facts),

@@ -84,7 +84,7 @@ class Parameters(WireModel):
     generation: Generation = "proportional"
     root: Root | None = Field(
         None,
-        description="threshold: single items below the threshold are not told apart, their mass is "
+        description="threshold: single items below the threshold are not distinguished, their mass is "
         "spread if it is more than noise (default of sound); all: every noisy count above 0 is "
         "an item (the source's, default of paper)",
     )

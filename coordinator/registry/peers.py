@@ -212,7 +212,7 @@ class Peer:
         raise_for_problem(await self._request("PUT", path, body, OCTETS))
 
     async def verdict(self, round_id: str, request: VerdictRequest) -> Signed[Verdict]:
-        """Have whom to count decided."""
+        """Have the aggregators decide which contributions count."""
         return await self._step(StepName.VERDICT, round_id, Signed[Verdict], request)
 
     async def commit(self, round_id: str, request: str) -> Signed[Commitment]:

@@ -268,12 +268,13 @@ def _well_placed(header: BatchHeader) -> bool:
     """Whether the header names a host, and a span of the segment that it names."""
     if header.dimension < 1 or not header.host:
         return False
-    return _in_segment(header.span, segment_size(header.dimension))
+    return in_segment(header.span, segment_size(header.dimension))
 
 
-def _in_segment(span: Span, size: int) -> bool:
-    """Whether the span lies in its segment, whole bytes in: else two batches with one number
-    could stand under different segments, and nobody would compare them."""
+def in_segment(span: Span, size: int) -> bool:
+    """Whether a span lies in the segment that it names, of this size, and begins at a whole byte of
+    its bitmap. Else two batches with one number could stand under different segments, and nobody
+    would compare them."""
     last = span.first + span.length - 1
     return span.first % 8 == 0 and span.first // size == span.segment == last // size
 
@@ -358,7 +359,7 @@ def read_part_header(body: bytes, segment_size: int) -> tuple[PartHeader, int]:
     )
     if header.count != count or count == 0 or not name:
         raise SealBroken("the presence bitmap does not match the count, or nobody sends the part")
-    if not _in_segment(header.span, segment_size):
+    if not in_segment(header.span, segment_size):
         raise SealBroken("the numbers of the part are not those of its segment")
     return header, end
 

@@ -45,11 +45,6 @@ class Shares:
     """(B, bytes of an input share of this index)."""
 
 
-def share_bytes(prio3: Prio3, index: int) -> int:
-    """The length of a plaintext for the aggregator of this index."""
-    return NONCE_BYTES + prio3.public_share_bytes + prio3.input_share_bytes(index)
-
-
 def proof_context(descriptor_hash: bytes) -> bytes:
     """What every proof of a round is bound to: it holds in this round of this query only (spec:
     validity, section 8)."""
@@ -107,7 +102,7 @@ def pack(nonces: Rows, contributions: Contributions) -> tuple[Rows, ...]:
 
 def rows_of(prio3: Prio3, index: int, plaintexts: Sequence[bytes]) -> Rows:
     """Opened plaintexts as rows (B, length). Raises WrongShareLength if one has another length."""
-    length = share_bytes(prio3, index)
+    length = prio3.share_bytes(index)
     if any(len(plain) != length for plain in plaintexts):
         raise WrongShareLength(f"a share for the aggregator of index {index} has {length} bytes")
     return np.frombuffer(b"".join(plaintexts), np.uint8).reshape(len(plaintexts), length)
@@ -116,7 +111,7 @@ def rows_of(prio3: Prio3, index: int, plaintexts: Sequence[bytes]) -> Rows:
 def unpack(prio3: Prio3, index: int, plaintexts: Rows) -> Shares:
     """The shares in the plaintexts (B, length) of the aggregator of this index. Raises
     WrongShareLength. Words that are no field elements are not looked for: see `in_field`."""
-    if plaintexts.shape[1] != share_bytes(prio3, index):
+    if plaintexts.shape[1] != prio3.share_bytes(index):
         raise WrongShareLength("the plaintexts are not of this query, index and size of part")
     public, inputs = NONCE_BYTES, NONCE_BYTES + prio3.public_share_bytes
     return Shares(plaintexts[:, :public], plaintexts[:, public:inputs], plaintexts[:, inputs:])

@@ -14,7 +14,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -24,7 +24,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from tacit import sets
-from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, SealBroken, Span, length_prefixed
+from tacit.crypto.sealing import (
+    NONCE_BYTES,
+    TAG_BYTES,
+    SealBroken,
+    Span,
+    in_segment,
+    length_prefixed,
+)
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict
 from tacit.protocol.agreement import (
@@ -55,11 +62,11 @@ CHUNK_BYTES: Final = 4 << 20
 _KEY_SHARE = b"tacit verify key share v1"
 _KEY = b"tacit verify key v1"
 _KEY_CHECK = b"tacit verify key check v1"
-_CONTEXT = b"tacit proved v1"
 _CANDIDATES = b"tacit candidates v1"
 _SHARES = b"tacit verifier shares v1"
 _MAGIC = b"TVS1"
 _CHUNK = struct.Struct("<4s32s32sBIII")
+Statement = TypeVar("Statement", Verification, Verdict)
 _REASONS: Final[Mapping[Outcome, ProofReason]] = {
     Outcome.POINT: ProofReason.POINT,
     Outcome.PROOF: ProofReason.PROOF,
@@ -95,11 +102,6 @@ def verify_key_of(descriptor_hash: bytes, shares: Sequence[bytes]) -> bytes:
 def key_check_of(descriptor_hash: bytes, verify_key: bytes) -> bytes:
     """What is told of a verify key: it tells nothing but whether two are the same."""
     return hashlib.sha256(length_prefixed(_KEY_CHECK, descriptor_hash, verify_key)).digest()
-
-
-def proof_context(descriptor_hash: bytes) -> bytes:
-    """What every proof of a round is bound to, in every call of the extendable output function."""
-    return _CONTEXT + descriptor_hash
 
 
 def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
@@ -209,7 +211,7 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart], members: 
     for part in parts:
         span = Span(part.segment, part.first, part.length)
         own = _presence(part)
-        if own is None or not _in_segment(span, descriptor) or covered[_slice(part)][own].any():
+        if own is None or not _on_roster(span, descriptor) or covered[_slice(part)][own].any():
             raise ManifestRefused("an accepted set lists parts that no host can have sent")
         covered[_slice(part)] |= own
     if (covered & ~members).any():
@@ -230,11 +232,9 @@ def _presence(part: ProvedPart) -> Bits | None:
     return present if present.any() else None
 
 
-def _in_segment(span: Span, descriptor: RoundDescriptor) -> bool:
+def _on_roster(span: Span, descriptor: RoundDescriptor) -> bool:
     end = span.first + span.length
-    size = descriptor.segment_size
-    placed = span.first // size == span.segment == (end - 1) // size
-    return placed and span.first % 8 == 0 and end <= descriptor.roster_size
+    return in_segment(span, descriptor.segment_size) and end <= descriptor.roster_size
 
 
 # --- verifier shares on their way ----------------------------------------------------------------
@@ -323,23 +323,13 @@ def check_verifications(
 ) -> tuple[Verification, ...]:
     """The verifications by index: of all aggregators, over these candidates. Raises
     VerificationRefused."""
-    found: dict[int, Verification] = {}
-    for signed in verifications:
-        item = signed.statement
-        try:
-            index = descriptor.index_of(item.aggregator)
-            verify(VERIFICATION_LABEL, signed, descriptor.aggregators[index].identity_key)
-        except (KeyError, SignatureBroken):
-            raise VerificationRefused("a verification is not signed by an aggregator") from None
-        if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
-            raise VerificationRefused("a verification belongs to another round")
+    found = _of_all(
+        descriptor, VERIFICATION_LABEL, verifications, VerificationRefused, "verification"
+    )
+    for item in found:
         if item.candidates_hash != candidates.hash or item.items != candidates.items:
             raise VerificationRefused(f"{item.aggregator} verified other candidates")
-        found[index] = item
-    count = len(descriptor.aggregators)
-    if len(found) != count or len(verifications) != count:
-        raise VerificationRefused("the verifications are not one of each aggregator")
-    return tuple(found[index] for index in range(count))
+    return found
 
 
 def verdict_of(
@@ -371,16 +361,8 @@ def check_verdicts(
     descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Signed[Verdict]]
 ) -> tuple[Verdict, ...]:
     """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
-    found: dict[int, Verdict] = {}
-    for signed in verdicts:
-        item = signed.statement
-        try:
-            index = descriptor.index_of(item.aggregator)
-            verify(VERDICT_LABEL, signed, descriptor.aggregators[index].identity_key)
-        except (KeyError, SignatureBroken):
-            raise ManifestRefused("a verdict is not signed by an aggregator") from None
-        if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
-            raise ManifestRefused("a verdict belongs to another round")
+    found = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
+    for item in found:
         if item.candidates_hash != candidates.hash:
             raise ManifestRefused(f"{item.aggregator} decided on other candidates")
         if len(item.shares_hashes) != len(descriptor.aggregators):
@@ -389,10 +371,31 @@ def check_verdicts(
         named = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
         if named != (item.members, item.parts):
             raise ManifestRefused("a verdict counts others than those it gives no reason against")
+    return found
+
+
+def _of_all(
+    descriptor: RoundDescriptor,
+    label: str,
+    statements: Sequence[Signed[Statement]],
+    refused: type[Conflict],
+    what: str,
+) -> tuple[Statement, ...]:
+    """One signed statement of each aggregator about this round, by index. Raises `refused`."""
+    found: dict[int, Statement] = {}
+    for signed in statements:
+        item = signed.statement
+        try:
+            index = descriptor.index_of(item.aggregator)
+            verify(label, signed, descriptor.aggregators[index].identity_key)
+        except (KeyError, SignatureBroken):
+            raise refused(f"a {what} is not signed by an aggregator") from None
+        if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
+            raise refused(f"a {what} belongs to another round")
         found[index] = item
     count = len(descriptor.aggregators)
-    if len(found) != count or len(verdicts) != count:
-        raise ManifestRefused("the verdicts are not one of each aggregator")
+    if len(found) != count or len(statements) != count:
+        raise refused(f"the {what}s are not one of each aggregator")
     return tuple(found[index] for index in range(count))
 
 

@@ -34,7 +34,7 @@ from tacit.validity.functions import (
 )
 from tacit.validity.limits import FieldTooSmall
 from tacit.validity.noise_bound import noise_bound
-from tacit.validity.prio3 import NONCE_BYTES, Prio3
+from tacit.validity.prio3 import Prio3
 from tacit.validity.vectors import Block
 
 SEGMENT_SIZE: Final = LARGEST_PART
@@ -57,7 +57,7 @@ class ContributionProof:
 
     def share_bytes(self, index: int) -> int:
         """Bytes of the plaintext for aggregator `index`: nonce, public share, input share."""
-        return NONCE_BYTES + self.prio3.public_share_bytes + self.prio3.input_share_bytes(index)
+        return self.prio3.share_bytes(index)
 
 
 @dataclass(frozen=True)

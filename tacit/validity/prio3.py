@@ -131,6 +131,10 @@ class Prio3:
         length = self.circuit.measurement_length + self.proofs * self.circuit.proof_length
         return length * self.circuit.field.element_bytes + blind
 
+    def share_bytes(self, aggregator: int) -> int:
+        """Bytes that an aggregator gets of a contribution: nonce, public share, input share."""
+        return NONCE_BYTES + self.public_share_bytes + self.input_share_bytes(aggregator)
+
     @property
     def verifier_share_bytes(self) -> int:
         """Bytes of a verifier share."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tacit import sets
-from tacit.protocol.verification import proof_context
+from tacit.protocol.proved_pieces import proof_context
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements
 from tests.aggregator.conftest import Alliance

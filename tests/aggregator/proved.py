@@ -17,7 +17,7 @@ from tacit.crypto.sealing import PartHeader, seal_octets, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import manifest_hash, open_sum
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.proved_pieces import pack, piece_context
+from tacit.protocol.proved_pieces import pack, piece_context, proof_context
 from tacit.protocol.round import (
     AcceptedSet,
     Commitment,
@@ -31,7 +31,7 @@ from tacit.protocol.round import (
     Verification,
     VerificationRequest,
 )
-from tacit.protocol.verification import candidates_of, proof_context, proved_manifest_of
+from tacit.protocol.verification import candidates_of, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

@@ -13,7 +13,6 @@ from tacit.protocol.proved_pieces import (
     piece_context,
     proof_context,
     rows_of,
-    share_bytes,
     unpack,
 )
 from tacit.randomness import SeededRandom
@@ -46,7 +45,7 @@ def split(function, shares, coordinates, seed=1):
 )
 def test_lengths_are_those_of_the_specification(function, shares, lengths):
     prio3 = function.prio3(shares)
-    assert [share_bytes(prio3, index) for index in range(shares)] == [
+    assert [prio3.share_bytes(index) for index in range(shares)] == [
         lengths[0],
         *[lengths[1]] * (shares - 1),
     ]
@@ -112,9 +111,9 @@ def test_words_that_are_no_field_elements_are_found_in_the_share_that_holds_them
 def test_a_wrong_length_is_refused(length):
     prio3 = SUM.prio3(2)
     for index in (0, 1):
-        if length != share_bytes(prio3, index):
+        if length != prio3.share_bytes(index):
             with pytest.raises(WrongShareLength):
-                rows_of(prio3, index, [bytes(share_bytes(prio3, index)), bytes(length)])
+                rows_of(prio3, index, [bytes(prio3.share_bytes(index)), bytes(length)])
             with pytest.raises(WrongShareLength):
                 unpack(prio3, index, np.zeros((2, length), np.uint8))
 

@@ -27,6 +27,7 @@ from tacit.protocol.agreement import (
     proved_total,
 )
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
@@ -59,7 +60,6 @@ from tacit.protocol.verification import (
     key_share_context,
     offset_of,
     open_chunk,
-    proof_context,
     proved_manifest_of,
     refused_curators,
     seal_chunk,
