@@ -1,10 +1,11 @@
 """A graph whose every pair of vertices was flipped with one small probability.
 
-Each of the n (n - 1) / 2 pairs is decided by a random draw of its own: with probability p = ceil(2^64 / (1 +
-e^epsilon)) / 2^64 an edge is removed or added. The flipped graph R is epsilon'-private for an edge,
-epsilon' = ln((1 - p) / p) <= epsilon, with delta 0: a neighbour differs in one pair, whose coin has
-this likelihood ratio. A pair's coin compares a uniform byte with the first byte of p, and 56 more
-bits with the rest where the two are equal; how much is drawn does not depend on the graph.
+Each of the n (n - 1) / 2 pairs is decided by a random draw of its own: with probability
+p = ceil(2^64 / (1 + e^epsilon)) / 2^64 an edge is removed or added. The flipped graph R is
+epsilon'-private for an edge, epsilon' = ln((1 - p) / p) <= epsilon, with delta 0: a neighbour
+differs in one pair, whose draw has this likelihood ratio. A draw compares a uniform byte with the
+first byte of p, and 56 more bits with the rest where the two are equal; how much is drawn does not
+depend on the graph.
 
 Source: J. Hehir, A. Slavkovic and X. Niu on block models, 2022; arXiv 2309.06867 on general graphs.
 Spec: graph-random-matrix, section 3.7.

@@ -84,8 +84,8 @@ class Parameters(WireModel):
     generation: Generation = "proportional"
     root: Root | None = Field(
         None,
-        description="threshold: single items below the threshold are not distinguished, their mass is "
-        "spread if it is more than noise (default of sound); all: every noisy count above 0 is "
+        description="threshold: single items below the threshold are not distinguished, their mass "
+        "is spread if it is more than noise (default of sound); all: every noisy count above 0 is "
         "an item (the source's, default of paper)",
     )
     max_rows: Annotated[
