@@ -195,7 +195,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         show_header=any(columns),
     )
     for column in columns:
-        result.add_column(column)
+        result.add_column(column, overflow="fold")  # an id that is cut cannot be copied
     for row in rows:
         result.add_row(*row)
     return result
