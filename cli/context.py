@@ -93,7 +93,10 @@ def plain_errors() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")
-    except (OSError, ValueError, RuntimeError, TimeoutError) as error:
+    except OSError as error:
+        what = (error.strerror or type(error).__name__).lower()
+        fail(f"{error.filename}: {what}" if error.filename else what)
+    except (ValueError, RuntimeError, TimeoutError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
 

@@ -84,6 +84,7 @@ def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
     """
     if not (home / FILE).exists():
         deployment = Deployment.plan(home, aggregators, port)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         deployment.save()
         return deployment
     deployment = Deployment.load(home)
