@@ -28,7 +28,7 @@ from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
 from common.batches import batches
 from common.store.transactions import Transaction
-from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, Span, spans
+from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, span_within
 from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round import ProvedPart
 from tacit.protocol.verification import Candidates
@@ -258,9 +258,11 @@ async def held_parts(
     """The parts that a proved round holds, with their rows and hosts."""
     rows = await piece_store.round_batches(transaction, context.key)
     hosts = await roster.parties_by_key(transaction, sorted({row.host for row in rows}))
-    found = {}
+    found, size = {}, context.descriptor.segment_size
     for row in rows:
-        span = _span(hosts[row.host], row.segment, context.descriptor.segment_size)
+        host = hosts[row.host]
+        span = span_within(host.first, host.curators, size, row.segment)
+        assert span is not None, "it was checked when the part was accepted"
         part = ProvedPart(
             segment=row.segment,
             first=span.first,
@@ -268,14 +270,8 @@ async def held_parts(
             part=row.part,
             presence=row.presence,
         )
-        found[part] = row, hosts[row.host]
+        found[part] = row, host
     return found
-
-
-def _span(host: Party, segment: int, size: int) -> Span:
-    """A host's run within a segment."""
-    own = (span for span in spans(host.first, host.curators, size) if span.segment == segment)
-    return next(own)
 
 
 def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:
