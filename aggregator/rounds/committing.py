@@ -55,6 +55,7 @@ from tacit.protocol.round import (
 from tacit.protocol.verification import (
     Candidates,
     candidates_of,
+    check_verdicts,
     counted_by_all,
     offset_of,
     proved_manifest_of,
@@ -132,7 +133,8 @@ def _checked_proved(
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if Signed[Verdict].model_validate_json(verdict) not in verdicts:
         raise ManifestRefused("the verdict of this aggregator is not the one it signed")
-    manifest = proved_manifest_of(context.descriptor, candidates, verdicts, salt)
+    checked = check_verdicts(context.descriptor, candidates, verdicts)
+    manifest = proved_manifest_of(context.descriptor, candidates, checked, salt)
     if manifest != request.manifest:
         raise ManifestRefused
     return manifest, candidates

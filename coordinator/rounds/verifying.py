@@ -162,7 +162,7 @@ def _agreed(
     """The manifest, and who is refused. Raises RoundAborted or TooFewParticipants."""
     try:
         verdicts = check_verdicts(descriptor, candidates, signed)
-        manifest = proved_manifest_of(descriptor, candidates, signed, salt)
+        manifest = proved_manifest_of(descriptor, candidates, verdicts, salt)
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
     by_reason = refused_curators(candidates, verdicts)
