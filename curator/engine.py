@@ -280,7 +280,7 @@ class Engine:
         plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
         nonce, sealed = seal_octets(self._agreed_key(entry), plain, context)
         piece = Piece(sender=own.party, key_epoch=own.epoch, nonce=nonce, sealed=sealed)
-        return Body(entry.id, CBOR, encode_body(piece, CBOR))
+        return Body(entry.id, CBOR, encode_body(piece.model_dump(exclude_none=True), CBOR))
 
     def _agreed_key(self, entry: AggregatorEntry) -> bytes:
         statement = entry.epoch
