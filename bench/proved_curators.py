@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from bench.validity import least_us
-from curator.engine import Engine, Prepared, SealingKey, Terms, Total, prepare_together
+from curator.engine import Engine, Prepared, Terms, Total, prepare_together
+from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
 from tacit.query.functions import Readings
 from tacit.randomness import SecureRandom
@@ -75,9 +75,12 @@ def readings(count: int) -> Readings:
 
 def engines(count: int) -> list[Engine]:
     """As many parties."""
-    source = SecureRandom()
-    key = SealingKey.from_bytes("party", 0, bytes(range(32)))
-    return [Engine(replace(key, party=f"party-{place}"), source) for place in range(count)]
+    source, identity = SecureRandom(), Identity.generate()
+
+    def sealer(party: str) -> Sealer:
+        return Sealer(party, identity, SealingKey.from_bytes(party, 0, bytes(range(32))))
+
+    return [Engine(sealer(f"party-{place}"), source) for place in range(count)]
 
 
 def lone(terms: Terms, count: int) -> Callable[[], Iterable[Prepared]]:

@@ -44,6 +44,8 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry import suites
+from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
 from coordinator.store import rounds as store
@@ -102,6 +104,7 @@ class Conduct:
     clock: Clock
     patience_s: float
     ledger: Ledger
+    formats: Formats
 
 
 class RoundAborted(Exception):
@@ -452,6 +455,9 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             report=with_total(report, query, total).model_dump_json(),
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),
+        )
+        await suites.note_delivered(
+            transaction, manifest.members, descriptor.roster_size, conduct.clock.now()
         )
 
 

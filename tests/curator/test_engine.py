@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.web.wire import parse_cbor
-from curator.engine import Engine, SealingKey, Terms, Total, no_readings, prepare_together
+from curator.engine import Engine, Terms, Total, no_readings, prepare_together
+from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import TAG_BYTES, Span, read_part_header, spans
+from tacit.crypto.signing import Identity
 from tacit.protocol import proved_pieces
 from tacit.protocol.round import Piece
 from tacit.query.functions import Readings
@@ -24,10 +26,15 @@ from tests.curator.double import FakeWorld
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def sealer(party: str) -> Sealer:
+    key = SealingKey.from_bytes(party, 0, bytes(range(32)))
+    return Sealer(party, Identity.from_bytes(bytes(32)), key)
+
+
 def test_a_segment_is_sealed_from_arrays() -> None:
     world = FakeWorld()
     world.next_number = 64
-    engine = Engine(SealingKey.from_bytes("gw", 0, bytes(range(32))), SeededRandom(7))
+    engine = Engine(sealer("gw"), SeededRandom(7))
     descriptor = world.open_round(query(PLAIN), START, START + HOUR, NOW)
     (span,) = spans(0, 40, descriptor.segment_size)
     assert span == Span(0, 0, 40)
@@ -43,7 +50,7 @@ def test_a_segment_is_sealed_from_arrays() -> None:
 @pytest.mark.parametrize("readings", [0, 3])
 def test_a_piece_has_one_size(readings: int) -> None:
     world = FakeWorld()
-    engine = Engine(SealingKey.from_bytes("house", 0, bytes(range(32))), SeededRandom(7))
+    engine = Engine(sealer("house"), SeededRandom(7))
     noise = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
     descriptor = world.open_round(query(NOISY, **noise), START, START + HOUR, NOW)
     empty = no_readings(descriptor.query, 1)
@@ -105,8 +112,7 @@ def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(
     quantity = data.draw(st.lists(amount, min_size=owner.size, max_size=owner.size))
     offset = np.sort(SeededRandom(1).generator.integers(0, 2**32, owner.size))
     readings = Readings(3, owner, np.array(quantity, np.int64), offset)
-    source, key = SeededRandom(7), SealingKey.from_bytes("gw", 0, bytes(range(32)))
-    engine = Engine(key, source)
+    engine = Engine(sealer("gw"), SeededRandom(7))
     proofs = terms.proofs
     assert proofs is not None
     for each in prepare_together(terms, [engine] * 3, readings):
@@ -125,7 +131,7 @@ def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(
 def test_nothing_that_is_drawn_is_drawn_twice() -> None:
     """The same readings again: no nonce, seed or sealed byte is as before."""
     terms = proved_terms("histogram", "exact")
-    engine = Engine(SealingKey.from_bytes("gw", 0, bytes(range(32))), SecureRandom())
+    engine = Engine(sealer("gw"), SecureRandom())
     empty = no_readings(terms.query, 1)
     split = proved_pieces.split
     made: list[bytes] = []

@@ -24,6 +24,7 @@ from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
 from coordinator.registry.peers import Peers
+from coordinator.registry.suites import Formats
 from coordinator.rounds.state_machine import Conduct
 from coordinator.sealed.key import StorageKey
 from coordinator.settings import CoordinatorSettings
@@ -54,6 +55,7 @@ class Desk:
             clock,
             1.0,
             Ledger(database, clock, identity),
+            Formats("1", key_per_round=False),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)
