@@ -31,6 +31,7 @@ from tacit.crypto.sealing import (
     PartHeader,
     Span,
     agree_key,
+    epoch_name,
     piece_context,
     seal_batch,
     seal_octets,
@@ -219,7 +220,7 @@ class Engine:
                 part=part,
                 span=span,
                 dimension=terms.dimension,
-                key_epoch=self._key.epoch,
+                sealed_under=epoch_name(self._key.epoch),
                 presence=presence,
             )
             bodies.append(
@@ -258,7 +259,7 @@ class Engine:
                 part=part,
                 span=span,
                 plaintext_bytes=len(plain),
-                key_epoch=self._key.epoch,
+                sealed_under=epoch_name(self._key.epoch),
                 presence=presence,
             )
             bodies.append(Body(entry.id, OCTETS, seal_part(self._agreed_key(entry), header, plain)))
