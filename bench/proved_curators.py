@@ -21,6 +21,7 @@ from bench.validity import least_us
 from curator.engine import Engine, Prepared, Terms, Total, prepare_together
 from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
+from tacit.crypto.signing import Identity
 from tacit.query.functions import Readings
 from tacit.randomness import SecureRandom
 from tests.curator.conftest import query

@@ -198,8 +198,7 @@ class Engine:
                 part=part,
                 span=span,
                 dimension=terms.dimension,
-                key_epoch=seal.key_epoch,
-                session=seal.session,
+                sealed_under=seal.name,
                 presence=presence,
             )
             bodies.append(_body(entry, OCTETS, seal_batch(seal.key, header, words), seal))
@@ -237,8 +236,7 @@ class Engine:
                 part=part,
                 span=span,
                 plaintext_bytes=len(plain),
-                key_epoch=seal.key_epoch,
-                session=seal.session,
+                sealed_under=seal.name,
                 presence=presence,
             )
             bodies.append(_body(entry, OCTETS, seal_part(seal.key, header, plain), seal))
@@ -252,13 +250,13 @@ class Engine:
         """A lone curator's piece for the aggregator of this place."""
         entry, party = terms.descriptor.aggregators[index], self.sealer.party
         seal = self._seal(terms, index)
+        place = (terms.digest, party, entry.id, index, share.size)
         if terms.proofs is not None:
-            context_of = proved_pieces.piece_context
+            context = proved_pieces.piece_context(*place)
         elif seal.session is not None:
-            context_of = sessions.piece_context
+            context = sessions.piece_context(*place)
         else:
-            context_of = piece_context
-        context = context_of(terms.digest, party, entry.id, index, share.size)
+            context = piece_context(*place)
         plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
         nonce, sealed = seal_octets(seal.key, plain, context)
         piece = Piece(

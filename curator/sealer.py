@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from common.web.wire import CBOR, encode
 from tacit.crypto.seal_keys import SealPublicKey
-from tacit.crypto.sealing import Direction, Ends, agree_key
+from tacit.crypto.sealing import Direction, Ends, agree_key, epoch_name
 from tacit.crypto.signing import Identity
 from tacit.protocol.round import AggregatorEntry, RoundDescriptor
 from tacit.protocol.sessions import SessionEnds, begin_session
@@ -57,6 +57,14 @@ class Seal:
     session: bytes | None = None
     announce: bytes | None = None
 
+    @property
+    def name(self) -> bytes:
+        """The same in 16 bytes, as batches and parts have it."""
+        if self.session is not None:
+            return self.session
+        assert self.key_epoch is not None
+        return epoch_name(self.key_epoch)
+
 
 class Sealer:
     """One party's keys towards all its aggregators."""
@@ -73,9 +81,7 @@ class Sealer:
         self._key = key
         self._agreed = OrderedDict()
 
-    def seal(
-        self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey | None
-    ) -> Seal:
+    def seal(self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey | None) -> Seal:
         """What seals for the aggregator of this place in this round. `seal_key`: in a round of
         format 2 the one of its entry. Raises SealBroken for a key with which nobody can agree."""
         entry = descriptor.aggregators[index]

@@ -33,6 +33,7 @@ from tacit.crypto.sealing import (
     Direction,
     PartHeader,
     SealBroken,
+    epoch_of,
     open_batch,
     open_octets,
     open_part,
@@ -171,7 +172,7 @@ def batch_content(
 ) -> bytes:
     """What is inside a batch or part: little-endian words, or one share with its proof."""
     header, offset = _header_of(context, body)
-    seal_key = _seal_key(aggregator, context, sender, header.key_epoch)
+    seal_key = _batch_key(aggregator, context, sender, header)
     try:
         if isinstance(header, PartHeader):
             return open_part(seal_key, body, offset)
@@ -190,7 +191,7 @@ def batch_words(
 ) -> Words:
     """The words of a batch, (count * d,)."""
     try:
-        return open_batch(_seal_key(aggregator, context, sender, header.key_epoch), body, offset)
+        return open_batch(_batch_key(aggregator, context, sender, header), body, offset)
     except SealBroken:
         raise SealBrokenHere from None
 
@@ -246,6 +247,15 @@ def check_words(context: RoundContext, words: Words) -> None:
     """Raise OutOfField for a Shamir word that is no field element."""
     if context.in_field and words.size and int(words.max()) >= PRIME:
         raise OutOfField
+
+
+def _batch_key(
+    aggregator: Aggregator, context: RoundContext, sender: Party, header: BatchHeader | PartHeader
+) -> bytes:
+    epoch = epoch_of(header.sealed_under)
+    if epoch is None:
+        raise SealBrokenHere("it is sealed under a session, in a round of epoch keys")
+    return _seal_key(aggregator, context, sender, epoch)
 
 
 def _seal_key(aggregator: Aggregator, context: RoundContext, sender: Party, epoch: int) -> bytes:

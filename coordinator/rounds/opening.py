@@ -48,7 +48,6 @@ from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, Identifier
 from tacit.wire import WireModel
 
-
 LONG: Final = timedelta(hours=3)
 """A round that may end so long after a seal key's time needs keys of its own."""
 KEYS_KEPT: Final = timedelta(days=1)

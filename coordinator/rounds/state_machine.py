@@ -32,6 +32,7 @@ from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import AggregatorUnreachable, RoundExpired, UnknownRound
 from coordinator.models.budget_events import Draft
+from coordinator.registry import suites
 from coordinator.registry.peers import (
     Opening,
     Peer,
@@ -44,7 +45,6 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
-from coordinator.registry import suites
 from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry

@@ -203,7 +203,7 @@ class Delivery:
         return None if known else announce
 
     def _body(self, letter: Letter) -> bytes:
-        """What is sent. A piece takes its announcement along; nonce and sealed bytes never change."""
+        """What is sent: a piece takes its announcement along. What was sealed never changes."""
         announce, body = self._unannounced(letter), letter.item.body
         if announce is None or letter.kind == BATCHES:
             return body

@@ -361,7 +361,7 @@ class Participation:
             _logger.warning("log_not_emptied")
 
     async def rotate_keys(self) -> None:
-        """Replace sealing keys that are older than an epoch, or destroy those that no round needs."""
+        """Replace sealing keys older than an epoch, or destroy those that no round needs."""
         before = self._clock.now() - timedelta(seconds=self._settings.key_epoch_s)
         async with self._store.reading() as transaction:
             old = await party_store.parties_with_old_keys(transaction, before)

@@ -32,7 +32,7 @@ from curator.parties.peers import Peers
 from curator.store import parties as store
 from curator.store import suites
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
-from tacit.crypto.signing import Identity, Signed, fingerprint
+from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import places_of
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,

@@ -28,6 +28,7 @@ from tacit.crypto.sealing import (
     Direction,
     Ends,
     agree_key,
+    epoch_name,
     piece_context,
     seal_batch,
     seal_words,
@@ -401,7 +402,7 @@ class Round:
                 part,
                 span,
                 words.shape[1],
-                host.epoch,
+                epoch_name(host.epoch),
                 sets.pack(chosen),
             )
             bodies.append(seal_batch(key, header, words[here][chosen]))

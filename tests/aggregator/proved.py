@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import sets
-from tacit.crypto.sealing import PartHeader, seal_octets, seal_part, spans
+from tacit.crypto.sealing import PartHeader, epoch_name, seal_octets, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import manifest_hash, open_sum
 from tacit.protocol.enrolment import PartyKind
@@ -153,7 +153,7 @@ class ProvedRound(Round):
             part,
             span,
             len(plain),
-            host.epoch,
+            epoch_name(host.epoch),
             sets.pack(chosen),
         )
         key = self.federation.seal_key(host, index, entry.epoch)

@@ -27,6 +27,7 @@ from tacit.crypto.sealing import (
     Direction,
     Ends,
     agree_key,
+    epoch_of,
     open_batch,
     open_octets,
     open_part,
@@ -263,12 +264,13 @@ class FakeAggregator:
             return self._part(round_id, body, token)
         header, offset = read_batch_header(body)
         assert token == self.tokens[header.host]
-        if (header.host, header.key_epoch) not in self.keys:
+        epoch = epoch_of(header.sealed_under)
+        if (header.host, epoch) not in self.keys:
             return problem(409, "unknown_epoch_key")
         descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
-        key = self._agreed(header.host, header.key_epoch)
+        key = self._agreed(header.host, epoch)
         words = open_batch(key, body, offset).reshape(header.count, header.dimension)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         first = header.span.first
@@ -282,7 +284,8 @@ class FakeAggregator:
         descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
-        plain = open_part(self._agreed(header.host, header.key_epoch), body, offset)
+        key = self._agreed(header.host, epoch_of(header.sealed_under))
+        plain = open_part(key, body, offset)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         numbers = tuple((present + header.span.first).tolist())
         return self._keep_proved(round_id, numbers, plain)
