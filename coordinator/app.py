@@ -79,6 +79,7 @@ def create_app(
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
+        mirror = SealKeyMirror(database, peers)
         conduct = Conduct(
             database,
             identity,
@@ -89,6 +90,7 @@ def create_app(
             settings.patience_s,
             ledger,
             formats,
+            mirror,
         )
         conductor = Conductor(
             conduct,
@@ -116,7 +118,7 @@ def create_app(
             registry.Registry(settings.deployment, identity, url, time, ledger),
             peers,
             formats,
-            SealKeyMirror(database, peers),
+            mirror,
             conduct,
             conductor,
             scheduler,

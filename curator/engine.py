@@ -266,7 +266,8 @@ class Engine:
             nonce=nonce,
             sealed=sealed,
         )
-        return _body(entry, CBOR, encode_body(piece, CBOR), seal)
+        content = encode_body(piece.model_dump(exclude_none=True), CBOR)
+        return _body(entry, CBOR, content, seal)
 
     def _seal(self, terms: Terms, index: int) -> Seal:
         seal_key = terms.seal_keys[index] if terms.seal_keys else None

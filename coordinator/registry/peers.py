@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -62,6 +62,9 @@ JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"
 KEY_KEPT: Final = timedelta(minutes=1)
 """How long an epoch key that was shown serves for further rounds."""
+
+HANDED: Final = 256
+"""Keys of others that an aggregator is known to have."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Answer = TypeVar("Answer")
@@ -134,14 +137,22 @@ class _ShownKey(Generic[Statement]):
 
 @dataclass(frozen=True)
 class _Shown:
-    """The keys that an aggregator showed last."""
+    """The keys that an aggregator showed last; `handed`: those of others that it was given."""
 
     epoch: _ShownKey[EpochKey] = field(default_factory=_ShownKey)
     seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
+    handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+
+    def hand(self, key_hash: bytes) -> None:
+        """It has another one's key."""
+        self.handed[key_hash] = None
+        while len(self.handed) > HANDED:
+            self.handed.popitem(last=False)
 
     def forget(self) -> None:
-        """Ask for them again."""
+        """Show and ask for them again."""
         self.epoch.key = self.seal.key = None
+        self.handed.clear()
 
 
 class Peer:
@@ -205,12 +216,21 @@ class Peer:
         """What it serves as the public key of this hash."""
         return (await self._send("GET", f"/v1/seal-keys/{encode_binary(key_hash)}")).content
 
+    async def hand_seal_key(self, key_hash: bytes, content: bytes) -> None:
+        """Give it another aggregator's public key, to which it will seal; once."""
+        if key_hash not in self._shown.handed:
+            path = f"/v1/seal-keys/{encode_binary(key_hash)}"
+            raise_for_problem(await self._request("PUT", path, content, OCTETS))
+            self._shown.hand(key_hash)
+
     async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
         """Announce a round; the answer may hold the aggregator's noise contribution."""
         try:
             return await self._step(StepName.OPEN, descriptor.statement.round, Opening, descriptor)
-        except ProblemReceived:
+        except ProblemReceived as error:
             self._shown.forget()  # the reason may be a key that it has no longer
+            if error.name == "peer_key_missing":
+                raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
             raise
 
     async def relay(self, round_id: str, pieces: list[RelayedPiece]) -> None:

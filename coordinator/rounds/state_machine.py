@@ -45,6 +45,7 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
@@ -105,6 +106,7 @@ class Conduct:
     patience_s: float
     ledger: Ledger
     formats: Formats
+    mirror: SealKeyMirror
 
 
 class RoundAborted(Exception):
@@ -133,6 +135,8 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     """
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
+    if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
+        await conduct.mirror.hand_over(peers, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)
     needed = quorum.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]

@@ -144,7 +144,6 @@ class Enroller:
             created=now,
             enrolled=None,
             minimum_suite=token.minimum_suite,
-            software_told=None,
             anchors=_anchors(token),
         )
         await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))

@@ -55,9 +55,9 @@ class PartyRow:
     join_token: str | None
     created: datetime
     enrolled: datetime | None
-    minimum_suite: int
-    software_told: str | None
     anchors: tuple[Anchor, ...]
+    minimum_suite: int = 1
+    software_told: str | None = None
 
     @property
     def logged(self) -> str:

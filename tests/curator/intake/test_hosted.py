@@ -40,8 +40,6 @@ async def _enrol(database: Database, clock: ManualClock, party: str, ids: list[s
             curators=len(ids),
             join_token=None,
             created=clock.now(),
-            minimum_suite=1,
-            software_told=None,
             enrolled=clock.now(),
             anchors=(parties.Anchor("agg-1", "https://one.test", bytes(32), None),),
         )
