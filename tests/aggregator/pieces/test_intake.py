@@ -41,7 +41,7 @@ async def opened_piece(current: Round, sender: Sender, value: int) -> LonePiece:
     context = await service.aggregator.round(current.id)
     party = await service.directory.find(sender.tokens[0])
     piece = current.piece(sender, 0, np.array([value], np.uint64))
-    return open_lone(service.aggregator, context, party, piece)
+    return open_lone(service.aggregator, context, party, piece, None)
 
 
 async def request(current: Round, *pieces: LonePiece) -> PiecesItem:
@@ -252,7 +252,7 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
     async def item(sender: Sender, sent: Words, present: NDArray[np.bool_], part: int) -> BatchItem:
         party = await service.directory.find(sender.tokens[0])
         (body,) = current.batches(sender, 0, sent, present, part)
-        return open_sealed_batch(service.aggregator, context, party, body)
+        return open_sealed_batch(service.aggregator, context, party, body, None)
 
     items = [
         await item(host, words, early, 0),
@@ -285,7 +285,7 @@ async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Fede
     async def item(sender: Sender, words: Words) -> PiecesItem:
         party = await service.directory.find(sender.tokens[0])
         piece = current.piece(sender, 0, words)
-        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece),))
+        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece, None),))
 
     first, late = await item(one, shares[0]), await item(other, shares[1])
 
