@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,14 +23,15 @@ from curator.engine import (
     Engine,
     HostPart,
     Prepared,
-    SealingKey,
     Terms,
     Total,
     prepare_parts,
     prepare_together,
 )
 from curator.participation.grouping import LOT_WORDS
+from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
+from tacit.crypto.signing import Identity
 from tacit.query.functions import Readings
 from tacit.randomness import SecureRandom
 from tests.curator.conftest import query
@@ -86,9 +86,12 @@ def readings(count: int) -> Readings:
 
 def engines(count: int) -> list[Engine]:
     """As many parties."""
-    source = SecureRandom()
-    key = SealingKey.from_bytes("party", 0, bytes(range(32)))
-    return [Engine(replace(key, party=f"party-{place}"), source) for place in range(count)]
+    source, identity = SecureRandom(), Identity.generate()
+
+    def sealer(party: str) -> Sealer:
+        return Sealer(party, identity, SealingKey.from_bytes(party, 0, bytes(range(32))))
+
+    return [Engine(sealer(f"party-{place}"), source) for place in range(count)]
 
 
 def lone(terms: Terms, count: int) -> Callable[[], Iterable[Prepared]]:

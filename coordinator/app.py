@@ -35,6 +35,9 @@ from coordinator.registry import registry
 from coordinator.registry.group_routes import add_groups
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suite_routes import add_suites
+from coordinator.registry.suites import Formats
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.expiry import Expiry
@@ -75,6 +78,8 @@ def create_app(
         watch = Watch(ledger)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
+        formats = Formats(settings.round_format, settings.seal_key_per_round)
+        mirror = SealKeyMirror(database, peers)
         conduct = Conduct(
             database,
             identity,
@@ -84,6 +89,8 @@ def create_app(
             time,
             settings.patience_s,
             ledger,
+            formats,
+            mirror,
         )
         conductor = Conductor(
             conduct,
@@ -110,6 +117,8 @@ def create_app(
             ledger,
             registry.Registry(settings.deployment, identity, url, time, ledger),
             peers,
+            formats,
+            mirror,
             conduct,
             conductor,
             scheduler,
@@ -164,6 +173,7 @@ def create_app(
     )
     add_registry(app, settings, time)
     add_groups(app)
+    add_suites(app)
     add_queries(app, settings)
     add_rounds(app)
     add_budget(app, settings)
