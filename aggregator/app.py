@@ -17,6 +17,7 @@ from aggregator.meters import Meters
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, add_pieces
 from aggregator.roster.identity_routes import add_identity
+from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import restoring, state_machine
@@ -84,6 +85,7 @@ def create_app(
     meters = Meters(app.state.metrics)
     add_pieces(app)
     add_identity(app, settings)
+    add_peers(app)
     add_enrolment(app)
     add_rounds(app)
     add_audit(app)

@@ -28,6 +28,21 @@ class AlreadyPaired(Conflict):
     title = "This aggregator is paired with another coordinator"
 
 
+class PeerNotAnchored(Forbidden):
+    name = "peer_not_anchored"
+    title = "The round names an aggregator that is not pinned here"
+
+
+class PeerPinned(Conflict):
+    name = "peer_pinned"
+    title = "Another identity is pinned for this aggregator"
+
+
+class UnknownPeer(NotFound):
+    name = "unknown_peer"
+    title = "No aggregator of this name is pinned"
+
+
 class UnknownRound(NotFound):
     name = "unknown_round"
     title = "There is no such round"

@@ -14,6 +14,11 @@ COORDINATOR: dict[str, Any] = {
     "deployment": "tacit",
     "identity_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
 }
+PEER: dict[str, Any] = {
+    "id": "aggregator-south",
+    "fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY",
+    "operator": "South Grid",
+}
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 AWAITED: dict[str, Any] = {"members": "_w"}
 STEPS: dict[str, Any] = {

@@ -6,7 +6,7 @@ In addition to the settings there is one switch that is a file: `<data_dir>/rest
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -40,6 +40,11 @@ class AggregatorSettings(ServiceSettings):
         default=600,
         ge=0,
         description="How long after its epoch a key may still open a new round.",
+    )
+    peers: Literal["pinned", "any"] | None = Field(
+        default=None,
+        description="Whom this aggregator sums with: `pinned` peers alone (`tacit pair peer`), or "
+        "`any` that the coordinator names. Without it: `pinned` as soon as one is pinned.",
     )
     policy_min_participants: int = Field(
         default=2,

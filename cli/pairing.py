@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -128,6 +129,49 @@ def revoke(
     with plain_errors(), _client(url, token) as client:
         client.request("DELETE", path)
     console.print("revoked")
+
+
+@app.command("peer")
+@printed
+def peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    fingerprint: Annotated[str, typer.Argument(help="As the other operator gave it.")],
+    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds say.")],
+    url: Own,
+    token: OwnToken,
+    replace: Annotated[bool, typer.Option(help="Unpin what is pinned under this id.")] = False,
+) -> Answer:
+    """At an aggregator (--url): pin another aggregator. From the first on it sums with no other."""
+    pinned = encode_binary(bytes.fromhex(digits(fingerprint)))
+    body = {"id": name, "fingerprint": pinned, "operator": operator}
+    with _client(url, token) as client:
+        answer = client.request("PUT", f"/v1/peers?replace={str(replace).lower()}", body).json()
+    return Answer(answer, lambda: say(f"{name} of {operator} is pinned", markup=False))
+
+
+@app.command("peers")
+@printed
+def peers(url: Own, token: OwnToken) -> Answer:
+    """At an aggregator (--url): the aggregators that are pinned."""
+    with _client(url, token) as client:
+        found = client.get("/v1/peers")["peers"]
+    rows = [[item["id"], item["operator"], item["fingerprint"]] for item in found]
+    return tabled(found, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
+
+
+@app.command("remove-peer")
+def remove_peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    url: Own,
+    token: OwnToken,
+) -> None:
+    """At an aggregator (--url): unpin another aggregator.
+
+    Once none is pinned it sums with any again, unless TACIT_PEERS=pinned.
+    """
+    with plain_errors(), _client(url, token) as client:
+        client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
+    say(f"{name} is not pinned any more", markup=False)
 
 
 def _client(url: str, token: str | None = None) -> Client:
