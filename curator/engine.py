@@ -283,7 +283,7 @@ class Engine:
         return Body(entry.id, CBOR, encode_body(piece, CBOR))
 
     def _agreed_key(self, entry: AggregatorEntry) -> bytes:
-        statement = entry.epoch_key.statement
+        statement = entry.epoch
         name = (entry.id, statement.epoch, statement.public_key)
         found = self._agreed.get(name)
         if found is None:

@@ -85,6 +85,8 @@ def open_lone(
     """The piece as it will be stored, if it opens here and is valid; raises its problem."""
     if piece.sender != sender.id:
         raise NotYourPiece
+    if piece.key_epoch is None:
+        raise SealBrokenHere("it is sealed under a session, in a round of epoch keys")
     if sender.kind is not PartyKind.CURATOR:
         raise UnknownSender("a host sends sealed batches, not lone pieces")
     if sender.first >= context.descriptor.roster_size:

@@ -83,7 +83,7 @@ def made_key(
         entry = descriptor.aggregators[index]
         place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
         direction = Direction.AGGREGATOR_TO_AGGREGATOR
-        sender_key = entry.epoch_key.statement.public_key
+        sender_key = entry.epoch.public_key
         try:
             key = aggregator.keyring.seal_key(own, share.sender, sender_key, direction)
             found[index] = open_octets(key, share.nonce, share.sealed, place)
@@ -105,7 +105,7 @@ def sealed_shares(
     for index, entry in enumerate(descriptor.aggregators):
         if entry.id == aggregator.id:
             continue
-        receiver = entry.epoch_key.statement
+        receiver = entry.epoch
         ends = Ends(
             aggregator.id,
             entry.id,

@@ -147,10 +147,10 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Epo
     if entry.identity_key != identity or entry.operator != aggregator.settings.operator:
         raise DescriptorRefused("the entry of this aggregator is not its own")
     try:
-        own = await aggregator.keyring.of(entry.epoch_key.statement.epoch)
+        own = await aggregator.keyring.of(entry.epoch.epoch)
     except EpochKeyGone:
         raise DescriptorRefused("the epoch key of this aggregator is not in use") from None
-    if own.signed.statement != entry.epoch_key.statement:
+    if own.signed.statement != entry.epoch:
         raise DescriptorRefused("the epoch key of this aggregator is not its own")
     settings = aggregator.settings
     ends = (own.epoch + 1) * settings.epoch_s + settings.epoch_grace_s
@@ -250,7 +250,7 @@ def _share_noise(
     shares = scheme(query).split(noise, aggregator.random)
     pieces = []
     for index, (entry, words) in enumerate(zip(descriptor.aggregators, shares, strict=True)):
-        receiver = entry.epoch_key.statement
+        receiver = entry.epoch
         ends = Ends(
             aggregator.id,
             entry.id,
@@ -269,6 +269,7 @@ def _share_noise(
 
 
 def _contribution_row(position: int, piece: Piece) -> ContributionRow:
+    assert piece.key_epoch is not None  # checked where it is taken
     return ContributionRow(position, piece.key_epoch, piece.nonce, piece.sealed)
 
 
@@ -318,7 +319,7 @@ def _checked_contribution(
         raise ContributionRefused("the aggregator is not one of the round") from None
     if index == context.index or piece.sender != item.aggregator:
         raise ContributionRefused("the share is not another aggregator's")
-    if piece.key_epoch != descriptor.aggregators[index].epoch_key.statement.epoch:
+    if piece.key_epoch != descriptor.aggregators[index].epoch.epoch:
         raise ContributionRefused("the share was sealed with another epoch key")
     if len(piece.sealed) != 8 * context.dimension + TAG_BYTES:
         raise WrongLength(extra={"dimension": context.dimension})

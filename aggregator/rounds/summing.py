@@ -192,7 +192,7 @@ def opened_contribution(
         key = aggregator.keyring.seal_key(
             context.own_key,
             entry.id,
-            entry.epoch_key.statement.public_key,
+            entry.epoch.public_key,
             Direction.AGGREGATOR_TO_AGGREGATOR,
         )
         return open_words(key, row.nonce, row.sealed, place)

@@ -26,6 +26,7 @@ from tacit.protocol.round import (
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
     AcceptedSet,
+    AggregatorEntry,
     Commitment,
     Manifest,
     ProvedPart,
@@ -33,6 +34,7 @@ from tacit.protocol.round import (
     RoundDescriptor,
     Transcript,
 )
+from tacit.protocol.sessions import SEAL_KEY_LABEL
 from tacit.protocol.trust import Trust
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import noisy_aggregators, scheme, shares_its_noise
@@ -123,9 +125,7 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
     try:
         descriptor = verify(DESCRIPTOR_LABEL, signed, coordinator_key)
         for entry in descriptor.aggregators:
-            key = verify(EPOCH_KEY_LABEL, entry.epoch_key, entry.identity_key)
-            if key.party != entry.id:
-                raise DescriptorRefused(f"the epoch key of {entry.id} names another party")
+            _check_key(entry, descriptor)
     except SignatureBroken as error:
         raise DescriptorRefused(str(error)) from None
     query = descriptor.query
@@ -135,10 +135,8 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
         raise DescriptorRefused("an aggregator is listed twice")
     if len({entry.identity_key for entry in descriptor.aggregators}) != query.aggregators:
         raise DescriptorRefused("two aggregators share an identity")
-    if len({entry.epoch_key.statement.public_key for entry in descriptor.aggregators}) != (
-        query.aggregators
-    ):
-        raise DescriptorRefused("two aggregators share an epoch key")
+    if len({_key_of(entry) for entry in descriptor.aggregators}) != query.aggregators:
+        raise DescriptorRefused("two aggregators share a key that pieces are sealed to")
     if descriptor.segment_size != segment_size_of(query):
         raise DescriptorRefused("the segment size is not the one of this dimension")
     if not descriptor.opened < descriptor.deadline:
@@ -146,6 +144,24 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
     if query.window is not None and query.window != descriptor.window:
         raise DescriptorRefused("the round's window is not the query's")
     return descriptor
+
+
+def _check_key(entry: AggregatorEntry, descriptor: RoundDescriptor) -> None:
+    """Raise unless the aggregator signed the key of its entry, for this round if for one only."""
+    if entry.seal_key is not None:
+        seal = verify(SEAL_KEY_LABEL, entry.seal_key, entry.identity_key)
+        party = seal.party
+        if seal.round not in (None, descriptor.round):
+            raise DescriptorRefused(f"the seal key of {entry.id} is for another round")
+    else:
+        assert entry.epoch_key is not None
+        party = verify(EPOCH_KEY_LABEL, entry.epoch_key, entry.identity_key).party
+    if party != entry.id:
+        raise DescriptorRefused(f"the key of {entry.id} names another party")
+
+
+def _key_of(entry: AggregatorEntry) -> bytes:
+    return entry.epoch.public_key if entry.seal_key is None else entry.seal.public_key_hash
 
 
 def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, bytes]) -> None:

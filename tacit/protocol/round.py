@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from tacit import sets
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.protocol.sessions import SealKeyStatement, Session, SessionId
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
@@ -47,13 +48,29 @@ class RoundState(StrEnum):
 
 
 class AggregatorEntry(WireModel):
-    """One aggregator of a round: its identity, its epoch key signed by it, and who runs it."""
+    """One aggregator of a round: its identity, the key that pieces are sealed to, signed by it, and
+    who runs it. In rounds of format 1 that is an epoch key, in those of format 2 a seal key."""
 
     id: Identifier
     operator: Annotated[str, Field(min_length=1, max_length=128)]
     url: str
     identity_key: PublicKey
-    epoch_key: Signed[EpochKey]
+    epoch_key: Signed[EpochKey] | None = None
+    seal_key: Signed[SealKeyStatement] | None = None
+
+    @property
+    def epoch(self) -> EpochKey:
+        """The epoch key. Raises ValueError in a round of format 2."""
+        if self.epoch_key is None:
+            raise ValueError("a round of format 2 has no epoch keys")
+        return self.epoch_key.statement
+
+    @property
+    def seal(self) -> SealKeyStatement:
+        """The seal key. Raises ValueError in a round of format 1."""
+        if self.seal_key is None:
+            raise ValueError("a round of format 1 has no seal keys")
+        return self.seal_key.statement
 
     @property
     def fingerprint(self) -> bytes:
@@ -75,7 +92,7 @@ class RoundDescriptor(WireModel):
     `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
     """
 
-    format: Literal["tacit.round/1"] = "tacit.round/1"
+    format: Literal["tacit.round/1", "tacit.round/2"] = "tacit.round/1"
     deployment: Identifier
     round: RoundId
     query_id: Identifier
@@ -89,6 +106,19 @@ class RoundDescriptor(WireModel):
     segment_size: Annotated[int, Field(ge=64, le=262_144)]
     ledger: LedgerHead | None = None
     members: Binary | None = None
+
+    @model_validator(mode="after")
+    def _keys_of_the_format(self) -> RoundDescriptor:
+        wanted = (False, True) if self.sessions else (True, False)
+        for entry in self.aggregators:
+            found = entry.epoch_key is not None, entry.seal_key is not None
+            require(found == wanted, None, "epoch keys in format 1, seal keys in format 2")
+        return self
+
+    @property
+    def sessions(self) -> bool:
+        """Whether pieces are sealed under sessions: format 2 (spec: keys, section 2)."""
+        return self.format == "tacit.round/2"
 
     @model_validator(mode="after")
     def _members_of_the_group(self) -> RoundDescriptor:
@@ -127,12 +157,26 @@ class RoundDescriptor(WireModel):
 
 
 class Piece(WireModel):
-    """One sealed piece of one sender for one aggregator; words inside are little-endian."""
+    """One sealed piece of one sender for one aggregator; words inside are little-endian.
+
+    In a round of format 1 it names the epoch of the sender's key. In one of format 2 it names a
+    session, and carries its announcement until the aggregator has answered under it.
+    """
 
     sender: Identifier
-    key_epoch: Annotated[int, Field(ge=0, lt=2**32)]
+    key_epoch: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    session: SessionId | None = None
     nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
     sealed: Binary
+    announce: Signed[Session] | None = None
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Piece:
+        named = (self.key_epoch is None) != (self.session is None)
+        require(named, None, "either the epoch of a key or a session")
+        alone = self.announce is None or self.announce.statement.session == self.session
+        require(alone, None, "the announcement is of another session")
+        return self
 
 
 class CarriedPiece(Piece):
@@ -161,6 +205,8 @@ class SealedKeyShare(WireModel):
 
     sender: Identifier
     receiver: Identifier
+    session: SessionId | None = None
+    announce: Signed[Session] | None = None
     nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
     sealed: Annotated[Binary, Field(min_length=48, max_length=48)]
 

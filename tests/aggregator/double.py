@@ -370,7 +370,7 @@ class Round:
     def piece(self, sender: Sender, index: int, words: Words) -> Piece:
         """One lone curator's sealed share for one aggregator."""
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(sender, index, entry.epoch_key.statement)
+        key = self.federation.seal_key(sender, index, entry.epoch)
         place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, words.size)
         nonce, sealed = seal_words(key, words, place)
         return Piece(sender=sender.id, key_epoch=sender.epoch, nonce=nonce, sealed=sealed)
@@ -387,7 +387,7 @@ class Round:
         if present is None:
             present = np.ones(len(host.curators), np.bool_)
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(host, index, entry.epoch_key.statement)
+        key = self.federation.seal_key(host, index, entry.epoch)
         bodies = []
         for span in spans(host.first, len(host.curators), self.descriptor.segment_size):
             here = slice(span.first - host.first, span.first - host.first + span.length)

@@ -110,7 +110,7 @@ class ProvedRound(Round):
     def proved_piece(self, sender: Sender, index: int, plain: bytes) -> Piece:
         """A lone curator's sealed share."""
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(sender, index, entry.epoch_key.statement)
+        key = self.federation.seal_key(sender, index, entry.epoch)
         place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, len(plain))
         nonce, sealed = seal_octets(key, plain, place)
         return Piece(sender=sender.id, key_epoch=sender.epoch, nonce=nonce, sealed=sealed)
@@ -156,7 +156,7 @@ class ProvedRound(Round):
             host.epoch,
             sets.pack(chosen),
         )
-        key = self.federation.seal_key(host, index, entry.epoch_key.statement)
+        key = self.federation.seal_key(host, index, entry.epoch)
         return seal_part(key, header, plain)
 
     async def prove_parts(self, host: Sender, values: NDArray[np.int64]) -> None:

@@ -177,7 +177,7 @@ class FakeAggregator:
         assert request.headers["authorization"] == f"Bearer {self.tokens[party]}"
 
     def _agreed(self, sender: str, epoch: int) -> bytes:
-        own = self.entry.epoch_key.statement
+        own = self.entry.epoch
         ends = Ends(
             sender=sender,
             receiver=self.id,

@@ -46,7 +46,7 @@ def substituted(it: Hostile, signed: Descriptor, index: int, *, identity: bool) 
     entry, own = entries[index], Identity.generate()
     key = EpochKey(
         party=entry.id,
-        epoch=entry.epoch_key.statement.epoch,
+        epoch=entry.epoch.epoch,
         public_key=X25519PrivateKey.generate().public_key().public_bytes_raw(),
     )
     entries[index] = AggregatorEntry(

@@ -130,7 +130,7 @@ async def test_the_entry_of_an_aggregator_is_its_own(alliance: Alliance) -> None
             return str(found.value.detail)
 
         def epoch_key(**changes: Any) -> AggregatorEntry:
-            statement = first.epoch_key.statement.model_copy(update=changes)
+            statement = first.epoch.model_copy(update=changes)
             signed = aggregator.keyring.identity.sign(EPOCH_KEY_LABEL, statement)
             return first.model_copy(update={"epoch_key": signed})
 
@@ -153,7 +153,7 @@ async def test_an_epoch_key_is_good_until_its_grace_is_over(
     async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
         aggregator = aggregator_of(federation)
         plain = (await federation.descriptor(query(), roster_size=1)).statement
-        epoch = plain.aggregators[0].epoch_key.statement.epoch
+        epoch = plain.aggregators[0].epoch.epoch
         ends = (epoch + 1) * 3600 + 60
         clock.advance(timedelta(seconds=ends - 1 - clock.now().timestamp()))
         assert (await opening._own_entry(aggregator, plain)).epoch == epoch

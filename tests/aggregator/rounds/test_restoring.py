@@ -111,7 +111,7 @@ async def test_a_round_of_after_the_backup_is_never_summed_twice(
         refused(await peer.coordinate("GET", current.path()), 404, "unknown_round")
         answer = await peer.coordinate("POST", "/v1/rounds", current.signed)
         refused(answer, 422, "descriptor_refused")
-        before = current.descriptor.aggregators[0].epoch_key.statement
+        before = current.descriptor.aggregators[0].epoch
         after = (await peer.client.get("/v1/keys/current")).json()["statement"]
         assert (after["epoch"], after["party"]) == (before.epoch, before.party)
         # an entry of now with a piece of then: sealed for a key that is gone, in another round

@@ -163,7 +163,7 @@ def test_a_descriptor_of_somebody_else_is_refused():
 
 
 FORGED_EPOCH_KEY = entry(1).model_copy(
-    update={"epoch_key": STRANGER.sign(EPOCH_KEY_LABEL, entry(1).epoch_key.statement)}
+    update={"epoch_key": STRANGER.sign(EPOCH_KEY_LABEL, entry(1).epoch)}
 )
 
 

@@ -89,7 +89,7 @@ def test_wrong_sizes_are_refused(model, field, value):
         ("roster_size", -1),
         ("roster_size", 2**32 + 1),
         ("roster_version", -1),
-        ("format", "tacit.round/2"),
+        ("format", "tacit.round/3"),
         ("query", {}),
         ("window", {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}),
     ],
@@ -115,3 +115,10 @@ def test_share_indices_are_positions():
     with pytest.raises(KeyError):
         made.index_of("stranger")
     assert entry(1).fingerprint == Identity.from_bytes(bytes([1]) * 32).fingerprint
+
+
+def test_the_format_says_which_keys_a_descriptor_holds() -> None:
+    body = json.loads(descriptor().model_dump_json(exclude_none=True))
+    body["format"] = "tacit.round/2"
+    with pytest.raises(ValidationError, match="seal keys in format 2"):
+        RoundDescriptor.model_validate_json(json.dumps(body))
