@@ -35,6 +35,8 @@ from coordinator.registry import registry
 from coordinator.registry.group_routes import add_groups
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
+from coordinator.resealing.passes import Resealing
+from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.expiry import Expiry
@@ -42,7 +44,7 @@ from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.rounds.state_machine import Conduct
-from coordinator.sealed.key import load_storage_key, prove_storage_key
+from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import tokens
 
@@ -96,12 +98,12 @@ def create_app(
         expiry = Expiry(database, time, settings.retention_s, app.state.metrics)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
         authenticator = Authenticator(database, tokens, time)
-        storage_key = load_storage_key(settings)
-        await prove_storage_key(database, storage_key)
+        storage_keys = await open_storage_keys(database, settings)
         directory = settings.dataset_dir or settings.data_dir / "datasets"
-        datasets = Datasets(database, storage_key, directory, time, settings)
+        datasets = Datasets(database, storage_keys, directory, time, settings)
         await datasets.tidy()
-        jobs = open_jobs(database, datasets, storage_key, settings, time, conduct, conductor.wake)
+        jobs = open_jobs(database, datasets, storage_keys, settings, time, conduct, conductor.wake)
+        resealing = Resealing(database, storage_keys, datasets, jobs.results)
         provide(
             app,
             database,
@@ -122,6 +124,8 @@ def create_app(
             jobs.results,
             jobs.federated,
             jobs.scheduler,
+            storage_keys,
+            resealing,
         )
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(database))
@@ -134,9 +138,11 @@ def create_app(
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()
+        await resealing.start_leading()
         try:
             yield
         finally:
+            await resealing.stop()
             await jobs.scheduler.stop()
             await jobs.federated.stop()
             await jobs.dispatcher.stop()
@@ -173,4 +179,5 @@ def create_app(
     add_job_schedules(app)
     add_reports(app)
     add_attempts(app)
+    add_storage_key(app)
     return app
