@@ -8,14 +8,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.context import Answer, at_coordinator, fail, progress, say
+from cli.context import Answer, at_coordinator, fail, progress
 from tacit import Client
 from tacit.wire import parse_binary
 
 app = typer.Typer(no_args_is_help=True, help="Replace long-lived keys.")
 
 _LOOK_S: Final = 0.5
-_STORAGE: Final = "/v1/storage-key"
 
 
 @app.command("storage")
@@ -33,11 +32,11 @@ def storage(
     lines = new_key_file.read_text("ascii").split()
     if not lines or len(parse_binary(lines[0])) != 32:
         raise ValueError(f"{new_key_file}: a storage key is 32 bytes in base64url")
-    found = client.request("PUT", _STORAGE, {"key": lines[0].rstrip("=")}).json()
+    found = client.rotate_storage_key(lines[0].rstrip("="))
     found = _waited(client, found, wait_s)
     if found["state"] != "idle":
         fail(f"{found['left']} not sealed anew yet: the same command again goes on waiting")
-    return Answer(found, lambda: say(_done(found), markup=False))
+    return Answer(found, lambda: typer.echo(_done(found)))
 
 
 def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, Any]:
@@ -46,8 +45,8 @@ def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, A
         task = bar.add_task("sealing anew", total=max(1, found["left"]))
         while found["state"] != "idle" and time.monotonic() < ends:
             time.sleep(_LOOK_S)
-            found = client.get(_STORAGE)
-            bar.update(task, completed=max(0, bar.tasks[0].total or 0) - found["left"])
+            found = client.storage_key()
+            bar.update(task, completed=(bar.tasks[0].total or 0) - found["left"])
     return found
 
 

@@ -24,6 +24,7 @@ from cli import (
     policy,
     queries,
     readings,
+    recipients,
     recover,
     reproduce,
     rounds,
@@ -51,7 +52,7 @@ app.command("algorithms")(algorithms.algorithms)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("recover")(recover.recover_path)
-app.command("recipient-key")(recover.recipient_key)
+app.command("recipient-key")(recipients.recipient_key)
 app.command("attack-path")(recover.attack_path)
 app.add_typer(enroll.app, name="enroll")
 app.add_typer(readings.app, name="readings")
