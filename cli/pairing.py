@@ -7,6 +7,7 @@ command compares it before anything is trusted: who stands at an address proves 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -48,8 +49,11 @@ _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 @app.command("show")
 @printed
 def identity(url: Address) -> Answer:
-    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted."""
-    found = _ask(url)
+    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted.
+
+    tls_pq: whether its TLS library offers X25519MLKEM768, a key agreement that lasts.
+    """
+    found = {**_ask(url), "tls_pq": _post_quantum(url)}
     rows = [[key, _text(value)] for key, value in found.items() if key != "epoch_key"]
     return tabled(found, f"Identity at {url}", ["", ""], rows)
 
@@ -192,6 +196,18 @@ def _ask(url: str, *documents: str) -> dict[str, Any]:
             else:
                 return found
     raise ValueError(f"{url} is no service of the kind that was expected")
+
+
+def _post_quantum(url: str) -> str:
+    """What a service says, ready or not."""
+    from tacit import Problem
+
+    with _client(url) as client:
+        try:
+            ready: Mapping[str, object] = client.get("/readyz")
+        except Problem as problem:
+            ready = problem.problem
+    return str(ready.get("tls_pq", "unknown"))
 
 
 def _compare(found: dict[str, Any], given: str) -> None:

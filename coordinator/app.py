@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.logs import get_logger
+from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
 from common.store.database import check, migrate, open_store
 from common.store.meters import add_store_meters
@@ -49,6 +52,7 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import tokens
 
 VERSION = "0.1.0"
+_log = get_logger("tacit.coordinator")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -98,6 +102,8 @@ def create_app(
         expiry = Expiry(database, time, settings.retention_s, app.state.metrics)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
         authenticator = Authenticator(database, tokens, time)
+        if settings.stored_datasets and post_quantum() == "no":
+            _log.warning("datasets_travel_under_classical_tls", openssl=ssl.OPENSSL_VERSION)
         storage_keys = await open_storage_keys(database, settings)
         directory = settings.dataset_dir or settings.data_dir / "datasets"
         datasets = Datasets(database, storage_keys, directory, time, settings)

@@ -14,6 +14,7 @@ import pytest
 
 from cli.deployment import Deployment, Running, ServiceAddress
 from cli.dev_authority import prepare
+from common.runtime.tls import post_quantum
 from tacit.protocol.enrolment import JoinToken
 
 pytestmark = pytest.mark.slow
@@ -60,6 +61,7 @@ def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> N
     }
     first, second = shown["coordinator"]["fingerprint"], shown["aggregator-1"]["fingerprint"]
     assert shown["aggregator-1"]["operator"] == "aggregator-1"
+    assert {each["tls_pq"] for each in shown.values()} == {post_quantum()}
     assert shown["aggregator-1"]["policy"]["min_participants"] == 2
     assert "fingerprint" in tacit("pair", "show", aggregator.url).stdout
 
