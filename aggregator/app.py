@@ -21,9 +21,10 @@ from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import restoring, state_machine
+from aggregator.rounds.evaluating import Evaluations
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
-from aggregator.rounds.verifying import Evaluations, Verifying
+from aggregator.rounds.verifying import Verifying
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from common.runtime.background import Repeating

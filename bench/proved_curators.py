@@ -19,7 +19,16 @@ from typing import Any
 import numpy as np
 
 from bench.validity import least_us
-from curator.engine import Engine, Prepared, SealingKey, Terms, Total, prepare_together
+from curator.engine import (
+    Engine,
+    HostPart,
+    Prepared,
+    SealingKey,
+    Terms,
+    Total,
+    prepare_parts,
+    prepare_together,
+)
 from tacit.crypto.sealing import Span
 from tacit.query.functions import Readings
 from tacit.randomness import SecureRandom
@@ -92,7 +101,12 @@ def hosted(terms: Terms) -> Callable[[], Prepared]:
     span = Span(0, 0, PART)
     if terms.proofs is None:
         return lambda: host.prepare_segment(terms, span, present, own)
-    return lambda: host.prepare_part(terms, span, present, (Total.of(terms.query, own),))
+
+    def prepare() -> Prepared:
+        part = HostPart(span, present, (Total.of(terms.query, own),))
+        return prepare_parts(terms, [host], [part])[0]
+
+    return prepare
 
 
 def main() -> None:

@@ -30,8 +30,10 @@ def recipient_key(
         bool, typer.Option(help="X25519 alone, for who opens it with an earlier version.")
     ] = False,
 ) -> None:
-    """Make a key pair for backups and sealed paths: the private key to a file, the public key to
-    the screen."""
+    """Make a key pair for backups and sealed paths.
+
+    The private key is written to a file, the public key to the screen.
+    """
     if classical:
         made = X25519PrivateKey.generate()
         private, public = encode_binary(made.private_bytes_raw()), made.public_key()

@@ -60,6 +60,11 @@ class PaperRefused(Forbidden):
     title = "The paper stance is refused by this deployment"
 
 
+class ProofRequired(Forbidden):
+    name = "proof_required"
+    title = "This deployment accepts only queries whose contributions are proved"
+
+
 class WindowMissing(Invalid):
     name = "window_missing"
     title = "The round needs a window of readings"

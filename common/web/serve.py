@@ -6,6 +6,7 @@ every full collection.
 """
 
 import asyncio
+import contextlib
 import gc
 import math
 import socket
@@ -28,6 +29,7 @@ from common.web.connections import Register
 
 S = TypeVar("S", bound=ServiceSettings)
 GRACE_S: Final = 30
+DATE_S: Final = 1.0
 RESERVE: Final = 256
 """Open files reserved for the database, other services and logs when connections are many."""
 GARBAGE: Final = 20_000
@@ -36,14 +38,35 @@ GARBAGE: Final = 20_000
 
 class Server(uvicorn.Server):
     """uvicorn's server with frozen start-up objects, limits of idle connections, and a certificate
-    that may be renewed."""
+    that may be renewed. It is woken to end, where uvicorn looks ten times a second."""
 
     def __init__(
         self, config: uvicorn.Config, connections: Register, groups: str | None = None
     ) -> None:
+        self._ending, self._woken = False, asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(config)
         self._connections, self._groups = connections, groups
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server ends, or has ended. A signal and any thread may set it."""
+        return self._ending
+
+    @should_exit.setter
+    def should_exit(self, ending: bool) -> None:  # uvicorn has an attribute here
+        self._ending = ending
+        if ending and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def main_loop(self) -> None:
+        """Renew the date of answers every second until the server ends."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_S):
+                    await self._woken.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then freeze what start-up made."""
