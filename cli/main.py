@@ -97,6 +97,7 @@ COMMANDS: Final = {
     "policy": Place("policy.app", "What curators agree to: limits, mechanisms, algorithms."),
     "token": Place("tokens.app", "API tokens of a service: make, list, revoke."),
     "trust": Place("trust.app", "Identities known from elsewhere, which a verification pins."),
+    "anchors": Place("anchors.app", "One line over all identities, to be compared."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),
     "pair": Place("pairing.app", "Pair aggregators with their coordinator, and pin others."),
     "config": Place("config.app", "Settings of a service."),

@@ -32,7 +32,9 @@ from common.runtime.tls import environment_trust
 from tacit import Client
 from tacit.wire import encode_binary
 
-app = typer.Typer(no_args_is_help=True, help="Pair aggregators with their coordinator, and pin others.")
+app = typer.Typer(
+    no_args_is_help=True, help="Pair aggregators with their coordinator, and pin others."
+)
 
 Fingerprint = Annotated[
     str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")

@@ -60,7 +60,7 @@ class Identity:
 
     def sign(self, label: str, statement: Statement) -> Signed[Statement]:
         """The statement, signed for the purpose that the label names."""
-        signature = self._key.sign(_message(label, statement))
+        signature = self._key.sign(signed_bytes(label, statement))
         signed = cast("type[Signed[Statement]]", Signed.__class_getitem__(type(statement)))
         return signed(statement=statement, signature=signature)
 
@@ -72,7 +72,7 @@ def fingerprint(public_key: bytes) -> bytes:
 
 def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
     """The statement, if the key signed it for this purpose; raises SignatureBroken."""
-    message = _message(label, signed.statement)
+    message = signed_bytes(label, signed.statement)
     check = _check_once if len(message) <= SHORT_BYTES else _check
     try:
         check(public_key, signed.signature, message)
@@ -90,5 +90,6 @@ _check_once = lru_cache(maxsize=512)(_check)
 fails is not kept."""
 
 
-def _message(label: str, statement: WireModel) -> bytes:
+def signed_bytes(label: str, statement: WireModel) -> bytes:
+    """What a signature for this purpose is over."""
     return label.encode("ascii") + b"\x00" + statement.canonical()

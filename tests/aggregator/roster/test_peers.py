@@ -14,7 +14,7 @@ from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round import AggregatorEntry, RoundDescriptor
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, Peer, query
+from tests.aggregator.double import DEPLOYMENT, Federation, Peer, query
 from tests.aggregator.rounds.test_state_machine import refused
 
 EXACT: dict[str, Any] = {"aggregators": 2, "mechanism": "exact"}
@@ -127,6 +127,12 @@ async def test_pins_are_kept_listed_replaced_and_removed(pair: Federation) -> No
     assert (await first.ask("DELETE", f"/v1/peers/{second.id}")).status_code == 204
     refused(await first.ask("DELETE", f"/v1/peers/{second.id}"), 404, "unknown_peer")
     assert (await first.ask("GET", "/v1/peers")).json() == {"peers": []}
+
+
+async def test_its_operator_sees_whom_an_aggregator_is_paired_with(pair: Federation) -> None:
+    found = (await pair.peers[0].ask("GET", "/v1/coordinator")).json()
+    assert found == {"deployment": DEPLOYMENT, "fingerprint": pair.identity.fingerprint.hex()}
+    refused(await pair.peers[0].coordinate("GET", "/v1/coordinator"), 403, "scope_missing")
 
 
 async def test_what_is_no_pin_names_its_field(pair: Federation) -> None:
