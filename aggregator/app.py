@@ -19,6 +19,7 @@ from aggregator.pieces.routes import PieceParts, add_pieces
 from aggregator.pieces.seal_key_routes import add_seal_keys
 from aggregator.pieces.session_routes import add_sessions
 from aggregator.roster.identity_routes import add_identity
+from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import key_sweep, restoring, state_machine
@@ -91,6 +92,7 @@ def create_app(
     add_pieces(app)
     add_identity(app, settings)
     add_seal_keys(app)
+    add_peers(app)
     add_enrolment(app)
     add_sessions(app)
     add_rounds(app)

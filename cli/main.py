@@ -76,8 +76,8 @@ COMMANDS: Final = {
         "recover.recover_path", "Recover a published path from the map that it was made of."
     ),
     "recipient-key": Place(
-        "recover.recipient_key",
-        "Make a key pair for sealed paths.",
+        "recipients.recipient_key",
+        "Make a key pair for backups and sealed paths.",
     ),
     "attack-path": Place(
         "recover.attack_path",
@@ -97,8 +97,9 @@ COMMANDS: Final = {
     "policy": Place("policy.app", "What curators agree to: limits, mechanisms, algorithms."),
     "token": Place("tokens.app", "API tokens of a service: make, list, revoke."),
     "trust": Place("trust.app", "Identities known from elsewhere, which a verification pins."),
-    "keys": Place("keys.app", "Identities and their fingerprints."),
-    "pair": Place("pairing.app", "Pair an aggregator with its coordinator."),
+    "anchors": Place("anchors.app", "One line over all identities, to be compared."),
+    "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),
+    "pair": Place("pairing.app", "Pair aggregators with their coordinator, and pin others."),
     "config": Place("config.app", "Settings of a service."),
 }
 

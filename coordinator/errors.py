@@ -282,6 +282,18 @@ class StorageKeyWrong(Unavailable):
     retryable_by_default = False
 
 
+class StorageKeyUnavailable(Unavailable):
+    """`generation`: of the key that is missing, or too old."""
+
+    name = "storage_key_unavailable"
+    title = "This process does not have the storage key that is needed"
+
+
+class StorageKeyRotating(Conflict):
+    name = "storage_key_rotating"
+    title = "Another rotation of the storage key has not ended"
+
+
 class UnknownDataset(NotFound):
     name = "unknown_dataset"
     title = "There is no such dataset"

@@ -6,10 +6,11 @@
 The second gives a reading of energy_import in kWh and its time, and takes part in every open round;
 run it again until all is delivered, it sends the same bytes. It needs Python 3.11, `cryptography`
 50, and for proofs `pycryptodome` (TurboSHAKE128; all else of a proof is integers). It seals with
-X25519 and ML-KEM-768 together (rounds of format 2) and in no other way. It takes part in rounds of `sum` and `count`, declared or proved, with additive sharing whose noise the aggregators
-add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses
-all others, and says which member of the query or the descriptor made it do so. The wire is
-described in docs/reference/protocol.md.
+X25519 and ML-KEM-768 together (rounds of format 2) and in no other way. It takes part in rounds of
+`sum` and `count`, declared or proved, with additive sharing whose noise the aggregators add
+(`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses all
+others, and says which member of the query or the descriptor made it do so. The wire is described in
+docs/reference/protocol.md.
 """
 
 import base64

@@ -24,7 +24,7 @@ from common.runtime.logs import configure_logging
 from common.runtime.memory import give_back, return_large_blocks
 from common.runtime.process import allow_open_files, leave_no_core, open_files
 from common.runtime.settings import ServiceSettings
-from common.runtime.tls import renew, server_options
+from common.runtime.tls import renew, server_options, use_groups
 from common.web.connections import Register
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -40,11 +40,13 @@ class Server(uvicorn.Server):
     """uvicorn's server with frozen start-up objects, limits of idle connections, and a certificate
     that may be renewed. It is woken to end, where uvicorn looks ten times a second."""
 
-    def __init__(self, config: uvicorn.Config, connections: Register) -> None:
+    def __init__(
+        self, config: uvicorn.Config, connections: Register, groups: str | None = None
+    ) -> None:
         self._ending, self._woken = False, asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(config)
-        self._connections = connections
+        self._connections, self._groups = connections, groups
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -68,6 +70,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then freeze what start-up made."""
+        if self.config.ssl is not None and self._groups is not None:
+            use_groups(self.config.ssl, self._groups)
         await super().startup(sockets)
         if self.config.ssl is not None:
             certificate, key = self.config.ssl_certfile, self.config.ssl_keyfile
@@ -118,6 +122,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
             ),
         ),
         connections,
+        settings.tls_groups,
     )
 
 

@@ -161,17 +161,18 @@ class Dispatcher(Repeating):
     async def _begin(self, job: JobRow) -> None:
         """Begin the next attempt at a job, unless another replica does."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
-        row = AttemptRow(
-            id=str(uuid7(self._clock)),
-            job_id=job.id,
-            number=job.attempts + 1,
-            state=store.OFFERED,
-            ticket_hash=digest(token),
-            session_hash=None,
-            holder=self._replica,
-            until=self._until(),
-        )
         async with self._database.begin() as transaction:
+            row = AttemptRow(
+                id=str(uuid7(self._clock)),
+                job_id=job.id,
+                number=job.attempts + 1,
+                state=store.OFFERED,
+                ticket_hash=digest(token),
+                session_hash=None,
+                holder=self._replica,
+                until=self._until(),
+                generation=(await self._attempts.keys.hold(transaction)).generation,
+            )
             gone = await self._gone(transaction, job)
             begun = gone is None and await store.begin(
                 transaction, row, job.started or now, job.attempts

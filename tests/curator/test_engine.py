@@ -149,10 +149,7 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
     proofs = terms.proofs
     assert proofs is not None
     sizes, source = (3, 5, 3, 2, 5), SecureRandom()
-    engines = [
-        Engine(sealer(f"gw-{place}"), source)
-        for place in range(len(sizes))
-    ]
+    engines = [Engine(sealer(f"gw-{place}"), source) for place in range(len(sizes))]
     values = [np.array([10 * place + 1], np.int64) for place in range(len(sizes))]
     none = np.zeros(0, np.int64)
     parts = [
