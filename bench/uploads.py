@@ -101,7 +101,7 @@ def enrol_directly(path: Path, federation: Federation, count: int) -> list[Sende
             key = database.execute(
                 'INSERT INTO party (id, kind, identity_key, "first", curators, enrolled) '
                 "VALUES (?, 'curator', ?, ?, 1, ?)",
-                (sender.id, os.urandom(32), sender.first, now),
+                (sender.id, sender.identity.public_key, sender.first, now),
             ).lastrowid
             database.execute(
                 "INSERT INTO party_key VALUES (?, ?, ?)", (key, sender.epoch, sender.public_key)
