@@ -149,11 +149,12 @@ async def run(options: argparse.Namespace) -> None:
                     cpu[sessions].append(load.cpu_s / len(senders) * 1e6)
                     kind = "first round of the key" if number == 0 else f"round {number + 1}"
                     print(f"format {1 + sessions}, {kind}: {load}", flush=True)
-            known = {sessions: min(found[1:]) for sessions, found in cpu.items()}
+            known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
+            ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
             print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
             print(
                 f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
-                f"format 2 / format 1 = {known[True] / known[False]:.3f}"
+                f"format 2 / format 1 = {ratio:.3f} (medians)"
             )
             await client.aclose()
         finally:
