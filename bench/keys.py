@@ -22,12 +22,13 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from bench.uploads import Load, closed_loop, enrol_directly, raw_request
+from bench.uploads import Load, closed_loop, raw_request
 from common.web.wire import CBOR, encode
 from tacit.crypto.seal_keys import SealKey, SealPublicKey
 from tacit.crypto.sealing import Direction, Ends, agree_key, open_octets, seal_octets
 from tacit.crypto.signing import Identity
 from tacit.protocol.sessions import SessionEnds, begin_session, open_session
+from tests.aggregator.direct import enrol_directly
 from tests.aggregator.double import Federation, Sender, query
 from tests.aggregator.process import Process
 
@@ -133,8 +134,7 @@ async def run(options: argparse.Namespace) -> None:
         client = await process.start()
         try:
             federation = await Federation(client).pair()
-            path = folder / "aggregator" / "aggregator.db"
-            senders = enrol_directly(path, federation, options.curators)
+            senders = enrol_directly([folder], federation, options.curators)
             cpu: dict[bool, list[float]] = {False: [], True: []}
             for number in range(options.rounds + 1):
                 for sessions in (False, True):

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cli import dev_authority
+from cli import dev_authority, key_rotation
 from cli.context import DEFAULT_HOME, Answer, Home, Target, plain_errors, printed, say, tabled
 
-app = typer.Typer(no_args_is_help=True, help="Identities and their fingerprints.")
+app = typer.Typer(
+    no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
+)
+app.add_typer(key_rotation.app, name="rotate")
 
 
 @app.command("list")

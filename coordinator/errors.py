@@ -23,6 +23,21 @@ class UnknownParty(NotFound):
     title = "There is no such curator or host"
 
 
+class UnknownSealKey(NotFound):
+    name = "unknown_seal_key"
+    title = "No round that is open names a seal key of this hash"
+
+
+class SealKeysMissing(Unavailable):
+    name = "seal_keys_missing"
+    title = "An aggregator shows no seal key, which rounds of format 2 need"
+
+
+class SuitesRefused(Invalid):
+    name = "suites_refused"
+    title = "What a party says of its suites is not its own"
+
+
 class NotReleased(Conflict):
     name = "not_released"
     title = "The round has no result"
@@ -58,6 +73,11 @@ class ExactRefused(Forbidden):
 class PaperRefused(Forbidden):
     name = "paper_refused"
     title = "The paper stance is refused by this deployment"
+
+
+class ProofRequired(Forbidden):
+    name = "proof_required"
+    title = "This deployment accepts only queries whose contributions are proved"
 
 
 class WindowMissing(Invalid):
@@ -260,6 +280,18 @@ class StorageKeyWrong(Unavailable):
     name = "storage_key_wrong"
     title = "What is stored does not open with the storage key"
     retryable_by_default = False
+
+
+class StorageKeyUnavailable(Unavailable):
+    """`generation`: of the key that is missing, or too old."""
+
+    name = "storage_key_unavailable"
+    title = "This process does not have the storage key that is needed"
+
+
+class StorageKeyRotating(Conflict):
+    name = "storage_key_rotating"
+    title = "Another rotation of the storage key has not ended"
 
 
 class UnknownDataset(NotFound):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, SecretStr
 
@@ -31,8 +31,27 @@ class CoordinatorSettings(ServiceSettings):
         description="Allow the `paper` stance, which does what the sources do and carries no "
         "verified guarantee. Each curator's own policy decides whether it takes part.",
     )
+    require_validity: Literal["proved"] | None = Field(
+        default=None,
+        description="Accept only queries whose contributions are `proved`, in rounds of federated "
+        "jobs too: a curator or host that lies then moves a sum by no more than its report says. "
+        "Queries that exist already stay as they are. Reports that a job collects one by one "
+        "(`collect`) have no proof, and are not concerned.",
+    )
     aggregator_timeout_s: float = Field(
         default=10.0, gt=0, description="Time for one request to an aggregator."
+    )
+    round_format: Literal["1", "2", "auto"] = Field(
+        default="auto",
+        description="Format of new rounds: 1 seals with X25519, 2 with X25519 and ML-KEM-768 "
+        "together. `auto` takes 2 as soon as every party that delivered or enrolled in the last 30 "
+        "days can do it, and never goes back; 2 leaves the others out.",
+    )
+    seal_key_per_round: bool = Field(
+        default=False,
+        description="Ask each aggregator for a seal key of its own for every round of format 2, "
+        "which it destroys at the round's end. Recommended where hosts deliver; each lone curator "
+        "then begins a session every round.",
     )
     patience_s: float = Field(
         default=60.0,

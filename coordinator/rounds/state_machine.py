@@ -28,10 +28,17 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.errors import AggregatorUnreachable, RoundExpired, UnknownRound
+from coordinator.errors import (
+    AggregatorUnreachable,
+    RoundExpired,
+    StillVerifying,
+    UnknownRound,
+)
 from coordinator.models.budget_events import Draft
+from coordinator.registry import suites
 from coordinator.registry.peers import (
     Opening,
     Peer,
@@ -44,6 +51,8 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
 from coordinator.store import rounds as store
@@ -102,6 +111,8 @@ class Conduct:
     clock: Clock
     patience_s: float
     ledger: Ledger
+    formats: Formats
+    mirror: SealKeyMirror
 
 
 class RoundAborted(Exception):
@@ -130,6 +141,8 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     """
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
+    if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
+        await conduct.mirror.hand_over(peers, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)
     needed = quorum.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
@@ -453,6 +466,9 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),
         )
+        await suites.note_delivered(
+            transaction, manifest.members, descriptor.roster_size, conduct.clock.now()
+        )
 
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
@@ -540,6 +556,15 @@ async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manif
 
 
 def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
-    """RoundAborted if an aggregator refuses permanently, else AggregatorUnreachable (retry)."""
+    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is at work for
+    it, else AggregatorUnreachable: both are retried."""
     reason = refusal(step, peers, answers)
-    return silence(step, peers, answers) if reason is None else RoundAborted(reason)
+    if reason is not None:
+        return RoundAborted(reason)
+    if any(_is_at_work(item) for item in answers):
+        return StillVerifying()
+    return silence(step, peers, answers)
+
+
+def _is_at_work(answer: object) -> bool:
+    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name

@@ -32,12 +32,20 @@ secrets = Table(
     Column("name", String(64), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )
+storage_keys = Table(
+    "storage_key",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+)
 roster = Table(
     "roster",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("version", Integer, nullable=False),
     Column("next_number", BigInteger, nullable=False),
+    Column("round_format", Integer, nullable=False, server_default="1"),
 )
 parties = Table(
     "party",
@@ -49,6 +57,18 @@ parties = Table(
     Column("curators", Integer, nullable=False),
     Column("enrolled", Instant, nullable=False),
     Column("left", Instant, nullable=True),
+    Column("suite", Integer, nullable=False, server_default="1"),
+    Column("software", String(64), nullable=True),
+    Column("suites_told", Instant, nullable=True),
+    Column("delivered", Instant, nullable=True),
+)
+seal_keys = Table(
+    "seal_key",
+    metadata,
+    Column("hash", LargeBinary(32), primary_key=True),
+    Column("aggregator", String(128), nullable=False),
+    Column("kept_until", Instant, nullable=False, index=True),
+    Column("content", LargeBinary, nullable=True),
 )
 curators = Table(
     "curator",
@@ -250,6 +270,7 @@ job_attempts = Table(
     Column("session_hash", String(64), nullable=True),
     Column("holder", String(256), nullable=False),
     Column("until", Instant, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="1"),
     UniqueConstraint("job_id", "number", name="uq_job_attempt_number"),
     Index("ix_job_attempt_state", "state"),
 )

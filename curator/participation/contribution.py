@@ -3,47 +3,49 @@
     check the descriptor -> policy and ledger -> readings of the window -> f(x), noise, split, seal
     -> debit and sealed bytes in ONE transaction -> only then they may be sent (`delivery`)
 
-It is done lot by lot (`lots`): each is a separate transaction, so that a crash repeats no segment
-and the first can be sent while the next is prepared. Nothing here is drawn twice: a segment that is
-in the ledger is never prepared again, its stored bytes are sent again. Participation depends on
-public parameters only; a curator without readings contributes like others.
+It is done lot by lot (`grouping`): each is a separate transaction, so that a crash repeats no
+segment and the first can be sent while the next is prepared. Nothing here is drawn twice: a segment
+that is in the ledger is never prepared again, its stored bytes are sent again. Participation
+depends on public parameters only; a curator without readings contributes like others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine, Prepared, Terms, Total, joined, prepare_together
-from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
+from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
+from curator.errors import DeadlinePassed, PeerUnavailable, SealKeyUnusable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
 from curator.participation.grouping import (
-    LOT_WORDS,
     Portion,
     Task,
     groups,
     keys_of,
     lots,
     portions,
+    runs,
 )
+from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
+from curator.participation.suites import Ratchet
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
-from curator.parties.parties import Keyring
+from curator.parties.keyring import Keyring
+from curator.parties.seal_keys import SealKeys
 from curator.policy import Policy
 from curator.records.records import Question, RecordSource, RecordWindow
 from curator.store import accounts, outbox
@@ -51,6 +53,7 @@ from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
+from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import spans
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
@@ -67,7 +70,6 @@ from tacit.query.words import PrivacyUnit
 
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
-PART = 0
 STEP_RETRY_S = 1.0
 
 _logger = get_logger("tacit.curator.contribution")
@@ -91,15 +93,6 @@ def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
     return Terms.of(check_consistent(signed, coordinator_key))
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """A portion some of whose curators participate."""
-
-    portion: Portion
-    decision: consent.Consent
-    engine: Engine
-
-
 class Contributor:
     """Makes contributions."""
 
@@ -110,10 +103,12 @@ class Contributor:
         clock: Clock,
         policy: Callable[[], Awaitable[Policy]],
         restore: Restore,
+        ratchet: Ratchet,
+        seal_keys: SealKeys,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
-        self._steps = steps
+        self._steps, self._ratchet, self._seal_keys = steps, ratchet, seal_keys
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
 
@@ -127,7 +122,7 @@ class Contributor:
         willing = []
         for task in tasks:
             try:
-                terms = self._check(round_row, task.party)
+                terms = await self._check(round_row, task.party)
             except DomainError as error:
                 await self._refuse(task, error)
             else:
@@ -135,12 +130,15 @@ class Contributor:
         question, willing = await self._question(descriptor, willing)
         if terms is None or not willing:
             return
-        work = Work(terms, charges, await self._policy())
+        seal_keys = await self._sealed_to(terms.descriptor, willing)
+        if seal_keys is None:
+            return
+        work = Work(replace(terms, seal_keys=seal_keys), charges, await self._policy())
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
             window: Window = source
-            if not _read_in_blocks(terms, group, source.reach):
+            if not read_in_blocks(terms, group, source.reach):
                 large = sum(portion.span.length for portion in group) >= LARGE_ROWS
                 async with self._store.reading(large=large) as transaction:
                     window = await source.load(transaction, keys_of(group))
@@ -166,6 +164,21 @@ class Contributor:
             _logger.warning("step_waits", round=descriptor.round, problem=error.name)
             await asyncio.sleep(STEP_RETRY_S)
         return None, []
+
+    async def _sealed_to(
+        self, descriptor: RoundDescriptor, tasks: Sequence[Task]
+    ) -> tuple[SealPublicKey, ...] | None:
+        """The seal keys of a round of format 2; None while one cannot be fetched, and if one cannot
+        be used."""
+        try:
+            return await self._seal_keys.of(descriptor, tasks[0].party)
+        except SealKeyUnusable as error:
+            for task in tasks:
+                await self._refuse(task, error)
+        except PeerUnavailable as error:
+            _logger.warning("seal_key_waits", round=descriptor.round, problem=error.name)
+            await asyncio.sleep(STEP_RETRY_S)
+        return None
 
     async def _left(self, work: Work, tasks: Sequence[Task]) -> list[Portion]:
         """What is to be prepared; tasks whose portions all are move on."""
@@ -193,8 +206,9 @@ class Contributor:
         async with self._store.reading() as transaction:
             return await reading_source(transaction, descriptor)
 
-    def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
-        """The descriptor, by the pinned coordinator key and the anchors of the join token."""
+    async def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
+        """The descriptor, by the pinned coordinator key and the anchors of the join token. One that
+        passes sets the least suite of later ones."""
         assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
@@ -206,8 +220,10 @@ class Contributor:
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
+        self._ratchet.check(descriptor, party)
         consent.check_round(party, descriptor, now, self._restore)
         _check_parts(terms, party)
+        await self._ratchet.turn(descriptor, party)
         return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
@@ -248,19 +264,21 @@ class Contributor:
             for party in sorted({task.party.id for task in tasks.values()}):
                 await exclusive(transaction, f"ledger {party}")
             done = await accounts.debited_segments(transaction, list(tasks))
-            decided = []
-            for portion in lot:
-                segments = done[portion.task.contribution.id]
-                if portion.span.segment in segments:
-                    continue  # another process was faster
-                found = await self._decide(transaction, work, portion)
-                if found is not None:
-                    segments.add(portion.span.segment)
-                    decided.append(found)
-            if decided:
-                prepared = await self._prepared(transaction, work.terms, decided, window)
-                for each, own in zip(decided, prepared, strict=True):
-                    sealed += await self._debit(transaction, work, each, own)
+            left = [
+                each
+                for each in lot  # another process may have been faster
+                if each.span.segment not in done[each.task.contribution.id]
+            ]
+            decided = [await self._decide(transaction, work, run) for run in runs(left)]
+            every = [each for run in decided for each in run]
+            if every:
+                prepared = iter(await self._prepared(transaction, work.terms, every, window))
+                for run in filter(None, decided):
+                    own = [next(prepared) for _ in run]
+                    sealed += await self._debit(transaction, work, run, own)
+                    done[run[0].portion.task.contribution.id].update(
+                        each.portion.span.segment for each in run
+                    )
                 await outbox.add_sealed(transaction, sealed)
             ended = {
                 each.task.contribution.id: State.PREPARED
@@ -277,100 +295,116 @@ class Contributor:
         return sealed
 
     async def _decide(
-        self, transaction: Transaction, work: Work, portion: Portion
-    ) -> _Decided | None:
-        """Who of a portion participates; None if no curator does."""
-        party, place = portion.task.party, (portion.offset, portion.span.length)
-        now = self._clock.now()
+        self, transaction: Transaction, work: Work, run: Sequence[Portion]
+    ) -> list[Decided]:
+        """Who of portions that follow each other participates; those in which any curator does."""
+        first, now = run[0], self._clock.now()
+        party = first.task.party
+        place = (first.offset, sum(portion.span.length for portion in run))
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
-        contribution = portion.task.contribution.id
-        await self._record_grounds(transaction, contribution, place, decision, now)
-        if not decision.present.any():
-            return None
-        return _Decided(portion, decision, await self._keyring.engine_of(transaction, party.id))
+        engine = await self._keyring.engine_of(transaction, party)
+        decided = [
+            Decided(portion, decision.within(portion.within(first)), engine) for portion in run
+        ]
+        await self._record_grounds(transaction, decided, now)
+        return [each for each in decided if each.decision.present.any()]
 
     async def _prepared(
-        self, transaction: Transaction, terms: Terms, decided: Sequence[_Decided], window: Window
+        self, transaction: Transaction, terms: Terms, decided: Sequence[Decided], window: Window
     ) -> list[Prepared]:
         """Sealed bodies of each; what was too large to be read at once is read here."""
         if not isinstance(window, ReadingSource | RecordSource):
-            return await asyncio.to_thread(_prepare, terms, decided, window)
+            return await asyncio.to_thread(prepare, terms, decided, window)
         (each,) = decided
         portion, present = each.portion, each.decision.present
         totals: list[Total] = []
         for start in range(0, present.size, window.reach):
             block, key = present[start : start + window.reach], portion.first_key + start
             loaded = await window.load(transaction, (key, key + block.size))
-            totals += await asyncio.to_thread(_totals, terms, loaded, key, block)
-        engine = each.engine
-        return [
-            await asyncio.to_thread(engine.prepare_part, terms, portion.span, present, totals, PART)
-        ]
+            totals += await asyncio.to_thread(totals_of, terms, loaded, key, block)
+        own = HostPart(portion.span, present, totals, PART)
+        return await asyncio.to_thread(prepare_parts, terms, [each.engine], [own])
 
     async def _debit(
-        self, transaction: Transaction, work: Work, decided: _Decided, prepared: Prepared
+        self,
+        transaction: Transaction,
+        work: Work,
+        run: Sequence[Decided],
+        prepared: Sequence[Prepared],
     ) -> list[Sealed]:
-        """Charge a portion's curators; what they send from then on."""
-        portion, decision = decided.portion, decided.decision
-        party, contribution = portion.task.party, portion.task.contribution.id
-        segment, now = portion.span.segment, self._clock.now()
-        # No longer than it reaches: later rounds of others' curators need not read it.
-        places = np.flatnonzero(decision.present)
-        first, end = int(places[0]), int(places[-1]) + 1
-        offset, present = portion.offset + first, decision.present[first:end]
-        debit = NewDebit(
-            contribution=contribution,
-            party=party.id,
-            segment=segment,
-            part=PART,
-            offset=offset,
-            length=present.size,
-            presence=sets.pack(present),
-            unit=work.terms.query.privacy_unit,
-            charges=work.charges,
-            window=work.terms.descriptor.window,
-            made=now,
-            used=run_lengths.pack(prepared.used),
-            clamped=run_lengths.pack(prepared.clamped),
-        )
+        """Charge the curators of a run; what they send from then on."""
+        task, now = run[0].portion.task, self._clock.now()
+        party, contribution = task.party, task.contribution.id
+        debits = [_debit_of(work, each, own, now) for each, own in zip(run, prepared, strict=True)]
+        first, last = debits[0], debits[-1]
+        members = np.zeros(last.offset + last.length - first.offset, np.bool_)
+        for each in run:
+            here, present = each.portion.offset - first.offset, each.present_only
+            members[here + present.start : here + present.stop] = each.decision.present[present]
         await accounts.charge_accounts(
             transaction,
             party.id,
             party.curators,
-            debit.charges[PrivacyUnit.CURATOR],
+            work.charges[PrivacyUnit.CURATOR],
             now,
-            (offset, present),
-            sorted(decision.periods),
+            (first.offset, members),
+            sorted(run[0].decision.periods),
         )
-        await accounts.add_debit(transaction, debit)
+        await accounts.add_debits(transaction, debits)
         return [
             Sealed(
-                Place(contribution, segment, PART, body.aggregator), body.media_type, body.content
+                Place(contribution, each.portion.span.segment, PART, body.aggregator),
+                body.media_type,
+                body.content,
+                body.session,
+                body.announce,
             )
-            for body in prepared.bodies
+            for each, own in zip(run, prepared, strict=True)
+            for body in own.bodies
         ]
 
     async def _record_grounds(
-        self,
-        transaction: Transaction,
-        contribution: int,
-        span: tuple[int, int],
-        decision: consent.Consent,
-        now: datetime,
+        self, transaction: Transaction, decided: Sequence[Decided], now: datetime
     ) -> None:
-        await accounts.forget_refusals(transaction, contribution, span[0])
-        for ground in decision.grounds:
-            self._counted(ground.name)
-            await accounts.add_refusal(
-                transaction,
-                contribution,
-                span,
-                sets.pack(ground.members),
-                (ground.name, ground.detail, ground.figures),
-                now,
-            )
+        contribution = decided[0].portion.task.contribution.id
+        offsets = [each.portion.offset for each in decided]
+        await accounts.forget_refusals(transaction, contribution, offsets)
+        for each in decided:
+            place = (each.portion.offset, each.portion.span.length)
+            for ground in each.decision.grounds:
+                self._counted(ground.name)
+                await accounts.add_refusal(
+                    transaction,
+                    contribution,
+                    place,
+                    sets.pack(ground.members),
+                    (ground.name, ground.detail, ground.figures),
+                    now,
+                )
+
+
+def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -> NewDebit:
+    """A portion's row of the ledger: no longer than it reaches, so that later rounds of others'
+    curators need not read it."""
+    portion, own = decided.portion, decided.present_only
+    present = decided.decision.present[own]
+    return NewDebit(
+        contribution=portion.task.contribution.id,
+        party=portion.task.party.id,
+        segment=portion.span.segment,
+        part=PART,
+        offset=portion.offset + own.start,
+        length=present.size,
+        presence=sets.pack(present),
+        unit=work.terms.query.privacy_unit,
+        charges=work.charges,
+        window=work.terms.descriptor.window,
+        made=now,
+        used=run_lengths.pack(prepared.used),
+        clamped=run_lengths.pack(prepared.clamped),
+    )
 
 
 def _check_parts(terms: Terms, party: PartyRow) -> None:
@@ -382,49 +416,3 @@ def _check_parts(terms: Terms, party: PartyRow) -> None:
         awaited = span.length if terms.invited is None else int(terms.invited[own].sum())
         if awaited > terms.proofs.largest_part:
             raise DescriptorRefused("a part would be of more curators than the query's n_max")
-
-
-def _prepare(
-    terms: Terms, decided: Sequence[_Decided], window: WindowReadings | RecordWindow
-) -> list[Prepared]:
-    """Sealed bodies for each; what lone curators send of their readings is drawn together."""
-    lone = [each for each in decided if not each.portion.hosted]
-    if lone and isinstance(window, WindowReadings):
-        readings = [window.of(each.portion.first_key, each.decision.present) for each in lone]
-        together = iter(prepare_together(terms, [each.engine for each in lone], joined(readings)))
-        return [
-            _prepare_one(terms, each, window) if each.portion.hosted else next(together)
-            for each in decided
-        ]
-    return [_prepare_one(terms, each, window) for each in decided]
-
-
-def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
-    portion, present = each.portion, each.decision.present
-    if portion.hosted and terms.proofs is not None:
-        totals = _totals(terms, window, portion.first_key, present)
-        return each.engine.prepare_part(terms, portion.span, present, totals, PART)
-    readings = window.of(portion.first_key, present)
-    if portion.hosted:
-        return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
-    return each.engine.prepare(terms, readings)
-
-
-def _read_in_blocks(terms: Terms, group: Sequence[Portion], reach: int) -> bool:
-    """Whether a group is one part of a proved round whose readings pass what is read at once: of
-    these only the total is kept."""
-    alone = len(group) == 1 and group[0].hosted
-    return terms.proofs is not None and alone and group[0].span.length > reach
-
-
-def _totals(
-    terms: Terms, window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_]
-) -> list[Total]:
-    """What the present curators of a run add, some at a time, so that their f(x) fit in memory."""
-    size = max(1, LOT_WORDS // terms.dimension)
-    totals = []
-    for start in range(0, present.size, size):
-        block = present[start : start + size]
-        if block.any():
-            totals.append(Total.of(terms.query, window.of(first_key + start, block)))
-    return totals

@@ -52,6 +52,11 @@ def _curators() -> Stream[Json]:
     return pages("/v1/curators", "curators")
 
 
+def _suites() -> Steps[Json]:
+    """Which suites the parties can do, who needs an upgrade, and the next round's format."""
+    return json_of(get("/v1/suites"))
+
+
 def _remove_party(party: str) -> Steps[None]:
     """A party leaves."""
     yield Request("DELETE", f"/v1/parties/{party}")
@@ -107,6 +112,16 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
+def _storage_key() -> Steps[Json]:
+    """Which storage key seals at the coordinator, and how far a rotation has come."""
+    return json_of(get("/v1/storage-key"))
+
+
+def _rotate_storage_key(key: str) -> Steps[Json]:
+    """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
+    return json_of(Request("PUT", "/v1/storage-key", {"key": key}))
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -128,6 +143,7 @@ class Registry:
     enrol = operation(_enrol)
     parties = stream(_parties)
     curators = stream(_curators)
+    suites = operation(_suites)
     remove_party = operation(_remove_party)
     return_party = operation(_return_party)
     create_group = operation(_create_group)
@@ -137,3 +153,5 @@ class Registry:
     create_token = operation(_create_token)
     tokens = stream(_tokens)
     revoke_token = operation(_revoke_token)
+    storage_key = operation(_storage_key)
+    rotate_storage_key = operation(_rotate_storage_key)

@@ -24,8 +24,11 @@ from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
 from coordinator.registry.peers import Peers
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suites import Formats
 from coordinator.rounds.state_machine import Conduct
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.key import KeySource, StorageKey
+from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
 from coordinator.store.jobs import AttemptRow, JobRow
@@ -41,19 +44,23 @@ class Desk:
 
     def __init__(self, database: Database, clock: ManualClock, directory: Path) -> None:
         settings = CoordinatorSettings(data_dir=directory)
-        key = StorageKey(bytes(32))
+        key = StorageKeys(KeySource((), directory))
+        key.place(1, StorageKey(bytes(32)))
         self.database, self.clock = database, clock
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
         identity = Identity.generate()
+        peers = Peers(1.0)
         conduct = Conduct(
             database,
             identity,
             bytes(32),
             "test",
-            Peers(1.0),
+            peers,
             clock,
             1.0,
             Ledger(database, clock, identity),
+            Formats("1", key_per_round=False),
+            SealKeyMirror(database, peers),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)
@@ -85,7 +92,7 @@ class Desk:
         until = self.clock.now() + timedelta(seconds=10)
         name = str(uuid7(self.clock))
         return AttemptRow(
-            name, job.id, number, store.OFFERED, digest("ticket"), None, "test", until
+            name, job.id, number, store.OFFERED, digest("ticket"), None, "test", until, 1
         )
 
     async def begin(self, row: AttemptRow, before: int = 0) -> bool:
