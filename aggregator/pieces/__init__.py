@@ -2,6 +2,9 @@
 
 intake       what happens when pieces arrive
 pieces       the wire form of pieces and batches
+sessions     what they are sealed under, in rounds of format 2
 unsealing    opening of the seals, off the event loop
-routes       the HTTP of pieces
+peer_seals   what aggregators seal to each other
+verify_keys  the verify key of a proved round
+routes       the HTTP of pieces; seal_key_routes, session_routes: of what they are sealed under
 """

@@ -130,8 +130,13 @@ def open_lone(
         opener = _EPOCH.pack(piece.key_epoch)
     body = b"".join((opener, piece.nonce, memoryview(piece.sealed)[:-TAG_BYTES]))
     lone = LonePiece(sender, piece.sealed[-TAG_BYTES:], body, session)
-    if context.own_key is not None:  # else it is not stored: the round takes nothing more
-        check_content(context, content_of(aggregator, context, sender, lone.body, lone.tag))
+    if context.own_key is None:  # it is not stored: the round takes nothing more
+        return lone
+    if session is None:
+        content = content_of(aggregator, context, sender, lone.body, lone.tag)
+    else:
+        content = _opened(session.key, piece.nonce, piece.sealed, aggregator, context, sender)
+    check_content(context, content)
     return lone
 
 
@@ -155,9 +160,20 @@ def content_of(
     """What is inside a lone piece's record: little-endian words, or a share with its proof."""
     start, prefix = _key_bytes(context), record_prefix(context)
     seal_key = _record_key(aggregator, context, sender, body[:start])
-    place = _place(aggregator, context, sender)
+    nonce, sealed = body[start:prefix], body[prefix:] + tag
+    return _opened(seal_key, nonce, sealed, aggregator, context, sender)
+
+
+def _opened(
+    seal_key: bytes,
+    nonce: bytes,
+    sealed: bytes,
+    aggregator: Aggregator,
+    context: RoundContext,
+    sender: Party,
+) -> bytes:
     try:
-        return open_octets(seal_key, body[start:prefix], body[prefix:] + tag, place)
+        return open_octets(seal_key, nonce, sealed, _place(aggregator, context, sender))
     except SealBroken:
         raise SealBrokenHere from None
 

@@ -10,6 +10,8 @@ verifying        from the candidates to the verdict
 summing          pieces become one partial sum
 committing       noise, commitment, reveal
 differencing     which released sets exclude a new one
+key_ends         a round's own seal key dies with it
+key_sweep        seal keys end by the clock
 restoring        what a restored database may still do
 routes           the HTTP of rounds
 """

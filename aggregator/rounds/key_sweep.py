@@ -9,6 +9,7 @@ Spec: keys, section 2.4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 from aggregator.context import Aggregator
@@ -24,14 +25,16 @@ _logger = get_logger("tacit.aggregator.keys")
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:
-    """Destroy every key whose time is over, or whose wrapping file is gone; how many. Forget public
-    keys of others that are not needed any more."""
-    keyring = aggregator.seal_keyring
-    await keyring.tidy()
+    """Destroy every key whose time is over, or whose wrapping file is gone; how many. Forget what
+    is not needed any more of keys that were destroyed, and of other aggregators' keys."""
+    keyring, now = aggregator.seal_keyring, aggregator.clock.now()
+    if await keyring.tidy():
+        aggregator.forget_rounds()
     numbers = sorted({*await keyring.due(), *await keyring.lost()})
     await destroy(aggregator, intake, numbers)
     async with aggregator.database.begin() as transaction:
-        await store.forget_peer_keys(transaction, aggregator.clock.now() - KEPT)
+        await store.forget_peer_keys(transaction, now - KEPT)
+        await store.purge(transaction, now - timedelta(seconds=aggregator.settings.retention_s))
     return len(numbers)
 
 

@@ -95,11 +95,14 @@ class SealKeyring:
     async def current(self) -> Signed[SealKeyStatement]:
         """The signed key of the present period, made at its first use."""
         now = self._clock.now()
-        async with self._alone() as transaction:
+        async with self._database.reading() as transaction:
             row = await store.newest(transaction, now)
-            if row is None or not self._opens(row):
-                until = now + timedelta(seconds=self._periods.period_s)
-                row = await self._make(transaction, until, None)
+        if row is None or not await asyncio.to_thread(self._opens, row):
+            async with self._alone() as transaction:
+                row = await store.newest(transaction, now)
+                if row is None or not await asyncio.to_thread(self._opens, row):
+                    until = now + timedelta(seconds=self._periods.period_s)
+                    row = await self._make(transaction, until, None)
         return await self._published(row)
 
     async def for_round(self, round_id: str) -> Signed[SealKeyStatement]:
@@ -169,20 +172,22 @@ class SealKeyring:
             await store.destroy(transaction, number, self._clock.now())
         self._dying.discard(number)
 
-    async def tidy(self) -> None:
-        """Forget what another replica destroyed, and remove files that their makers did not get to
-        use."""
+    async def tidy(self) -> bool:
+        """Remove files that their makers did not get to use, and forget what another replica
+        destroyed; whether there was any of that."""
         async with self._alone() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
             stray = set(self._directory.numbers()) - set(alive)
             for number in sorted(stray):
                 await asyncio.to_thread(self._directory.destroy, number)
-        self.forget_all_but(alive)
+        return self.forget_all_but(alive)
 
-    def forget_all_but(self, alive: Iterable[int]) -> None:
-        """Keep only these in memory."""
-        for number in set(self._held) - set(alive):
+    def forget_all_but(self, alive: Iterable[int]) -> bool:
+        """Keep only these in memory; whether there were others."""
+        gone = set(self._held) - set(alive)
+        for number in gone:
             del self._held[number]
+        return bool(gone)
 
     async def lost(self) -> tuple[int, ...]:
         """Keys whose wrapping file is gone: nothing opens with them. After a crash in a
@@ -194,7 +199,7 @@ class SealKeyring:
 
     async def claim(self) -> None:
         """Make the directory this aggregator's own. Raises KeyDirectoryTaken."""
-        await asyncio.to_thread(self._directory.claim, self._identity.fingerprint.hex())
+        await asyncio.to_thread(self._directory.claim, self._party)
 
     async def rolled_back(self) -> bool:
         """Whether the database is older than the directory of wrapping keys."""
@@ -266,11 +271,14 @@ class SealKeyring:
 
     async def _published(self, row: SealKeyRow) -> Signed[SealKeyStatement]:
         """Nobody sees a key before its number is kept beside the wrapping keys."""
-        await asyncio.to_thread(self._directory.published, row.number)
+        if row.number not in self._held:
+            await asyncio.to_thread(self._directory.published, row.number)
         return (await self.of(row.number)).signed
 
     def _opens(self, row: SealKeyRow) -> bool:
         """Whether the key can be used here."""
+        if row.number in self._held:
+            return True
         try:
             self._opened(row)
         except (SealKeyGone, SealKeyUnavailable):

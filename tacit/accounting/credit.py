@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.round import ABORT_LABEL, AbortStatement, RoundDescriptor
+from tacit.protocol.round import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
 from tacit.query.query import Query
 from tacit.query.words import Sharing
 
@@ -37,9 +37,10 @@ def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortState
     if needed is None:
         return False
     digest, believed = descriptor.digest(), set()
+    never = Frozen.NEVER if descriptor.sessions else False
     for signed in aborts:
         statement = signed.statement
-        if not statement.never_frozen or statement.round != descriptor.round:
+        if statement.frozen is not never or statement.round != descriptor.round:
             continue
         if statement.descriptor_hash != digest:
             continue

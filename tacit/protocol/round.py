@@ -399,11 +399,6 @@ class AbortStatement(WireModel):
     frozen: bool | Frozen
     reason: str
 
-    @property
-    def never_frozen(self) -> bool:
-        """Whether it says that nothing was frozen."""
-        return self.frozen in (False, Frozen.NEVER)
-
 
 class RefusalGround(StrEnum):
     """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on

@@ -6,6 +6,8 @@ nowhere, even where a reader held the log back. Spec: keys, section 9, check 4.
 
 from __future__ import annotations
 
+import base64
+import io
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +21,8 @@ from aggregator.rounds import key_sweep, state_machine
 from aggregator.sealing.sessions import Wrapping
 from aggregator.store import seal_keys as store
 from common.runtime.clock import ManualClock
+from common.runtime.logs import configure_logging
+from tacit.wire import encode_binary
 from tests.adversary.test_find_pieces_in_the_files import ASKED, found
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round
@@ -48,10 +52,8 @@ async def delivered(federation: Federation, folder: Path) -> tuple[Round, dict[s
     }
     for sender in lone:
         secrets[f"session of {sender.id}"] = federation.session(sender, 0, entry).key
-        held = aggregator.seal_keyring
-        secret = await held.of(row.number)
-        known = next(iter(secret.sessions._held.values()))
-        secrets["wrapped session"] = known.wrapped
+    own = await aggregator.seal_keyring.of(row.number)
+    secrets["wrapped session"] = next(iter(own.sessions._held.values())).wrapped
     return opened, secrets
 
 
@@ -130,3 +132,30 @@ async def test_sealed_bytes_and_announcements_are_not_kept(
             for sender in federation.senders.values()
         ]
         assert found(tmp_path, announced) == set()
+
+
+async def test_no_log_metric_or_problem_holds_a_secret(alliance: Alliance, tmp_path: Path) -> None:
+    said = io.StringIO()
+    configure_logging("debug", "json", stream=said)
+    async with alliance(2) as federation:
+        federation.round_keys = True
+        opened, secrets = await delivered(federation, tmp_path)
+        peer, (sender, *_) = federation.peers[0], federation.senders.values()
+        own = federation.session(sender, 0, opened.descriptor.aggregators[0])
+        secrets["announced"] = own.announce.statement.sealed
+        piece = opened.piece(sender, 0, np.array([9], np.uint64))
+        answers = [await opened.send(sender, 0, piece)]
+        false = {"announce": own.announce.model_copy(update={"signature": bytes(64)})}
+        other = {"session": bytes(range(16))}
+        answers.append(await opened.send(sender, 0, piece.model_copy(update=other)))
+        federation.peers[0].part(Aggregator).seal_keyring.forget_all_but([])
+        answers.append(await opened.send(sender, 0, piece.model_copy(update=false)))
+        await opened.release()
+        answers.append(await opened.send(sender, 0, piece))
+        await sweep(federation)
+        answers.append(await peer.ask("GET", "/metrics"))
+    text = said.getvalue() + "".join(answer.text for answer in answers)
+    assert "/v1/seal-keys" in text  # the control: what happened is in the log
+    for name, secret in secrets.items():
+        forms = {secret.hex(), encode_binary(secret), base64.b64encode(secret).decode()}
+        assert not [form for form in forms if form in text], name

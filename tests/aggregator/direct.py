@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ def enrol_directly(
                 key = database.execute(
                     'INSERT INTO party (id, kind, identity_key, "first", curators, enrolled) '
                     "VALUES (?, 'curator', ?, ?, 1, ?)",
-                    (sender.id, os.urandom(32), sender.first, now),
+                    (sender.id, sender.identity.public_key, sender.first, now),
                 ).lastrowid
                 database.execute(
                     "INSERT INTO party_key VALUES (?, ?, ?)",

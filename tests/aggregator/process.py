@@ -27,6 +27,7 @@ class Process:
         hold_ms: float = 0,
         log_level: str = "warning",
         number: int = 0,
+        sweep_s: float = 30,
     ) -> None:
         self.variant, self.hold_ms = variant, hold_ms
         self._environment = {
@@ -39,6 +40,7 @@ class Process:
             "TACIT_INSECURE_ALLOW_EXACT": "true",
             "TACIT_PORT": "0",
             "TACIT_LOG_LEVEL": log_level,
+            "TACIT_SWEEP_S": str(sweep_s),
         }
         if url is not None:
             self._environment["TACIT_DATABASE_URL"] = url
@@ -65,6 +67,11 @@ class Process:
         """The number of the running process."""
         assert self._child is not None
         return self._child.pid
+
+    async def died(self) -> None:
+        """Wait until it has killed itself."""
+        assert self._child is not None
+        assert await asyncio.to_thread(self._child.wait, 40) == -signal.SIGKILL
 
     def kill(self) -> None:
         """SIGKILL: nothing more is written."""

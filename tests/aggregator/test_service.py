@@ -14,6 +14,8 @@ from sqlalchemy import text
 from aggregator import app as app_module
 from aggregator.app import MIGRATIONS, create_app
 from aggregator.context import Aggregator
+from aggregator.pieces.intake import Intake
+from aggregator.rounds import key_sweep
 from aggregator.store.tables import metadata
 from common.runtime.clock import ManualClock
 from common.store.database import migrate
@@ -79,16 +81,20 @@ async def test_the_identity_survives_a_restart(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("sessions", [False, True])
 async def test_two_processes_share_one_store(
-    tmp_path: Path, database_url: str, clock: ManualClock, running: Running
+    tmp_path: Path, database_url: str, clock: ManualClock, running: Running, sessions: bool
 ) -> None:
-    """A piece that one replica took is known to the other; a freeze holds for both."""
+    """A piece that one replica took is known to the other; a freeze holds for both. In rounds of
+    format 2 they share a directory of keys, too."""
     async with AsyncExitStack() as stack:
         clients = []
+        shared: dict[str, Any] = {"aggregator_id": "a", "operator": "o", "key_dir": tmp_path / "k"}
         for index in range(2):
-            own = settings(index, tmp_path, database_url, aggregator_id="a", operator="o")
+            own = settings(index, tmp_path, database_url, **shared)
             clients.append(await stack.enter_async_context(running(create_app(own, clock=clock))))
         federation = await Federation(clients[0], now=clock.now()).pair()
+        federation.sessions = sessions
         lone = await federation.lone(3)
         host = await federation.host("gateway", 64)
         current = await federation.open(query())
@@ -114,6 +120,37 @@ async def test_two_processes_share_one_store(
         assert (await current.send(lone[2], 0, pieces[2])).json()["included"] is False
         total, manifest = await current.release()
         assert (manifest.count, total.tolist()) == (66, [65])
+
+
+@pytest.mark.parametrize(
+    "database_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+async def test_a_replica_without_the_directory_of_keys_says_so(
+    tmp_path: Path, database_url: str, clock: ManualClock, running: Running
+) -> None:
+    """It takes nothing and destroys nothing; the round goes on where its key is."""
+    async with AsyncExitStack() as stack:
+        clients = []
+        for index in range(2):
+            own = settings(index, tmp_path, database_url, aggregator_id="a", operator="o")
+            app = create_app(own, clock=clock)
+            client = await stack.enter_async_context(running(app))
+            client.app = app  # type: ignore[attr-defined]
+            clients.append(client)
+        federation = await Federation(clients[0], now=clock.now()).pair()
+        federation.sessions = True
+        one, two = await federation.lone(2)
+        current = await federation.open(query())
+        peer = federation.peers[0]
+        peer.client = clients[1]
+        piece = current.piece(one, 0, np.array([3], np.uint64))
+        answer = await current.send(one, 0, piece)
+        assert (answer.status_code, problem(answer)) == (503, "seal_key_unavailable")
+        assert await key_sweep.sweep(peer.part(Aggregator), peer.part(Intake)) == 0
+        peer.client = clients[0]
+        assert (await current.send(one, 0, piece)).status_code == 201
+        await current.contribute(two, np.array([[4]]))
+        assert (await current.release())[0].tolist() == [7]
 
 
 async def test_what_is_stored_and_logged_does_not_depend_on_values(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from aggregator.app import create_app
 from aggregator.context import Aggregator
 from aggregator.rounds.restoring import MARKER, REASON
 from common.runtime.clock import ManualClock
+from tacit.accounting.credit import abort_credit
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement, Frozen
 from tests.aggregator.conftest import Running, settings
 from tests.aggregator.double import Federation, Round, query
 from tests.aggregator.rounds.test_state_machine import refused
@@ -80,6 +84,53 @@ async def test_the_marker_aborts_every_round_that_is_not_released(
             assert set(lengths.scalars()) == {0}
         # from now on all is as ever, and a start without the marker aborts nothing
         current = await federation.open(ASKED)
+        await site.first.aclose()
+        await site.start()
+        for sender in lone:
+            await current.contribute(sender, np.array([[5]]))
+        assert (await current.release())[0].tolist() == [10]
+
+
+async def test_a_database_put_back_without_the_marker_is_recognised_by_its_seal_keys(
+    tmp_path: Path, clock: ManualClock, running: Running
+) -> None:
+    """The directory of wrapping keys knows a higher number than the database."""
+    site = Site(tmp_path, clock, running)
+    async with AsyncExitStack() as stack:
+        federation = await site.run(stack)
+        federation.sessions = True
+        lone = await federation.lone(2)
+        opened = await federation.open(ASKED)
+        for sender in lone:
+            await opened.contribute(sender, np.array([[3]]))
+        await site.first.aclose()
+        shutil.copy(site.data / "aggregator.db", tmp_path / "backup.db")
+        await site.start()
+        clock.advance(timedelta(hours=1))
+        federation.now = clock.now()
+        later = await federation.open(ASKED)
+        for sender in lone:
+            await later.contribute(sender, np.array([[3]]))
+        await later.release()
+        await opened.release()
+        await site.first.aclose()
+        for path in site.data.glob("aggregator.db*"):
+            path.unlink()
+        shutil.copy(tmp_path / "backup.db", site.data / "aggregator.db")
+        await site.start()
+        peer = federation.peers[0]
+        assert await site.state(opened) == ("aborted", REASON)
+        answer = await peer.coordinate("POST", opened.path("abort"), {"reason": "again"})
+        statement = Signed[AbortStatement].model_validate_json(answer.content)
+        assert statement.statement.frozen is Frozen.MAYBE
+        assert not abort_credit(opened.descriptor, [statement])
+        refused(
+            await peer.coordinate("POST", "/v1/rounds", later.signed), 422, "descriptor_refused"
+        )
+        # a new key with a higher number; a further start aborts nothing
+        current = await federation.open(ASKED)
+        numbers = [r.descriptor.aggregators[0].seal.number for r in (opened, later, current)]
+        assert numbers == [1, 2, 3]
         await site.first.aclose()
         await site.start()
         for sender in lone:

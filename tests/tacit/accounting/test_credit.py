@@ -10,7 +10,14 @@ import pytest
 from tacit.accounting.credit import abort_credit, statements_needed
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import ABORT_LABEL, AbortStatement, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round import (
+    ABORT_LABEL,
+    AbortStatement,
+    AggregatorEntry,
+    Frozen,
+    RoundDescriptor,
+)
+from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tests.tacit.examples import query
@@ -104,6 +111,7 @@ def test_two_statements_of_one_aggregator_count_once() -> None:
     "changes",
     [
         {"frozen": True},
+        {"frozen": Frozen.NEVER},
         {"round": ROUND[:-1] + "2"},
         {"descriptor_hash": bytes(32)},
         {"aggregator": "stranger"},
@@ -117,3 +125,25 @@ def test_a_statement_that_does_not_count_is_passed_over(changes: dict[str, Any])
     other = statement(of, 0, **changes)
     assert not abort_credit(of, [other])
     assert abort_credit(of, [other, statement(of, 1)])
+
+
+def test_in_rounds_of_format_2_never_alone_earns_the_credit() -> None:
+    one = descriptor(asked())
+    entries = []
+    for number, item in enumerate(one.aggregators):
+        seal_key = SealKeyStatement(
+            party=item.id,
+            number=1,
+            public_key_hash=bytes([number]) * 32,
+            made=one.opened,
+            until=one.deadline,
+        )
+        signed = IDENTITIES[number].sign(SEAL_KEY_LABEL, seal_key)
+        entries.append(item.model_copy(update={"epoch_key": None, "seal_key": signed}))
+    of = one.model_copy(update={"format": "tacit.round/2", "aggregators": tuple(entries)})
+    for frozen, earned in ((Frozen.NEVER, True), (Frozen.MAYBE, False), (Frozen.YES, False)):
+        signed_abort = statement(of, 0, frozen=frozen)
+        back = Signed[AbortStatement].model_validate_json(signed_abort.model_dump_json())
+        assert back.statement.frozen is frozen
+        assert abort_credit(of, [back]) is earned
+    assert not abort_credit(of, [statement(of, 0, frozen=False)])

@@ -5,7 +5,15 @@ from typing import Literal
 
 import pytest
 
-from tacit.crypto.signing import Identity, SignatureBroken, Signed, fingerprint, verify
+from tacit.crypto import signing
+from tacit.crypto.signing import (
+    Identity,
+    SignatureBroken,
+    Signed,
+    fingerprint,
+    verify,
+    verify_once,
+)
 from tacit.wire import Binary, WireModel
 
 
@@ -41,8 +49,19 @@ def test_a_signature_verifies_and_travels():
     ],
 )
 def test_anything_else_is_refused(label, signed, key):
-    with pytest.raises(SignatureBroken):
-        verify(label, signed, key)
+    for check in (verify, verify_once):
+        with pytest.raises(SignatureBroken):
+            check(label, signed, key)
+
+
+def test_what_is_checked_once_drives_nothing_out():
+    verify("promise", SAID, ME.public_key)
+    before = signing._check_short.cache_info()
+    for number in range(600):
+        assert verify_once("promise", ME.sign("promise", Word(said=str(number))), ME.public_key)
+    assert signing._check_short.cache_info() == before
+    verify("promise", SAID, ME.public_key)
+    assert signing._check_short.cache_info().hits == before.hits + 1
 
 
 def test_a_flipped_bit_anywhere_breaks_the_signature():

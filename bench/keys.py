@@ -1,0 +1,175 @@
+"""What sealing costs in rounds of format 1 (X25519) and format 2 (X-Wing, sessions), side by side.
+
+    python -m bench.keys [--curators 10000] [--clients 64] [--rounds 3]
+
+First the primitives, in microseconds of one core. Then lone curators against one real aggregator
+process, as in `bench.uploads`: in each format the first round of a key, with what it needs once (in
+format 2 the announcements of all sessions), and then rounds of both formats in turns. Rates depend
+on what else the machine does; CPU of the server for each piece can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from bench.uploads import Load, closed_loop, raw_request
+from common.web.wire import CBOR, encode
+from tacit.crypto.seal_keys import SealKey, SealPublicKey
+from tacit.crypto.sealing import Direction, Ends, agree_key, open_octets, seal_octets
+from tacit.crypto.signing import Identity
+from tacit.protocol.sessions import SessionEnds, begin_session, open_session
+from tests.aggregator.direct import enrol_directly
+from tests.aggregator.double import Federation, Sender, query
+from tests.aggregator.process import Process
+
+Work = Callable[[], object]
+
+
+def microseconds(work: Work, seconds: float = 0.3) -> float:
+    """Mean CPU of a call."""
+    calls, start = 0, time.process_time()
+    while time.process_time() - start < seconds:
+        work()
+        calls += 1
+    return (time.process_time() - start) / calls * 1e6
+
+
+def primitives() -> None:
+    """The table of what is done once for a key, a session, a piece."""
+    seed = SealKey.new_seed()
+    key, party, aggregator = SealKey(seed), Identity.generate(), Identity.generate()
+    ends = SessionEnds(
+        "bench",
+        "party",
+        party.public_key,
+        "north",
+        aggregator.public_key,
+        Direction.CURATOR_TO_AGGREGATOR,
+    )
+    own = begin_session(party, ends, key.public)
+    one, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    agreed = Ends(
+        "party",
+        "north",
+        one.public_key().public_bytes_raw(),
+        other.public_key().public_bytes_raw(),
+        7,
+        Direction.CURATOR_TO_AGGREGATOR,
+    )
+    secret = os.urandom(32)
+    sealed = key.public.seal(secret, b"info")
+    nonce, piece = seal_octets(secret, bytes(8), b"context")
+    raw = key.public.raw
+    rows: list[tuple[str, Work | None, Work | None]] = [
+        ("new key", X25519PrivateKey.generate, lambda: SealKey(SealKey.new_seed())),
+        ("parse a public key", None, lambda: SealPublicKey(raw)),
+        ("agree, or seal 32 bytes", lambda: agree_key(one, agreed), lambda: _seal(key, secret)),
+        (
+            "agree, or open them",
+            lambda: agree_key(other, agreed),
+            lambda: key.open(sealed, b"info"),
+        ),
+        ("begin a session, signed", None, lambda: begin_session(party, ends, key.public)),
+        ("take a session", None, lambda: open_session(own.announce, ends, key)),
+        ("seal a piece", lambda: seal_octets(secret, bytes(8), b"context"), None),
+        ("open a piece", lambda: open_octets(secret, nonce, piece, b"context"), None),
+    ]
+    print(f"{'us of CPU':28}{'format 1':>10}{'format 2':>10}")
+    for name, first, second in rows:
+        if name.endswith("a piece"):
+            second = first
+        shown = ["-" if work is None else f"{microseconds(work):.1f}" for work in (first, second)]
+        print(f"{name:28}{shown[0]:>10}{shown[1]:>10}", flush=True)
+
+
+def _seal(key: SealKey, secret: bytes) -> bytes:
+    return key.public.seal(secret, b"info")
+
+
+async def one_round(
+    process: Process,
+    federation: Federation,
+    senders: list[Sender],
+    clients: int,
+    *,
+    sessions: bool,
+    warm_s: float = 0.0,
+) -> Load:
+    """A round of lone curators, until it is revealed. `warm_s`: a pause before the pieces, for what
+    the server does by itself."""
+    federation.sessions = sessions
+    now = datetime.now(UTC).replace(microsecond=0)
+    current = await federation.open(query(), opened=now, deadline=now + timedelta(seconds=600))
+    words = current.split(np.ones((len(senders), 1), np.int64))[0]
+    pieces = [current.piece(sender, 0, words[i]) for i, sender in enumerate(senders)]
+    requests = [
+        raw_request(current, sender, encode(piece, CBOR), CBOR, "pieces")
+        for sender, piece in zip(senders, pieces, strict=True)
+    ]
+    await asyncio.sleep(warm_s)
+    load = await closed_loop(process.port, requests, clients, process.pid)
+    federation.acknowledged.update(piece.session for piece in pieces if piece.session is not None)
+    assert load.statuses == {201: len(senders)}, load.statuses
+    total, manifest = await current.release()
+    assert (manifest.count, int(total[0])) == (len(senders), len(senders))
+    return load
+
+
+async def run(options: argparse.Namespace) -> None:
+    """All of it."""
+    primitives()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        process = Process(folder)
+        client = await process.start()
+        try:
+            federation = await Federation(client).pair()
+            senders = enrol_directly([folder], federation, options.curators)
+            cpu: dict[bool, list[float]] = {False: [], True: []}
+            for number in range(options.rounds + 1):
+                for sessions in (False, True):
+                    load = await one_round(
+                        process,
+                        federation,
+                        senders,
+                        options.clients,
+                        sessions=sessions,
+                        warm_s=0 if number else options.warm_s,
+                    )
+                    cpu[sessions].append(load.cpu_s / len(senders) * 1e6)
+                    kind = "first round of the key" if number == 0 else f"round {number + 1}"
+                    print(f"format {1 + sessions}, {kind}: {load}", flush=True)
+            known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
+            ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
+            print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
+            print(
+                f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
+                f"format 2 / format 1 = {ratio:.3f} (medians)"
+            )
+            await client.aclose()
+        finally:
+            process.stop()
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--curators", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-s", type=float, default=5.0)
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
