@@ -97,7 +97,7 @@ async def test_a_round_of_each_format_and_no_way_back(tmp_path: Path) -> None:
         assert found["suites"][0]["last_delivered"] is not None
         # A coordinator that shows format 1 again is refused by every curator.
         await it.house.restart(round_format="1")
-        asked = query(name="back", min_participants=1)
+        asked = query(name="back", min_participants=72)
         opened = await it.house.ask_for(asked)
         async with asyncio.timeout(30):
             while not (shown := await told(it, "north", opened["id"])):
