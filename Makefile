@@ -6,8 +6,8 @@ SETUP := $(VENV)/.ready
 
 .PHONY: demo test test-slow test-home-assistant mutate check audit format bench docs reproduce lock images compose-files clean
 
-demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours
-	$(BIN)/tacit demo $(if $(DATA),--data $(DATA))
+demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
+	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
 
 test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `make test-slow`
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"

@@ -19,12 +19,14 @@ from aggregator.pieces.routes import PieceParts, add_pieces
 from aggregator.pieces.seal_key_routes import add_seal_keys
 from aggregator.pieces.session_routes import add_sessions
 from aggregator.roster.identity_routes import add_identity
+from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import key_sweep, restoring, state_machine
+from aggregator.rounds.evaluating import Evaluations
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
-from aggregator.rounds.verifying import Evaluations, Verifying
+from aggregator.rounds.verifying import Verifying
 from aggregator.sealing.files import KeyDirectory
 from aggregator.sealing.seal_keys import Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
@@ -90,6 +92,7 @@ def create_app(
     add_pieces(app)
     add_identity(app, settings)
     add_seal_keys(app)
+    add_peers(app)
     add_enrolment(app)
     add_sessions(app)
     add_rounds(app)

@@ -14,7 +14,13 @@ from typing import TypeAlias
 
 from pydantic import BaseModel
 
-from aggregator.errors import RoundExpired, SealKeyGone, SealKeyUnavailable, UnknownRound
+from aggregator.errors import (
+    RoundClosed,
+    RoundExpired,
+    SealKeyGone,
+    SealKeyUnavailable,
+    UnknownRound,
+)
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.sealing.seal_keys import SealKeyring, SealSecret
 from aggregator.settings import AggregatorSettings
@@ -25,7 +31,7 @@ from common.store.transactions import Database, Transaction
 from tacit import sets
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round import RoundDescriptor, RoundState
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan
@@ -201,6 +207,12 @@ async def refuse_expired(transaction: Transaction, round_id: str) -> None:
     """Raise RoundExpired for a round that was deleted after its retention."""
     if await store.is_expired(transaction, round_id):
         raise RoundExpired
+
+
+def refuse_aborted(row: store.RoundRow) -> None:
+    """Raise RoundClosed for a round that was aborted."""
+    if row.state is RoundState.ABORTED:
+        raise RoundClosed("the round was aborted", extra={"state": row.state.value})
 
 
 def wire_json(model: BaseModel) -> str:

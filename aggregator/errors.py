@@ -93,6 +93,21 @@ class SuiteRefused(Malformed):
     title = "It is not sealed in the way of the round's format"
 
 
+class PeerNotAnchored(Forbidden):
+    name = "peer_not_anchored"
+    title = "The round names an aggregator that is not pinned here"
+
+
+class PeerPinned(Conflict):
+    name = "peer_pinned"
+    title = "Another identity is pinned for this aggregator"
+
+
+class UnknownPeer(NotFound):
+    name = "unknown_peer"
+    title = "No aggregator of this name is pinned"
+
+
 class UnknownRound(NotFound):
     name = "unknown_round"
     title = "There is no such round"

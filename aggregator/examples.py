@@ -14,6 +14,11 @@ COORDINATOR: dict[str, Any] = {
     "deployment": "tacit",
     "identity_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
 }
+PEER: dict[str, Any] = {
+    "id": "aggregator-south",
+    "fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY",
+    "operator": "South Grid",
+}
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 ROUND_KEY: dict[str, Any] = {"round": "019a0c2e-8f00-7000-8000-000000000001"}
 AWAITED: dict[str, Any] = {"members": "_w"}

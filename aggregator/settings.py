@@ -7,7 +7,7 @@ In addition to the settings there is one switch that is a file: `<data_dir>/rest
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,6 +72,11 @@ class AggregatorSettings(ServiceSettings):
         description="Directory of the files without which nothing opens what is stored of seal "
         "keys; default: `<data_dir>/keys`. Replicas share it, backups leave it out, and it may lie "
         "in memory: then an end of the machine aborts open rounds.",
+    )
+    peers: Literal["pinned", "any"] | None = Field(
+        default=None,
+        description="Whom this aggregator sums with: `pinned` peers alone (`tacit pair peer`), or "
+        "`any` that the coordinator names. Without it: `pinned` as soon as one is pinned.",
     )
     policy_min_participants: int = Field(
         default=2,

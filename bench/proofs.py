@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import sqlite3
 import statistics
 import tempfile
 import time
@@ -33,11 +31,10 @@ import numpy as np
 
 from bench.rounds import Measured
 from bench.uploads import closed_loop, cpu_seconds, raw_request
-from common.web.tokens import Scope as TokenScope
-from common.web.tokens import hash_token, new_token
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.proved_pieces import pack, proof_context
 from tacit.query.proofs import proof_plan
+from tests.aggregator.direct import enrol_directly
 from tests.aggregator.double import Federation, Round, Sender
 from tests.aggregator.process import Process
 from tests.aggregator.proved import ProvedRound, keyed, proved
@@ -62,32 +59,6 @@ AGGREGATORS_NOISE: Final[dict[str, Any]] = {
 
 
 # --- lone curators -------------------------------------------------------------------------------
-
-
-def enrol_directly(folders: list[Path], federation: Federation, count: int) -> list[Sender]:
-    """Lone curators put into the stores by SQL."""
-    senders = [federation.sender(f"curator-{number}") for number in range(count)]
-    now = int(datetime.now(UTC).timestamp() * 1e6)
-    for folder in folders:
-        with sqlite3.connect(folder / "aggregator" / "aggregator.db") as database:
-            for sender in senders:
-                token = new_token(TokenScope.CURATOR)
-                sender.tokens.append(token)
-                key = database.execute(
-                    'INSERT INTO party (id, kind, identity_key, "first", curators, enrolled) '
-                    "VALUES (?, 'curator', ?, ?, 1, ?)",
-                    (sender.id, os.urandom(32), sender.first, now),
-                ).lastrowid
-                database.execute(
-                    "INSERT INTO party_key VALUES (?, ?, ?)",
-                    (key, sender.epoch, sender.public_key),
-                )
-                database.execute(
-                    "INSERT INTO token (id, hash, scopes, subject, label, created) "
-                    "VALUES (?, ?, 'curator', ?, '', ?)",
-                    (sender.id[:36], hash_token(token), sender.id, now),
-                )
-    return senders
 
 
 def proved_pieces(opened: ProvedRound, senders: list[Sender]) -> list[list[bytes]]:

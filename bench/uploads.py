@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sqlite3
 import tempfile
 import time
 from contextlib import suppress
@@ -28,8 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.web.tokens import Scope as TokenScope
-from common.web.tokens import hash_token, new_token
+from tests.aggregator.direct import enrol_directly
 from tests.aggregator.double import Federation, Round, Sender, query
 from tests.aggregator.process import Process
 
@@ -89,31 +87,6 @@ async def closed_loop(port: int, requests: list[bytes], clients: int, pid: int) 
     return load
 
 
-def enrol_directly(path: Path, federation: Federation, count: int) -> list[Sender]:
-    """Lone curators put into the store by SQL: 15,000 enrolments over HTTP are another bench."""
-    senders = []
-    now = int(datetime.now(UTC).timestamp() * 1e6)
-    with sqlite3.connect(path) as database:
-        for _ in range(count):
-            sender = federation.sender(f"curator-{federation.next_number}")
-            sender.tokens.append(new_token(TokenScope.CURATOR))
-            senders.append(sender)
-            key = database.execute(
-                'INSERT INTO party (id, kind, identity_key, "first", curators, enrolled) '
-                "VALUES (?, 'curator', ?, ?, 1, ?)",
-                (sender.id, os.urandom(32), sender.first, now),
-            ).lastrowid
-            database.execute(
-                "INSERT INTO party_key VALUES (?, ?, ?)", (key, sender.epoch, sender.public_key)
-            )
-            database.execute(
-                "INSERT INTO token (id, hash, scopes, subject, label, created) "
-                "VALUES (?, ?, 'curator', ?, '', ?)",
-                (sender.id[:36], hash_token(sender.tokens[0]), sender.id, now),
-            )
-    return senders
-
-
 def raw_request(current: Round, sender: Sender, body: bytes, form: str, step: str) -> bytes:
     """One HTTP request as it goes over the wire."""
     head = (
@@ -128,7 +101,7 @@ async def lone(
     folder: Path, process: Process, federation: Federation, options: argparse.Namespace
 ) -> None:
     """Rounds of lone curators."""
-    senders = enrol_directly(folder / "aggregator" / "aggregator.db", federation, options.curators)
+    senders = enrol_directly([folder], federation, options.curators)
     for number in range(options.rounds):
         now = datetime.now(UTC).replace(microsecond=0)
         current = await federation.open(query(), opened=now, deadline=now + timedelta(seconds=300))

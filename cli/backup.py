@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
 
 from cli.archives import archive, databases
 from cli.archives.archive import DATABASE, Manifest
-from cli.archives.envelope import BackupRefused, Holder, Passphrase, Recipient
+from cli.archives.envelope import (
+    BackupRefused,
+    Holder,
+    HybridRecipient,
+    Passphrase,
+    Recipient,
+)
 from cli.archives.places import Drafts, Places
 from cli.context import Answer, fail, printed
+from cli.recipients import private_key
 from cli.up import settings_type
 from common.runtime.settings import ServiceSettings
+from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, SealKey, SealPublicKey
 from tacit.paths.sealed import public_key
 from tacit.wire import format_instant, parse_binary
 
@@ -66,6 +73,9 @@ def backup(
         str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
     ] = None,
     passphrase_file: PassphraseFile = None,
+    classical: Annotated[
+        bool, typer.Option(help="Seal to an X25519 key of an earlier version, too.")
+    ] = False,
 ) -> Answer:
     """Back up a service, running or not, into one sealed file. TACIT_... as the service has it.
 
@@ -73,7 +83,7 @@ def backup(
     """
     settings = _settings(service)
     if recipient is not None and passphrase_file is None:
-        holder: Holder = _recipient(recipient)
+        holder: Holder = _recipient(recipient, classical=classical)
     else:
         holder = _one(recipient, passphrase_file)
     manifest, count = asyncio.run(_back_up(settings, out, holder))
@@ -248,20 +258,27 @@ def _one(other: object, passphrase_file: Path | None) -> Passphrase:
     return Passphrase(text)
 
 
-def _recipient(text: str) -> Recipient:
+def _recipient(text: str, *, classical: bool) -> Holder:
     try:
-        return Recipient(public_key(parse_binary(text.strip())))
+        raw = parse_binary(text.strip())
+        if len(raw) == PUBLIC_KEY_BYTES:
+            return HybridRecipient(SealPublicKey(raw))
+        holder = Recipient(public_key(raw))
     except ValueError:
-        raise BackupRefused("the recipient is no X25519 public key in base64url") from None
+        raise BackupRefused("the recipient is no public key in base64url") from None
+    if not classical:
+        raise BackupRefused(
+            "whoever records the backup and breaks X25519 later opens it: make another key with "
+            "`tacit recipient-key`, or say --classical"
+        )
+    return holder
 
 
-def _private(path: Path) -> Recipient:
-    try:
-        raw = parse_binary(path.read_text("ascii").strip())
-        private = X25519PrivateKey.from_private_bytes(raw)
-    except ValueError:
-        raise BackupRefused("the file holds no X25519 private key in base64url") from None
-    return Recipient(private.public_key(), private)
+def _private(path: Path) -> Holder:
+    found = private_key(path)
+    if isinstance(found, SealKey):
+        return HybridRecipient(found.public, found)
+    return Recipient(found.public_key(), found)
 
 
 def _since(manifest: Manifest) -> str:

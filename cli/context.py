@@ -93,7 +93,10 @@ def plain_errors() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")
-    except (OSError, ValueError, RuntimeError, TimeoutError) as error:
+    except OSError as error:
+        what = (error.strerror or type(error).__name__).lower()
+        fail(f"{error.filename}: {what}" if error.filename else what)
+    except (ValueError, RuntimeError, TimeoutError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
 
@@ -195,7 +198,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         show_header=any(columns),
     )
     for column in columns:
-        result.add_column(column)
+        result.add_column(column, overflow="fold")  # an id that is cut cannot be copied
     for row in rows:
         result.add_row(*row)
     return result

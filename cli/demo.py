@@ -1,23 +1,28 @@
 """`tacit demo`: private rounds on meter readings, from nothing to results, and then gone.
 
-Four rounds over the same hour of readings, each through the running services: `two-layer` (sound),
-`distributed`, `local`, and `two-layer` in the paper stance with the thesis's probabilities (last,
-since a round without a verified figure makes every lifetime total infinite). For each: the released
-total, the error that was forecast, what is verified for each collusion scenario, what the source
-would have claimed, and, because this is a demonstration on data at hand, the true total.
+One round of an hour of readings through the running services, and what it hid, in a page of words.
+With --full four rounds over the same hour: `two-layer` (sound), `distributed`, `local`, and
+`two-layer` in the paper stance with the thesis's probabilities (last, since a round without a
+verified figure makes every lifetime total infinite). For each: the released total, the error that
+was forecast, what is verified for each collusion scenario, what the source would have claimed, and,
+because this is a demonstration on data at hand, the true total.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -27,11 +32,14 @@ from cli.budget import print_budget
 from cli.context import DEFAULT_HOME, console, errors, plain_errors, say, table
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.meter_file import MeterFile
-from cli.up import plan, service_settings
+from cli.up import alone_in, plan, service_settings
 from cli.words import amount, guarantee, guarantees_table
 from simulation.load_model import household_load
+from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
+from tacit.report.guessing import of_a_hundred
+from tacit.report.model import VerifiedStatement
 from tacit.wire import format_instant
 
 START = datetime(2025, 10, 27, tzinfo=UTC)
@@ -41,6 +49,8 @@ HOUR = 24 + 18
 AGGREGATORS = 5
 BOUND_KWH = 5
 METERS = 400
+MIN_METERS = 10
+MIN_PARTICIPANTS = 100
 COMMON: dict[str, Any] = {
     "function": "sum",
     "unit": "kWh",
@@ -49,11 +59,13 @@ COMMON: dict[str, Any] = {
     "resolution": "0.001",
     "privacy_unit": "curator",
     "sharing": "additive",
-    "min_participants": 100,
     "n_max": 100_000,
     "deadline_s": 20,
 }
 TWO_LAYER = {"mechanism": "two-layer", "epsilon_u": "7.5", "epsilon_s": "2.5"}
+
+
+Show: TypeAlias = Callable[[Deployment, MeterFile, Path | None], None]
 
 
 @dataclass(frozen=True)
@@ -64,25 +76,34 @@ class Act:
     query: dict[str, Any]
 
 
-def acts(aggregators: int) -> tuple[Act, ...]:
-    """The rounds, for a deployment of this many aggregators."""
-    common = {**COMMON, "aggregators": aggregators}
+def first_act(aggregators: int, meters: int) -> Act:
+    """The round that is shown first, for this many aggregators and meters. With 400 its error is a
+    few percent of the total."""
+    return Act(
+        "distributed: the aggregators' noise shares add up; one honest one is enough",
+        {
+            **COMMON,
+            "min_participants": min(MIN_PARTICIPANTS, meters),
+            "aggregators": aggregators,
+            "collusion": {"curators": 0, "aggregators": aggregators - 1},
+            "mechanism": "distributed",
+            "epsilon": "2.5",
+            "layer": "aggregator",
+        },
+    )
+
+
+def acts(aggregators: int, meters: int) -> tuple[Act, ...]:
+    """All rounds, for this many aggregators and meters."""
+    smallest = min(MIN_PARTICIPANTS, meters)
+    common = {**COMMON, "aggregators": aggregators, "min_participants": smallest}
     all_but_one = {"collusion": {"curators": 0, "aggregators": aggregators - 1}}
     return (
         Act(
             "two-layer (sound): every curator and every aggregator adds noise",
             {**common, **TWO_LAYER, "pr_u": "1", "pr_s": "1", **all_but_one},
         ),
-        Act(
-            "distributed: the aggregators' noise shares add up; one honest one is enough",
-            {
-                **common,
-                "mechanism": "distributed",
-                "epsilon": "2.5",
-                "layer": "aggregator",
-                **all_but_one,
-            },
-        ),
+        first_act(aggregators, meters),
         Act(
             "local: each curator adds its own noise and trusts nobody",
             {
@@ -112,26 +133,40 @@ def demo(
         Path | None,
         typer.Option(help="Directory with deployment.json of services that run: uses those."),
     ] = None,
+    full: Annotated[
+        bool, typer.Option(help="Four mechanisms, with budget, claims and tables.")
+    ] = False,
 ) -> None:
     """Run private rounds on real or generated meter readings and show what they reveal."""
+    show = _show_rounds if full else _show_first
     with plain_errors():
         if at is not None:
             with tempfile.TemporaryDirectory(prefix="tacit-demo-") as scratch:
-                _show_rounds(Deployment.load(at), _file(data, Path(scratch)), data)
+                show(Deployment.load(at), _file(data, Path(scratch)), data)
             return
         directory = home or Path(tempfile.mkdtemp(prefix="tacit-demo-"))
         try:
-            _run(directory, data)
+            with alone_in(directory):
+                _run(directory, data, show)
         finally:
             if home is None:
                 shutil.rmtree(directory, ignore_errors=True)
-    say(
-        "\nNothing is left running. To keep a deployment up and play with it:\n"
-        f"  tacit demo --home {DEFAULT_HOME}   then   tacit up --home {DEFAULT_HOME}"
-    )
+    say("\n".join(_next_lines(home or DEFAULT_HOME, full=full)))
 
 
-def _run(directory: Path, data: Path | None) -> None:
+def _next_lines(home: Path, *, full: bool) -> list[str]:
+    """What to do next; the services of the demonstration have ended."""
+    kept = f" --home {home}"
+    return [
+        "Nothing is left running. Next:",
+        *([] if full else ["  tacit demo --full           the same hour by four mechanisms"]),
+        f"  tacit demo{kept}, then tacit up{kept}",
+        f"{'':30}a deployment that stays, with these rounds",
+        "  docs/tutorial/first-private-sum.md",
+    ]
+
+
+def _run(directory: Path, data: Path | None, show: Show) -> None:
     started = time.monotonic()
     file = _file(data, directory)
     deployment = plan(directory, AGGREGATORS)
@@ -140,32 +175,102 @@ def _run(directory: Path, data: Path | None) -> None:
         with errors.status(f"starting a coordinator, {AGGREGATORS} aggregators and a curator host"):
             running.start()
             pair(deployment)
-        _show_rounds(deployment, file, data)
+        show(deployment, file, data)
     finally:
         with errors.status("stopping the services"):
             running.stop()
-    say(f"\n{time.monotonic() - started:.0f} s in all")
+    say(f"{time.monotonic() - started:.0f} s in all")
 
 
 def _file(data: Path | None, scratch: Path) -> MeterFile:
+    """The meters of the demonstration. Raises ValueError for a file that has too few."""
     path = data or _generate(scratch)
-    return MeterFile(path, format_instant(START), STEP_S, "kWh", "energy_import")
+    file = MeterFile(path, format_instant(START), STEP_S, "kWh", "energy_import")
+    needed, meters = HOUR * 4 + 4, file.meters()
+    intervals = min((len(row) - 1 for row in islice(file.rows(), 1, None)), default=0)
+    if len(meters) < MIN_METERS or intervals < needed:
+        raise ValueError(
+            f"{path.name}: has {len(meters)} meters with {intervals} values each; the demo takes "
+            f"at least {MIN_METERS} meters of {needed}: a header, then a row each, an id and kWh "
+            "for every 15 minutes"
+        )
+    window = file.values(DAYS)[:, HOUR * 4 : needed]
+    if np.isnan(window).all(axis=1).sum() > len(meters) - MIN_METERS:
+        raise ValueError(
+            f"{path.name}: fewer than {MIN_METERS} meters have a number in the columns "
+            f"{HOUR * 4 + 2} to {needed + 1}, which the demo sums"
+        )
+    return file
+
+
+def _show_first(deployment: Deployment, file: MeterFile, data: Path | None) -> None:
+    """Feed the meters to a deployment that runs, and show one round in words."""
+    truth = _truth(file)
+    _feed(deployment, file)
+    source = data.name if data else "generated"
+    with errors.status("a round"):
+        act = first_act(len(deployment.aggregators), len(file.meters()))
+        performed = _perform(deployment, act)
+    for line in brief(performed, truth, len(deployment.aggregators), source):
+        say(line, markup=False)
+
+
+def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> list[str]:
+    """One round in words: what was asked, what came out, what it hid, what was checked."""
+    found = performed.found
+    released, count = float(found["result"]["sum"]), found["participants"]
+    error = float(Fraction(found["report"]["error"]["parts"][0]["mean_absolute"]))
+    off = abs(released - truth.clamped_kwh)
+    statement = _with_all_but_one(found["report"])
+    epsilon = Fraction(statement.epsilon or "0")
+    matches = "they add up to" if performed.checked["matches"] else "THEY DO NOT ADD UP TO"
+    begin, end = (each[:16].replace("T", " ") for each in (_window()["start"], _window()["end"]))
+    rest = f"{aggregators - 1} of the {aggregators}"
+    return [
+        f"Asked     what {count} meters ({source}) drew together, {begin} to {end[11:]} UTC",
+        f"Answer    {released:,.1f} kWh; its noise is {error:,.1f} kWh on average, "
+        f"{100 * error / released:.1f} % of it",
+        f"In truth  {truth.clamped_kwh:,.1f} kWh, so it is off by {off:,.1f} kWh. "
+        "Only a demonstration knows.",
+        "",
+        "What it hid",
+        f"  Each meter's hour was split into {aggregators} pieces, each random by itself, one for "
+        "each aggregator.",
+        "  Suppose the reader of the answer, all other meters and",
+        f"  {rest} aggregators pool what they saw, and guess whether one meter took part:",
+        f"  they are right in at most {of_a_hundred(statement)} of 100 cases "
+        f"(epsilon {amount(epsilon)}; 50 is a coin flip).",
+        f"  All {aggregators} aggregators together could read all; one honest one is enough.",
+        "What was checked",
+        f"  {len(performed.checked['aggregators'])} signed partial sums: {matches} the answer.",
+        "What makes the error smaller",
+        "  More meters: the noise stays as large while the sum grows. Or a larger epsilon:",
+        f"  {amount(2 * epsilon)} halves the noise, and hides less.",
+        "",
+    ]
+
+
+def _with_all_but_one(report: dict[str, Any]) -> VerifiedStatement:
+    """What holds against the reader, all other curators, and all aggregators but one."""
+    (found,) = [each for each in report["verified"] if each["key"] == Scenario.BLIND_AGGREGATORS]
+    return VerifiedStatement.model_validate_json(json.dumps(found))
 
 
 def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> None:
     """Feed the meters to a deployment that runs, and show each act."""
     truth = _truth(file)
     source = data.name if data else "generated from the load model of simulation/load_model.py"
-    meters = file.meters()
-    say(f"{len(meters)} meters, each its own curator: {source}")
-    with errors.status("enrolling the meters and importing their readings"):
-        _enrol(deployment, meters)
-        _import(deployment, file)
+    answer = _feed(deployment, file)
+    say(f"{len(file.meters())} meters, each its own curator: {source}")
+    say(
+        f"{answer['accepted']:,} readings stored, {answer['rejected']:,} rejected "
+        f"({DAYS} days of 15-minute values)"
+    )
     _show_window(truth)
-    *sound, paper = acts(len(deployment.aggregators))
-    created = [_perform(deployment, act, truth) for act in sound]
+    *sound, paper = acts(len(deployment.aggregators), len(file.meters()))
+    created = [_show_act(deployment, act, truth) for act in sound]
     _show_budget(deployment, created)
-    _perform(deployment, paper, truth)
+    _show_act(deployment, paper, truth)
     say("After a round without a verified figure the totals of its curators are infinite.")
 
 
@@ -196,6 +301,14 @@ def _generate(directory: Path) -> Path:
     return path
 
 
+def _feed(deployment: Deployment, file: MeterFile) -> dict[str, Any]:
+    """Enrol the meters and import their readings; what the import answered."""
+    with errors.status("enrolling the meters and importing their readings"):
+        _enrol(deployment, file.meters())
+        with deployment.curator.client() as client:
+            return file.upload(client, days=DAYS)
+
+
 def _enrol(deployment: Deployment, meters: list[str]) -> None:
     # Another file's meters are another gateway, in a directory that is used again.
     party_id = "gateway-" + hashlib.sha256("\n".join(meters).encode()).hexdigest()[:8]
@@ -207,15 +320,6 @@ def _enrol(deployment: Deployment, meters: list[str]) -> None:
         policy = client.get("/v1/policy")
         # The paper round has no verified figure; a policy must say that this is accepted.
         client.request("PUT", "/v1/policy", {**policy, "allow_unverified": True})
-
-
-def _import(deployment: Deployment, file: MeterFile) -> None:
-    with deployment.curator.client() as client:
-        answer = file.upload(client, days=DAYS)
-    say(
-        f"{answer['accepted']:,} readings stored, {answer['rejected']:,} rejected "
-        f"({DAYS} days of 15-minute values)"
-    )
 
 
 def _show_window(truth: Truth) -> None:
@@ -234,25 +338,43 @@ def _show_budget(deployment: Deployment, queries: list[str]) -> None:
         print_budget(client.budget(query_id=queries[-1]))
 
 
-def _perform(deployment: Deployment, act: Act, truth: Truth) -> str:
-    """Run a round and show it; the query's id."""
+@dataclass(frozen=True)
+class Performed:
+    """A round that was run: its query, its result, and what a check of its transcript found."""
+
+    query_id: str
+    found: dict[str, Any]
+    checked: dict[str, Any]
+
+
+def _window() -> dict[str, str]:
     begin = START + timedelta(hours=HOUR)
-    window = {"start": format_instant(begin), "end": format_instant(begin + timedelta(hours=1))}
+    return {"start": format_instant(begin), "end": format_instant(begin + timedelta(hours=1))}
+
+
+def _perform(deployment: Deployment, act: Act) -> Performed:
+    """Run a round."""
     query = {**act.query, "name": f"demo-{act.query['mechanism']}"}
-    console.rule(f"[bold]{act.title}", align="left")
-    with deployment.coordinator.client() as client, errors.status("a round"):
+    with deployment.coordinator.client() as client:
         created = client.create_query(query)
-        opened = client.open_round(created["id"], window=window)
+        opened = client.open_round(created["id"], window=_window())
         found = client.wait_for(opened["id"], 60)
-        checked = client.verify(opened["id"])
-    _show(found, truth)
-    verdict = "matches" if checked["matches"] else "DOES NOT MATCH"
+        return Performed(created["id"], found, client.verify(opened["id"]))
+
+
+def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
+    """Run a round and show it; the query's id."""
+    console.rule(f"[bold]{act.title}", align="left")
+    with errors.status("a round"):
+        performed = _perform(deployment, act)
+    _show(performed.found, truth)
+    verdict = "matches" if performed.checked["matches"] else "DOES NOT MATCH"
     say(
-        f"transcript checked here: {len(checked['aggregators'])} commitment(s), the recombined "
-        f"sum {verdict} the published one; one machine runs all parties, so no identity is pinned"
+        f"transcript checked here: {len(performed.checked['aggregators'])} commitment(s), the "
+        f"recombined sum {verdict} the published one; one machine runs all parties, so no identity "
+        "is pinned"
     )
-    query_id: str = created["id"]
-    return query_id
+    return performed.query_id
 
 
 def _show(found: dict[str, Any], truth: Truth) -> None:

@@ -84,10 +84,17 @@ class Deployment:
         )
 
     @classmethod
-    def plan(cls, directory: Path, aggregators: int) -> Deployment:
-        """Addresses for a new deployment: free ports on loopback."""
+    def plan(cls, directory: Path, aggregators: int, port: int | None = None) -> Deployment:
+        """Addresses for a new deployment on loopback: free ports, or `port` and those after it.
+
+        Raises ValueError for a port that is in use.
+        """
         directory = directory.absolute()
-        ports = free_ports(aggregators + 2)
+        count = aggregators + 2
+        ports = free_ports(count) if port is None else list(range(port, port + count))
+        for each in ports:
+            if not _is_free(each):
+                raise ValueError(f"port {each} is in use: ports {port} to {ports[-1]} are needed")
 
         def address(kind: str, name: str, port: int) -> ServiceAddress:
             return ServiceAddress(kind, name, f"http://127.0.0.1:{port}", str(directory / name))
@@ -118,14 +125,19 @@ def free_ports(count: int) -> list[int]:
     for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
         if len(found) == count:
             break
-        with socket.socket() as item:
-            item.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                item.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
+        if _is_free(port):
+            found.append(port)
     return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as item:
+        item.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            item.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Running:

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import DEFAULT_HOME, Answer, Home, Target, console, plain_errors, printed
+from cli.context import (
+    DEFAULT_HOME,
+    Answer,
+    Home,
+    Target,
+    at_curator,
+    console,
+    plain_errors,
+    printed,
+)
 from cli.deployment import ask_grant, assemble, join_token, trusted
 from tacit import Client
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
@@ -83,18 +92,17 @@ def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:
 
 
 @app.command("use")
-@printed
+@at_curator
 def use(
-    token: Annotated[str, typer.Argument(help="The join token.")],
+    client: Client,
+    given: Annotated[str, typer.Argument(metavar="TOKEN", help="The join token.")],
     curators: Annotated[
         Path | None, typer.Option(help="A host's curators: a file with an id a line.")
     ] = None,
-    home: Home = DEFAULT_HOME,
 ) -> Answer:
-    """Enrol the party of a join token at this deployment's curator service."""
-    body: dict[str, Any] = {"token": token}
+    """Enrol the party of a join token at a curator service."""
+    body: dict[str, Any] = {"token": given}
     if curators is not None:
         body["curators"] = curators.read_text("utf-8").split()
-    with Target(home).curator() as client:
-        answer = client.post("/v1/enrolments", body)
+    answer = client.post("/v1/enrolments", body)
     return Answer(answer, lambda: console.print(answer))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import dev_authority
+from cli import dev_authority, key_rotation
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -21,7 +21,10 @@ from cli.context import (
 )
 from tacit import Client
 
-app = typer.Typer(no_args_is_help=True, help="Identities and their fingerprints.")
+app = typer.Typer(
+    no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
+)
+app.add_typer(key_rotation.app, name="rotate")
 
 
 @app.command("list")

@@ -77,10 +77,14 @@ class MeterFile:
         return [row[0] for row in rows if row]
 
     def values(self, days: int) -> NDArray[np.float64]:
-        """Wide layout: (meters, intervals) values; NaN where a cell is not a number."""
+        """Wide layout: (meters, intervals) values; NaN where no cell is, or one that is not a
+        number."""
         rows = self.rows(days)
         next(rows, None)
-        return np.array([[_number(cell) for cell in row[1:]] for row in rows if row])
+        found = [[_number(cell) for cell in row[1:]] for row in rows if row]
+        longest = max(map(len, found), default=0)
+        filled = [row + [np.nan] * (longest - len(row)) for row in found]
+        return np.array(filled, np.float64).reshape(len(found), longest)
 
     def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
         """Send the file to a curator service; its answer."""

@@ -7,8 +7,10 @@ command compares it before anything is trusted: who stands at an address proves 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -30,7 +32,9 @@ from common.runtime.tls import environment_trust
 from tacit import Client
 from tacit.wire import encode_binary
 
-app = typer.Typer(no_args_is_help=True, help="Pair an aggregator with its coordinator.")
+app = typer.Typer(
+    no_args_is_help=True, help="Pair aggregators with their coordinator, and pin others."
+)
 
 Fingerprint = Annotated[
     str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")
@@ -47,8 +51,11 @@ _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 @app.command("show")
 @printed
 def identity(url: Address) -> Answer:
-    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted."""
-    found = _ask(url)
+    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted.
+
+    tls_pq: whether its TLS library offers X25519MLKEM768, a key agreement that lasts.
+    """
+    found = {**_ask(url), "tls_pq": _post_quantum(url)}
     rows = [[key, _text(value)] for key, value in found.items() if key != "epoch_key"]
     return tabled(found, f"Identity at {url}", ["", ""], rows)
 
@@ -130,6 +137,49 @@ def revoke(
     console.print("revoked")
 
 
+@app.command("peer")
+@printed
+def peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    fingerprint: Annotated[str, typer.Argument(help="As the other operator gave it.")],
+    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds say.")],
+    url: Own,
+    token: OwnToken,
+    replace: Annotated[bool, typer.Option(help="Unpin what is pinned under this id.")] = False,
+) -> Answer:
+    """At an aggregator (--url): pin another aggregator. From the first on it sums with no other."""
+    pinned = encode_binary(bytes.fromhex(digits(fingerprint)))
+    body = {"id": name, "fingerprint": pinned, "operator": operator}
+    with _client(url, token) as client:
+        answer = client.request("PUT", f"/v1/peers?replace={str(replace).lower()}", body).json()
+    return Answer(answer, lambda: say(f"{name} of {operator} is pinned", markup=False))
+
+
+@app.command("peers")
+@printed
+def peers(url: Own, token: OwnToken) -> Answer:
+    """At an aggregator (--url): the aggregators that are pinned."""
+    with _client(url, token) as client:
+        found = client.get("/v1/peers")["peers"]
+    rows = [[item["id"], item["operator"], item["fingerprint"]] for item in found]
+    return tabled(found, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
+
+
+@app.command("remove-peer")
+def remove_peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    url: Own,
+    token: OwnToken,
+) -> None:
+    """At an aggregator (--url): unpin another aggregator.
+
+    Once none is pinned it sums with any again, unless TACIT_PEERS=pinned.
+    """
+    with plain_errors(), _client(url, token) as client:
+        client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
+    say(f"{name} is not pinned any more", markup=False)
+
+
 def _client(url: str, token: str | None = None) -> Client:
     return Client(url, token, verify=environment_trust())
 
@@ -148,6 +198,18 @@ def _ask(url: str, *documents: str) -> dict[str, Any]:
             else:
                 return found
     raise ValueError(f"{url} is no service of the kind that was expected")
+
+
+def _post_quantum(url: str) -> str:
+    """What a service says, ready or not."""
+    from tacit import Problem
+
+    with _client(url) as client:
+        try:
+            ready: Mapping[str, object] = client.get("/readyz")
+        except Problem as problem:
+            ready = problem.problem
+    return str(ready.get("tls_pq", "unknown"))
 
 
 def _compare(found: dict[str, Any], given: str) -> None:

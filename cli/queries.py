@@ -16,7 +16,11 @@ app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries."
 Source = Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")]
 ValidityOption = Annotated[
     Validity | None,
-    typer.Option("--validity", help="In place of the query's: whether contributions are proved."),
+    typer.Option(
+        "--validity",
+        help="In place of the query's: `declared`, or `proved`, in which each contribution carries "
+        "a proof of its range. Choose `proved` where curators or hosts may lie.",
+    ),
 ]
 NoiseTail = Annotated[
     str | None,
@@ -35,7 +39,13 @@ def create(
     validity: ValidityOption = None,
     noise_tail: NoiseTail = None,
 ) -> Answer:
-    """Create a query. The same content is the same query."""
+    """Create a query. The same content is the same query.
+
+    Where curators or hosts may lie, add `"validity": "proved"` (or `--validity proved`): a lie
+    then moves the sum by no more than the preview says. It costs each lone curator a few
+    hundred bytes and milliseconds, needs additive sharing, and helps while every aggregator is
+    honest. A declared sum (the default) is moved by a lie by any amount.
+    """
     made = client.create_query(_asked(source, validity, noise_tail))
     return Answer(made, lambda: typer.echo(made["id"]))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -11,9 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from algorithms.path_publishing.attacks import (
     candidates,
@@ -22,7 +18,8 @@ from algorithms.path_publishing.attacks import (
     replay,
     single_steps,
 )
-from cli.context import Answer, console, fail, plain_errors, printed, say, table
+from cli.context import Answer, console, printed, say, table
+from cli.recipients import private_key
 from tacit.errors import DomainError
 from tacit.paths import Rule, read_map, read_published, recover
 from tacit.paths.files import read_json
@@ -35,13 +32,11 @@ from tacit.paths.published import (
     SealedPath,
     form,
 )
-from tacit.wire import encode_binary, parse_binary
 
 Json = dict[str, Any]
 PublishedFile = Annotated[
     Path, typer.Argument(metavar="PUBLISHED", help="published.json of a job.")
 ]
-_MOST_KEY_BYTES = 4096
 
 
 @printed
@@ -52,7 +47,7 @@ def recover_path(
     published_file: PublishedFile,
     key: Annotated[
         Path | None,
-        typer.Option(help="Private key of a sealed path's recipient: PEM, or base64url."),
+        typer.Option(help="Private key of a sealed path's recipient (`tacit recipient-key`)."),
     ] = None,
     direction: Annotated[
         Rule, typer.Option(help="How the start of a graph-path is told.")
@@ -70,7 +65,7 @@ def recover_path(
             published_file.read_bytes(),
             direction=direction,
             use_copy_order=use_copy_order,
-            private_key=None if key is None else _private_key(key),
+            private_key=None if key is None else private_key(key),
         )
     shown: Json = {
         "paths": [list(path) for path in found.paths],
@@ -93,18 +88,6 @@ _DIRECTION = {
     "likely": "likely, not certain",
     "none": "undecided, both are shown",
 }
-
-
-def recipient_key(
-    file: Annotated[Path, typer.Argument(help="Where the private key is written; not replaced.")],
-) -> None:
-    """Make a key pair for sealed paths: the private key to a file, the public key to the screen."""
-    made = X25519PrivateKey.generate()
-    with plain_errors():
-        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(opened, "w") as target:
-            target.write(encode_binary(made.private_bytes_raw()) + "\n")
-    typer.echo(encode_binary(made.public_key().public_bytes_raw()))
 
 
 @printed
@@ -202,20 +185,6 @@ def _vertices(published: Published) -> list[Any]:
         return [node.base for node in published.nodes]
     assert not isinstance(published, SealedPath)
     return list(published.vertices)
-
-
-def _private_key(file: Path) -> X25519PrivateKey:
-    with file.open("rb") as stream:
-        content = stream.read(_MOST_KEY_BYTES)
-    try:
-        if not content.startswith(b"-----"):
-            return X25519PrivateKey.from_private_bytes(parse_binary(content.decode().strip()))
-        found: object = load_pem_private_key(content, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        found = None
-    if not isinstance(found, X25519PrivateKey):
-        fail("the key is no X25519 private key without a password (PEM, or 32 bytes as base64url)")
-    return found
 
 
 @contextmanager

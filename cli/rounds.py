@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.context import Answer, Target, at_coordinator, at_target, console, errors, fail, say
+from cli.context import (
+    Answer,
+    Target,
+    at_coordinator,
+    at_target,
+    console,
+    errors,
+    fail,
+    say,
+    table,
+)
 from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
+from tacit.protocol.round import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
 
 app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
 STEPS = ("open", "frozen", "verified", "committed", "released")
+
 
 RoundId = Annotated[str, typer.Argument(help="Id of the round.")]
 Start = Annotated[str | None, typer.Option("--from", help="Start of the window, RFC 3339.")]
@@ -48,6 +61,37 @@ def open_round(
             return Answer(opened, lambda: typer.echo(opened["id"]))
         follow(client, opened["id"])
         return _result(client, opened["id"])
+
+
+@app.command("list")
+@at_coordinator
+def listing(
+    client: Client,
+    query: Annotated[str | None, typer.Option(help="Only of this query: its id.")] = None,
+    state: Annotated[RoundState | None, typer.Option(help="Only in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+) -> Answer:
+    """Rounds, the newest first."""
+    found = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
+    if state is RoundState.OPEN:  # the list of open rounds is made for curators: signed descriptors
+        found = [client.round(each["statement"]["round"]) for each in found]
+    shown = table(
+        "Rounds", ["round", "query", "window", "state", "curators"], [_row(each) for each in found]
+    )
+    shown.columns[0].no_wrap = True
+    return Answer(found, lambda: console.print(shown))
+
+
+def _row(shown: dict[str, Any]) -> list[str]:
+    window = shown["window"]
+    curators = shown["participants"]
+    return [
+        shown["id"],
+        shown["query"],
+        f"{window['start']} to {window['end']}",
+        shown["state"] if shown["reason"] is None else f"{shown['state']}: {shown['reason']}",
+        "" if curators is None else str(curators),
+    ]
 
 
 @app.command("watch")

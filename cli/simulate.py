@@ -112,7 +112,7 @@ def simulate(
         float | None, typer.Option(min=1, help="With --chaos: stop after this time at the latest.")
     ] = None,
 ) -> Answer:
-    """Sum over many simulated curators and compare with the truth, which only a simulation knows.
+    """Sum over many simulated curators and compare with the truth, which a simulation knows.
 
     In this process a million curators take less than a second a round. With --services or
     --against the same rounds go through real services. --liars shows what lies do to a declared

@@ -87,8 +87,6 @@ def listing(target: Target, service: Service = "coordinator") -> Answer:
             [item["id"], _whose(item), escape(item["label"]), _state(item, now)] for item in found
         ]
         shown = table("Tokens", ["id", "scope", "label", "state"], rows)
-        for column in shown.columns:
-            column.overflow = "fold"
         shown.columns[0].no_wrap = True  # it is what `revoke` takes
         console.print(shown)
 

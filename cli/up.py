@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import shlex
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,30 +36,64 @@ def up(
     allow_exact: Annotated[
         bool, typer.Option(help="Allow mechanism exact, which adds no noise. Rehearsals only.")
     ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1024,
+            max=65_000,
+            help="The coordinator's port; the others follow it. Free ones are chosen unless given.",
+        ),
+    ] = None,
 ) -> None:
     """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home."""
-    with plain_errors():
-        deployment = plan(home, aggregators)
+    with plain_errors(), alone_in(home):
+        deployment = plan(home, aggregators, port)
         running = Running(deployment, service_settings(allow_exact=allow_exact))
         try:
             with console.status("starting the services"):
                 running.start()
                 pair(deployment)
-            console.print(addresses(deployment))
-            console.print("Ctrl-C ends it; the data stays in", str(deployment.directory))
+            for line in addresses(deployment, home):
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
             with contextlib.suppress(KeyboardInterrupt):
                 running.wait()
         finally:
             running.stop()
 
 
-def plan(home: Path, aggregators: int) -> Deployment:
-    """The deployment of a data directory; a new one if there is none yet."""
-    if (home / FILE).exists():
-        return Deployment.load(home)
+@contextlib.contextmanager
+def alone_in(home: Path) -> Iterator[None]:
+    """Hold the data directory, which is made if need be. Raises RuntimeError if a deployment runs
+    from it."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    deployment = Deployment.plan(home, aggregators)
-    deployment.save()
+    with (home / "up.lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(
+                f"the deployment in {home} is up already: end that one with Ctrl-C, or give "
+                "another directory with --home"
+            ) from None
+        yield
+
+
+def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
+    """The deployment of a data directory; a new one if there is none yet.
+
+    Raises ValueError for another port than it has, and for ports in use.
+    """
+    if not (home / FILE).exists():
+        deployment = Deployment.plan(home, aggregators, port)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deployment.save()
+        return deployment
+    deployment = Deployment.load(home)
+    own = int(deployment.coordinator.url.rpartition(":")[2])
+    if port not in (None, own):
+        raise ValueError(
+            f"--port {port}: the deployment in {home} keeps its addresses, from port {own} on, "
+            "because its parties know them; give a new --home"
+        )
     return deployment
 
 
@@ -78,10 +115,19 @@ def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
     return settings
 
 
-def addresses(deployment: Deployment) -> Any:
-    """A table of the services."""
-    rows = [[item.id, item.url, f"{item.directory}/operator.token"] for item in deployment.services]
-    return table("Tacit is up", ["service", "address", "operator's token"], rows)
+def addresses(deployment: Deployment, home: Path) -> list[str]:
+    """Where the services are, and what to do next."""
+    width = max(len(item.id) for item in deployment.services)
+    option = "" if home == DEFAULT_HOME else f" --home {shlex.quote(str(home))}"
+    return [
+        "Tacit is up.",
+        *(f"  {item.id:{width}}  {item.url}" for item in deployment.services),
+        f"The operator's token of each: {home}/NAME/operator.token",
+        "Next, in another terminal:",
+        f"  tacit health{option}",
+        f"  tacit enroll token house-1{option}",
+        f"Ctrl-C ends it; the data stays in {home}",
+    ]
 
 
 def serve(

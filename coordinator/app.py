@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.logs import get_logger
+from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
 from common.store.database import check, migrate, open_store
 from common.store.meters import add_store_meters
@@ -38,6 +41,8 @@ from coordinator.registry.routes import add_registry
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suite_routes import add_suites
 from coordinator.registry.suites import Formats
+from coordinator.resealing.passes import Resealing
+from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.expiry import Expiry
@@ -45,11 +50,12 @@ from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.rounds.state_machine import Conduct
-from coordinator.sealed.key import load_storage_key, prove_storage_key
+from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import tokens
 
 VERSION = "0.1.0"
+_log = get_logger("tacit.coordinator")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -103,12 +109,14 @@ def create_app(
         expiry = Expiry(database, time, settings.retention_s, app.state.metrics)
         url = settings.public_url or f"http://{settings.host}:{settings.port}"
         authenticator = Authenticator(database, tokens, time)
-        storage_key = load_storage_key(settings)
-        await prove_storage_key(database, storage_key)
+        if settings.stored_datasets and post_quantum() == "no":
+            _log.warning("datasets_travel_under_classical_tls", openssl=ssl.OPENSSL_VERSION)
+        storage_keys = await open_storage_keys(database, settings)
         directory = settings.dataset_dir or settings.data_dir / "datasets"
-        datasets = Datasets(database, storage_key, directory, time, settings)
+        datasets = Datasets(database, storage_keys, directory, time, settings)
         await datasets.tidy()
-        jobs = open_jobs(database, datasets, storage_key, settings, time, conduct, conductor.wake)
+        jobs = open_jobs(database, datasets, storage_keys, settings, time, conduct, conductor.wake)
+        resealing = Resealing(database, storage_keys, datasets, jobs.results)
         provide(
             app,
             database,
@@ -131,6 +139,8 @@ def create_app(
             jobs.results,
             jobs.federated,
             jobs.scheduler,
+            storage_keys,
+            resealing,
         )
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(database))
@@ -143,9 +153,11 @@ def create_app(
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()
+        await resealing.start_leading()
         try:
             yield
         finally:
+            await resealing.stop()
             await jobs.scheduler.stop()
             await jobs.federated.stop()
             await jobs.dispatcher.stop()
@@ -183,4 +195,5 @@ def create_app(
     add_job_schedules(app)
     add_reports(app)
     add_attempts(app)
+    add_storage_key(app)
     return app

@@ -75,6 +75,11 @@ class PaperRefused(Forbidden):
     title = "The paper stance is refused by this deployment"
 
 
+class ProofRequired(Forbidden):
+    name = "proof_required"
+    title = "This deployment accepts only queries whose contributions are proved"
+
+
 class WindowMissing(Invalid):
     name = "window_missing"
     title = "The round needs a window of readings"
@@ -275,6 +280,18 @@ class StorageKeyWrong(Unavailable):
     name = "storage_key_wrong"
     title = "What is stored does not open with the storage key"
     retryable_by_default = False
+
+
+class StorageKeyUnavailable(Unavailable):
+    """`generation`: of the key that is missing, or too old."""
+
+    name = "storage_key_unavailable"
+    title = "This process does not have the storage key that is needed"
+
+
+class StorageKeyRotating(Conflict):
+    name = "storage_key_rotating"
+    title = "Another rotation of the storage key has not ended"
 
 
 class UnknownDataset(NotFound):

@@ -133,3 +133,4 @@ REPORTS: dict[str, Any] = {
     "descriptor": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "reports": [{"curator": "meter-0001", "record": "1", "round": 1, "values": [40123]}],
 }
+STORAGE_KEY: dict[str, Any] = {"key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}

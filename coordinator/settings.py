@@ -31,6 +31,13 @@ class CoordinatorSettings(ServiceSettings):
         description="Allow the `paper` stance, which does what the sources do and carries no "
         "verified guarantee. Each curator's own policy decides whether it takes part.",
     )
+    require_validity: Literal["proved"] | None = Field(
+        default=None,
+        description="Accept only queries whose contributions are `proved`, in rounds of federated "
+        "jobs too: a curator or host that lies then moves a sum by no more than its report says. "
+        "Queries that exist already stay as they are. Reports that a job collects one by one "
+        "(`collect`) have no proof, and are not concerned.",
+    )
     aggregator_timeout_s: float = Field(
         default=10.0, gt=0, description="Time for one request to an aggregator."
     )

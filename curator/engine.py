@@ -59,6 +59,7 @@ from tacit.query.query import Query
 from tacit.query.words import Function, Stance
 from tacit.randomness import NoiseSource
 from tacit.units import NANO, UNITS
+from tacit.validity.field import Rows
 
 Ints = NDArray[np.int64]
 Share = NDArray[np.uint64 | np.uint8]
@@ -101,6 +102,22 @@ class Total:
         """That of these readings."""
         encoded = _encoded(query, readings)
         return cls(encoded.values.sum(axis=0), encoded.used, encoded.clamped)
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """A host's part of a proved round. `present`: (span.length,) whether each curator participates;
+    `totals`: of these, in the order of their roster numbers."""
+
+    span: Span
+    present: NDArray[np.bool_]
+    totals: Sequence[Total]
+    part: int = 0
+
+    @property
+    def curators(self) -> int:
+        """n': of how many curators it is."""
+        return int(np.count_nonzero(self.present))
 
 
 class Encodable(Protocol):
@@ -204,37 +221,20 @@ class Engine:
             bodies.append(_body(entry, OCTETS, seal_batch(seal.key, header, words), seal))
         return Prepared(tuple(bodies), encoded.used, encoded.clamped)
 
-    def prepare_part(
-        self,
-        terms: Terms,
-        span: Span,
-        present: NDArray[np.bool_],
-        totals: Sequence[Total],
-        part: int = 0,
-    ) -> Prepared:
-        """A host's proved total of one segment, one body per aggregator, in a proved round.
-
-        `present`: (span.length,) whether each participates; `totals`: of these, in the order of
-        their roster numbers.
-        """
-        assert terms.proofs is not None
-        proof = terms.proofs.of(int(present.sum()))
-        values = np.sum([total.values for total in totals], axis=0)[np.newaxis]
-        noise = None
-        if terms.plan is not None:
-            noise = draw_total(terms.plan, self._source, int(present.sum()))[np.newaxis]
-        shares = proved_pieces.split(proof, terms.digest, values, noise, self._source)
-        presence = sets.pack(present)
+    def _sealed_part(self, terms: Terms, own: HostPart, shares: Sequence[bytes]) -> Prepared:
+        """A host's part, one body per aggregator."""
+        presence = sets.pack(own.present)
         bodies = []
-        for index, entry in enumerate(terms.descriptor.aggregators):
-            plain = shares[index][0].tobytes()
+        for index, (entry, plain) in enumerate(
+            zip(terms.descriptor.aggregators, shares, strict=True)
+        ):
             seal = self._seal(terms, index)
             header = PartHeader(
                 host=self.sealer.party,
                 descriptor_hash=terms.digest,
                 share_index=index,
-                part=part,
-                span=span,
+                part=own.part,
+                span=own.span,
                 plaintext_bytes=len(plain),
                 sealed_under=seal.name,
                 presence=presence,
@@ -242,8 +242,8 @@ class Engine:
             bodies.append(_body(entry, OCTETS, seal_part(seal.key, header, plain), seal))
         return Prepared(
             tuple(bodies),
-            np.concatenate([total.used for total in totals]),
-            np.concatenate([total.clamped for total in totals]),
+            np.concatenate([total.used for total in own.totals]),
+            np.concatenate([total.clamped for total in own.totals]),
         )
 
     def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
@@ -294,6 +294,37 @@ def prepare_together(
         )
         for row, engine in enumerate(engines)
     ]
+
+
+def prepare_parts(
+    terms: Terms, engines: Sequence[Engine], parts: Sequence[HostPart]
+) -> list[Prepared]:
+    """Parts of a proved round, each sealed by the engine of its host. The totals of those that have
+    as many curators are proved together, with randomness of the first engine's source."""
+    found: dict[int, Prepared] = {}
+    sizes = [part.curators for part in parts]
+    for curators in sorted(set(sizes)):
+        places = [place for place, size in enumerate(sizes) if size == curators]
+        shares = _proved_totals(
+            terms, curators, [parts[place] for place in places], engines[0]._source
+        )
+        for row, place in enumerate(places):
+            plain = [rows[row].tobytes() for rows in shares]
+            found[place] = engines[place]._sealed_part(terms, parts[place], plain)
+    return [found[place] for place in range(len(parts))]
+
+
+def _proved_totals(
+    terms: Terms, curators: int, parts: Sequence[HostPart], source: NoiseSource
+) -> tuple[Rows, ...]:
+    """Plaintexts for each aggregator, a row for each of these parts of `curators` curators."""
+    assert terms.proofs is not None
+    values = np.stack([np.sum([each.values for each in part.totals], axis=0) for part in parts])
+    noise = None
+    if terms.plan is not None:
+        noise = np.stack([draw_total(terms.plan, source, curators) for _ in parts])
+    proof = terms.proofs.of(curators)
+    return proved_pieces.split(proof, terms.digest, values, noise, source)
 
 
 def _encoded(query: Query, readings: Readings | Encodable) -> Encoded:

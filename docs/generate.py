@@ -76,10 +76,12 @@ def _settings_table(settings: type[ServiceSettings], names: set[str]) -> list[st
 
 def cli_page() -> str:
     """Every command with its arguments and options."""
-    from cli.main import app
+    from cli.main import Commands, app
 
     group = typer.main.get_command(app)
     lines = ["# Command line\n", "Errors are one line on standard error, exit code 2.\n"]
+    assert isinstance(group, Commands)
+    group.commands = group.loaded()
     lines += _command("tacit", group)
     return HEAD + "\n".join(lines).rstrip() + "\n"
 

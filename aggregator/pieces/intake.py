@@ -121,7 +121,7 @@ class _Round:
     hosts: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The senders of batches in this transaction, by segment."""
     parts: dict[int, list[_Part]] = field(default_factory=dict)
-    """The held batches of these senders, by segment; loaded with a segment's first batch."""
+    """The held batches of these senders, by segment; loaded with the first batch."""
     fresh: list[_Part] = field(default_factory=list)
 
 
@@ -342,10 +342,12 @@ class Intake:
 
     async def _parts(self, transaction: Transaction, state: _Round, segment: int) -> list[_Part]:
         """What the senders of this transaction have sent in a segment so far."""
-        if segment not in state.parts:
-            hosts, key = sorted(state.hosts[segment]), state.context.key
-            rows = await piece_store.batch_parts(transaction, key, segment, hosts)
-            state.parts[segment] = [_Part(row) for row in rows]
+        if not state.parts:
+            state.parts = {each: [] for each in state.hosts}
+            hosts = sorted(set().union(*state.hosts.values()))
+            key, segments = state.context.key, sorted(state.hosts)
+            for row in await piece_store.batch_parts(transaction, key, segments, hosts):
+                state.parts[row.segment].append(_Part(row))
         return state.parts[segment]
 
     async def _same_content(self, transaction: Transaction, item: BatchItem, held: _Part) -> bool:

@@ -44,7 +44,7 @@ from tacit.crypto.sealing import (
     piece_context,
     read_batch_header,
     read_part_header,
-    spans,
+    span_within,
 )
 from tacit.crypto.sharing import PRIME
 from tacit.protocol import proved_pieces, sessions
@@ -255,8 +255,8 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader | Part
     _check_length(context, header)
     if sender.first + sender.curators > context.descriptor.roster_size:
         raise NotInRound
-    own = spans(sender.first, sender.curators, context.descriptor.segment_size)
-    if header.span not in own:
+    size, segment = context.descriptor.segment_size, header.span.segment
+    if header.span != span_within(sender.first, sender.curators, size, segment):
         raise WrongRound("the span is not that of the host's run in one segment")
     if context.invited is not None:
         first, length = header.span.first, header.span.length

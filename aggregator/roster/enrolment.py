@@ -69,6 +69,13 @@ class CoordinatorRequest(WireModel):
     identity_key: PublicKey
 
 
+class PairedCoordinator(WireModel):
+    """The one coordinator; `fingerprint` as operators read it out."""
+
+    deployment: str
+    fingerprint: str
+
+
 class CoordinatorAnswer(WireModel):
     """`token` is the coordinator's API token here; it is shown once."""
 
@@ -103,6 +110,17 @@ async def pair(
         deployment=wanted.deployment,
         fingerprint=fingerprint(wanted.identity_key).hex(),
         token=token,
+    )
+
+
+async def paired(aggregator: Aggregator) -> PairedCoordinator:
+    """Whom this aggregator is paired with. Raises NotPaired."""
+    async with aggregator.database.reading() as transaction:
+        known = await admission.coordinator(transaction)
+    if known is None:
+        raise NotPaired
+    return PairedCoordinator(
+        deployment=known.deployment, fingerprint=fingerprint(known.identity_key).hex()
     )
 
 

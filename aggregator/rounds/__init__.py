@@ -4,7 +4,9 @@ state_machine    states and transitions, one transaction each
 opening          a round is opened, or refused
 keying           a proved round gets its verify key
 evaluating       its contributions are expanded and queried
-verifying        and decided on
+exchanging       verifier shares travel in sealed chunks
+deciding         which contributions count
+verifying        from the candidates to the verdict
 summing          pieces become one partial sum
 committing       noise, commitment, reveal
 differencing     which released sets exclude a new one

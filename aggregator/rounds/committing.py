@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from aggregator.audit import audit
 from aggregator.audit.noise_audit import Listener, Noisy, audited
-from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
+from aggregator.context import (
+    Aggregator,
+    RoundContext,
+    refuse_aborted,
+    stored_round,
+    wire_json,
+)
 from aggregator.errors import (
     RoundClosed,
     RoundNotCommitted,
@@ -56,6 +62,7 @@ from tacit.protocol.round import (
 from tacit.protocol.verification import (
     Candidates,
     candidates_of,
+    check_verdicts,
     counted_by_all,
     offset_of,
     proved_manifest_of,
@@ -79,13 +86,13 @@ async def commit(
     """frozen (in a proved round verified) -> committed: sum what the manifest lists, add the noise,
     sign a commitment."""
     context = await aggregator.round(round_id)
+    await verifying.remember(context, RoundState.VERIFIED)
     async with aggregator.lock(round_id):
         async with aggregator.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             accepted = await store.document(transaction, row.key, "accepted")
             verdict = await store.document(transaction, row.key, "verdict")
-        if row.state is RoundState.ABORTED:
-            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        refuse_aborted(row)
         if accepted is None:
             raise RoundNotFrozen
         candidates = None
@@ -133,7 +140,8 @@ def _checked_proved(
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if Signed[Verdict].model_validate_json(verdict) not in verdicts:
         raise ManifestRefused("the verdict of this aggregator is not the one it signed")
-    manifest = proved_manifest_of(context.descriptor, candidates, verdicts, salt)
+    checked = check_verdicts(context.descriptor, candidates, verdicts)
+    manifest = proved_manifest_of(context.descriptor, candidates, checked, salt)
     if manifest != request.manifest:
         raise ManifestRefused
     return manifest, candidates
@@ -255,8 +263,7 @@ async def reveal(
         async with aggregator.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             manifest = await store.document(transaction, row.key, "manifest")
-        if row.state is RoundState.ABORTED:
-            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
+        refuse_aborted(row)
         if manifest is None:
             raise RoundNotCommitted
         digest = _checked_commitments(context, row, manifest, request)

@@ -11,15 +11,18 @@ Spec: validity, section 10, step 2.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import StillVerifying
 from aggregator.pieces.unsealing import batch_content, content_of, record_prefix
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.store import pieces as piece_store
@@ -27,8 +30,9 @@ from aggregator.store import roster
 from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
 from common.batches import batches
+from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
-from tacit.crypto.sealing import TAG_BYTES, Span, spans
+from tacit.crypto.sealing import TAG_BYTES, span_within
 from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round import ProvedPart
 from tacit.protocol.verification import Candidates
@@ -37,6 +41,8 @@ from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows
 from tacit.validity.prio3 import Verification
 
+_logger = get_logger("tacit.aggregator.rounds")
+_KEPT: Final = 64
 TABLE_BYTES: Final = 64 << 20
 """Verifier shares that are put in order at a time."""
 READ_BYTES: Final = 16 << 20
@@ -68,6 +74,60 @@ class Evaluated:
         nothing = np.zeros((0, 0, 0), np.uint64)
         empty = np.zeros((items.stop - items.start, 0), np.uint8)
         return Verification(empty, nothing, self.seeds[items], self.permitted[items])
+
+
+class Evaluations:
+    """What this process remembers of rounds whose contributions it verified: a cache, as all of it
+    can be computed again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Evaluated] = OrderedDict()
+        self._work: dict[str, asyncio.Task[None]] = {}
+
+    async def work(
+        self, round_id: str, begin: Callable[[], Coroutine[Any, Any, None]], hold_s: float
+    ) -> None:
+        """Wait for the verification of a round that is in progress, or for a new one.
+
+        Raises StillVerifying if it takes longer than `hold_s`: it continues, and the same request
+        asks for it again.
+        """
+        if round_id not in self._work:
+            task = asyncio.create_task(begin(), name=f"verify {round_id}")
+            self._work[round_id] = task
+            task.add_done_callback(partial(self._ended, round_id))
+        work = self._work[round_id]
+        done, _ = await asyncio.wait({work}, timeout=hold_s)
+        if not done:
+            raise StillVerifying
+        work.result()
+
+    async def stop(self) -> None:
+        """End what is in progress: it is begun again after a start."""
+        in_progress = list(self._work.values())
+        for task in in_progress:
+            task.cancel()
+        await asyncio.gather(*in_progress, return_exceptions=True)
+
+    def _ended(self, round_id: str, task: asyncio.Task[None]) -> None:
+        del self._work[round_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the next request begins again
+            _logger.warning("verification_failed", round=round_id, **describe(error))
+
+    def get(self, round_id: str) -> Evaluated | None:
+        """Of a round."""
+        return self._kept.get(round_id)
+
+    def put(self, round_id: str, evaluated: Evaluated) -> None:
+        """Remember it."""
+        self._kept[round_id] = evaluated
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+    def drop(self, round_id: str) -> None:
+        """Forget it: the round goes on without."""
+        self._kept.pop(round_id, None)
 
 
 class Evaluation:
@@ -256,9 +316,11 @@ async def held_parts(
     """The parts that a proved round holds, with their rows and hosts."""
     rows = await piece_store.round_batches(transaction, context.key)
     hosts = await roster.parties_by_key(transaction, sorted({row.host for row in rows}))
-    found = {}
+    found, size = {}, context.descriptor.segment_size
     for row in rows:
-        span = _span(hosts[row.host], row.segment, context.descriptor.segment_size)
+        host = hosts[row.host]
+        span = span_within(host.first, host.curators, size, row.segment)
+        assert span is not None, "it was checked when the part was accepted"
         part = ProvedPart(
             segment=row.segment,
             first=span.first,
@@ -266,14 +328,8 @@ async def held_parts(
             part=row.part,
             presence=row.presence,
         )
-        found[part] = row, hosts[row.host]
+        found[part] = row, host
     return found
-
-
-def _span(host: Party, segment: int, size: int) -> Span:
-    """A host's run within a segment."""
-    own = (span for span in spans(host.first, host.curators, size) if span.segment == segment)
-    return next(own)
 
 
 def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:

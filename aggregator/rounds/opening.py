@@ -32,6 +32,7 @@ from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys
 from aggregator.pieces.unsealing import check_words
 from aggregator.pieces.verify_keys import sealed_shares
+from aggregator.roster.peers import check_peers
 from aggregator.rounds.summing import opened_contribution
 from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import admission
@@ -102,6 +103,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
     if descriptor.deployment != coordinator.deployment:
         raise DescriptorRefused("the round belongs to another deployment")
     own = await _own_entry(aggregator, descriptor)
+    await check_peers(aggregator, descriptor)
     check_policy(aggregator, descriptor)
     await asyncio.to_thread(check_promise, descriptor)
     async with aggregator.lock(descriptor.round):

@@ -29,7 +29,7 @@ _CHUNK = 500
 # Asked in every transaction: made once, and so compiled once.
 _PARTS = select(*_PLACE).where(
     batches.c.round == bindparam("round_key"),
-    batches.c.segment == bindparam("segment"),
+    batches.c.segment.in_(bindparam("segments", expanding=True)),
     batches.c.host.in_(bindparam("hosts", expanding=True)),
 )
 _ADD = insert(pieces).returning(pieces.c.id)
@@ -137,13 +137,18 @@ async def add_batches(
 
 
 async def batch_parts(
-    transaction: Transaction, key: int, segment: int, hosts: Sequence[int]
+    transaction: Transaction, key: int, segments: Sequence[int], hosts: Sequence[int]
 ) -> list[BatchRow]:
-    """The parts of some hosts in one segment, without their bodies."""
+    """The parts of some hosts in some segments, without their bodies."""
     found: list[BatchRow] = []
-    for start in range(0, len(hosts), _CHUNK):
-        wanted = {"round_key": key, "segment": segment, "hosts": hosts[start : start + _CHUNK]}
-        found += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
+    for first in range(0, len(segments), _CHUNK):
+        for start in range(0, len(hosts), _CHUNK):
+            wanted = {
+                "round_key": key,
+                "segments": segments[first : first + _CHUNK],
+                "hosts": hosts[start : start + _CHUNK],
+            }
+            found += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
     return found
 
 

@@ -68,6 +68,14 @@ coordinators = Table(
     Column("identity_key", LargeBinary, nullable=False),
     Column("paired", Instant, nullable=False),
 )
+pinned_peers = Table(
+    "pinned_peer",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("operator", String(128), nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False, unique=True),
+    Column("pinned", Instant, nullable=False),
+)
 grants = Table(
     "join_grant",
     metadata,

@@ -17,7 +17,7 @@ from algorithms.path_publishing.problems import (
     ForeignParameter,
     ModeStanceMismatch,
 )
-from tacit.paths.sealed import MOST_RECIPIENTS, public_key
+from tacit.paths.sealed import MOST_RECIPIENTS, check_recipient
 from tacit.wire import Binary, Exact, WireModel
 
 Mode = Literal["graph-path", "complement", "randomized", "sealed"]
@@ -94,7 +94,8 @@ class Parameters(WireModel):
         tuple[Binary, ...],
         Field(
             max_length=MOST_RECIPIENTS,
-            description="sealed, which needs one: X25519 public keys, 32 bytes each, base64url",
+            description="sealed, which needs one: public keys of `tacit recipient-key`, 1,216 "
+            "bytes each (X25519 alone: 32), base64url",
         ),
     ] = ()
     evaluate: bool = Field(
@@ -151,6 +152,6 @@ def _check_recipients(recipients: tuple[bytes, ...]) -> None:
         raise BadRecipientKey("one recipient at least", pointer="/params/recipients")
     for number, raw in enumerate(recipients):
         try:
-            public_key(raw)
+            check_recipient(raw)
         except ValueError:
             raise BadRecipientKey(pointer=f"/params/recipients/{number}") from None

@@ -15,6 +15,7 @@ from algorithms.path_publishing import statements as say
 from algorithms.path_publishing.coins import epsilon_of, wrong_threshold
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
 from algorithms.path_publishing.relations import fake_probability
+from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES
 from tacit.report.builder import (
     NOTHING_HOLDS,
     OUTSIDE_BUDGET,
@@ -163,8 +164,9 @@ def _sealed(params: Parameters) -> PrivacyReport:
         ),
         charged=Charge(ledger="none"),
         sampler=Fraction(0),
-        method="none: HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305) and "
-        "ChaCha20-Poly1305 under a fresh key of the operating system",
+        method="none: HPKE (RFC 9180: X-Wing, HKDF-SHA256, AES-256-GCM, or for keys of 32 bytes "
+        "X25519, HKDF-SHA256, ChaCha20-Poly1305) and ChaCha20-Poly1305 under a fresh key of the "
+        "operating system",
         public_parameters=("the recipients' public keys, where the job's parameters are shown",),
         not_protected=(
             *say.SEALED_DISCLOSES,
@@ -172,8 +174,19 @@ def _sealed(params: Parameters) -> PrivacyReport:
         ),
         voided_by=("a recipient's private key that gets out, at any time",),
         assumptions=(say.GENUINE_KEYS,),
-        caveats=("Trust lies in how the keys were distributed.",),
+        caveats=("Trust lies in how the keys were distributed.", *_classical(params)),
         error={"recovery": "exact", "direction": "exact"},
+    )
+
+
+def _classical(params: Parameters) -> tuple[str, ...]:
+    """What a recipient's key of X25519 alone leaves open."""
+    count = sum(len(raw) != PUBLIC_KEY_BYTES for raw in params.recipients)
+    if not count:
+        return ()
+    return (
+        f"{count} of {len(params.recipients)} recipients' keys are of X25519 alone: whoever keeps "
+        "the publication reads the path once X25519 is broken.",
     )
 
 

@@ -1,10 +1,11 @@
-"""A sealed stream for one holder: of a passphrase, or of an X25519 private key.
+"""A sealed stream for one holder: of a passphrase, or of a private key.
 
 The content lies in chunks of 1 MiB under AES-256-GCM; a chunk's nonce is its number and whether it
 is the last, so that none can be moved, repeated or cut off unnoticed (the STREAM construction of
 Hoang, Reyhanitabar, Rogaway and Vizar, 2015). The key of the content is random and lies in the
-header, sealed by HPKE (RFC 9180) or under a key that scrypt (RFC 7914) derives from the passphrase;
-the whole header is bound into the content. Memory does not grow with the content.
+header: sealed by HPKE (RFC 9180) with X-Wing, or with X25519 alone (spec: keys, section 2.7), or
+under a key that scrypt (RFC 7914) derives from the passphrase. The whole header is bound into the
+content. Memory does not grow with the content.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from tacit.crypto.seal_keys import SealKey, SealPublicKey
+from tacit.crypto.sealing import SealBroken
+
 CHUNK_BYTES: Final = 1 << 20
 MAGIC: Final = b"tacit backup 1\n"
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _SEALED_BYTES: Final = CHUNK_BYTES + 16
-_MOST_WRAPPED: Final = 1024
+_MOST_WRAPPED: Final = 2048
+_NEEDED: Final = {
+    b"p": "a passphrase",
+    b"r": "a private key of X25519",
+    b"x": "a private key of suite 2 (tctkey2_...)",
+}
+"""By the header's byte."""
 _SCRYPT_N: Final = 2**17
 """With r = 8: 128 MiB and some tenths of a second for each guess."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -87,6 +97,23 @@ class Recipient:
         if self.private is None:
             raise ValueError("a public key opens nothing")
         return _SUITE.decrypt(wrapped, self.private, info=MAGIC + salt)
+
+
+@dataclass(frozen=True, repr=False)
+class HybridRecipient:
+    """The same with a key of suite 2: it stays sealed while X25519 or ML-KEM-768 holds."""
+
+    public: SealPublicKey
+    private: SealKey | None = None
+    kind: bytes = b"x"
+
+    def wrap(self, key: bytes, salt: bytes) -> bytes:
+        return self.public.seal(key, MAGIC + salt)
+
+    def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
+        if self.private is None:
+            raise ValueError("a public key opens nothing")
+        return self.private.open(wrapped, MAGIC + salt)
 
 
 class Sealer(io.RawIOBase):
@@ -169,12 +196,12 @@ def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
         raise BackupRefused("not a backup of this kind, or of a newer version")
     kind, salt, length = rest[:1], rest[1:-2], int.from_bytes(rest[-2:], "big")
     if kind != holder.kind:
-        needed = {b"p": "a passphrase", b"r": "a private key"}.get(kind)
+        needed = _NEEDED.get(kind)
         raise BackupRefused(f"the backup opens with {needed}" if needed else "not a backup")
     wrapped = file.read(min(length, _MOST_WRAPPED))
     try:
         return holder.unwrap(wrapped, salt), start + wrapped
-    except (InvalidTag, ValueError):
+    except (InvalidTag, SealBroken, ValueError):
         raise BackupRefused("the key does not open this backup, or it was altered") from None
 
 

@@ -44,7 +44,9 @@ class Places:
             given = getattr(settings, "dataset_dir", None)
             files |= {"datasets": given or home / "datasets", "jobs": home / "jobs"}
             if getattr(settings, "storage_key", None) is None:
-                files["storage.key"] = home / "storage.key"
+                # One for each generation: during a rotation there are two.
+                names = {"storage.key", *(path.name for path in home.glob("storage.key.[0-9]*"))}
+                files |= {name: home / name for name in names}
         return cls(home, files, database)
 
     def members(self) -> Iterator[tuple[str, Path]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
 from structlog.stdlib import BoundLogger
@@ -18,6 +18,8 @@ from common.runtime.logs import describe
 Answer = TypeVar("Answer")
 
 GRACE_S: Final = 3.0
+REST_S: Final = 10.0
+"""A task looks so often at least, whatever its last pass found."""
 
 
 class Pauses:
@@ -67,6 +69,9 @@ class Repeating(ABC):
 
     Logs `<name>_failed`. It pauses for `pause_s` between two passes, for `retry_s` (the same unless
     given) after a failed one, and for `first_s` before the first; `wake` ends a pause.
+
+    `version` changes with each commit to what `look` reads. A pass that found nothing to wait for
+    but a commit is not repeated until there was one, `wake` was called, or after `REST_S`.
     """
 
     def __init__(
@@ -77,15 +82,19 @@ class Repeating(ABC):
         *,
         retry_s: float | None = None,
         first_s: float = 0.0,
+        version: Callable[[], Awaitable[Hashable]] | None = None,
     ) -> None:
         self._name, self._log, self._pause_s, self._first_s = name, log, pause_s, first_s
         self._retry_s = pause_s if retry_s is None else retry_s
+        self._version_of = version
+        self._version: Hashable = None
+        self._look_again, self._looked_at = True, 0.0
         self._pauses = Pauses()
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
-    async def look(self) -> None:
-        """One pass of the task."""
+    async def look(self) -> bool | None:
+        """One pass of the task; true if only a commit can give the next pass something to do."""
 
     def start(self) -> None:
         """Start the task."""
@@ -99,6 +108,7 @@ class Repeating(ABC):
 
     def wake(self) -> None:
         """Start the next pass immediately: there is something new."""
+        self._look_again = True
         self._pauses.wake()
 
     async def _run(self) -> None:
@@ -107,11 +117,25 @@ class Repeating(ABC):
             self._pauses.begin()
             pause = self._pause_s
             try:
-                await self.look()
+                if await self._due():
+                    self._look_again = False  # who calls `wake` during the look sets it again
+                    settled = await self.look()
+                    self._look_again = self._look_again or not settled
             except Exception as error:
                 self._log.error(f"{self._name}_failed", **describe(error))
-                pause = self._retry_s
+                self._look_again, pause = True, self._retry_s
             await self._pauses.pause(pause)
+
+    async def _due(self) -> bool:
+        """Whether the next pass may find something."""
+        now = asyncio.get_running_loop().time()
+        if self._version_of is not None:
+            version = await self._version_of()
+            if version == self._version and not self._look_again and now < self._looked_at + REST_S:
+                return False
+            self._version = version
+        self._looked_at = now
+        return True
 
 
 async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -14,15 +14,17 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cryptography import x509
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from common.runtime.logs import describe, get_logger
 
 RENEWAL_S: Final = 30.0
+_SET_GROUPS: Final = "set_groups"
+"""Of `ssl.SSLContext`, from Python 3.15 on."""
 _logger = get_logger("tacit.tls")
 
 
@@ -49,6 +51,23 @@ class TlsSettings(BaseSettings):
         "called; the system's unless given.",
     )
 
+    tls_groups: str | None = Field(
+        default=None,
+        description="Groups of the key agreement, the preferred first, with colons "
+        "(`X25519MLKEM768:X25519`); the TLS library's own unless given. Needs Python 3.15.",
+    )
+
+    @field_validator("tls_groups")
+    @classmethod
+    def _groups_can_be_set(cls, groups: str | None) -> str | None:
+        """No setting that does nothing: an operator would rely on it."""
+        if groups is not None and not hasattr(ssl.SSLContext, _SET_GROUPS):
+            raise ValueError(
+                "this Python cannot choose the groups (3.15 can): leave it out, and let a proxy "
+                "require them"
+            )
+        return groups
+
     @model_validator(mode="after")
     def _certificate_with_key(self) -> TlsSettings:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -57,7 +76,26 @@ class TlsSettings(BaseSettings):
 
     def trust(self) -> ssl.SSLContext:
         """TLS for outgoing calls. Raises OSError or ssl.SSLError for files that are not valid."""
-        return trust(self.tls_authority, self.tls_certificate, self.tls_key)
+        if self.tls_groups is None:
+            return trust(self.tls_authority, self.tls_certificate, self.tls_key)
+        context = _verifying(self.tls_authority)
+        if self.tls_certificate is not None:
+            context.load_cert_chain(self.tls_certificate, self.tls_key)
+        use_groups(context, self.tls_groups)
+        return context
+
+
+def use_groups(context: ssl.SSLContext, groups: str) -> None:
+    """Agree on keys in these groups alone. Raises ssl.SSLError for a name that is none."""
+    getattr(context, _SET_GROUPS)(groups)
+
+
+def post_quantum() -> Literal["offered", "no"]:
+    """Whether the TLS library begins with X25519MLKEM768 by itself: OpenSSL does from 3.5 on.
+
+    Which group a connection then agreed on Python cannot say. Spec: keys, section 2.8.
+    """
+    return "offered" if ssl.OPENSSL_VERSION_INFO >= (3, 5) else "no"
 
 
 def trust(
@@ -86,7 +124,8 @@ def _verifying(authority: Path | None) -> ssl.SSLContext:
 def environment_trust() -> ssl.SSLContext | bool:
     """The same from the environment alone, for the command line and the workers of jobs."""
     settings = TlsSettings()
-    if settings.tls_authority is None and settings.tls_certificate is None:
+    given = (settings.tls_authority, settings.tls_certificate, settings.tls_groups)
+    if all(each is None for each in given):
         return True
     return settings.trust()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from common.store.transactions import Counts, Database, Parameters, Result, Transaction
+
+_VERSION: Final = text("SELECT CAST(pg_current_snapshot() AS text)")
 
 
 class PostgresqlTransaction(Transaction):
@@ -70,6 +72,12 @@ class PostgresqlDatabase(Database):
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
             yield PostgresqlTransaction(connection, self.counts)
+
+    async def version(self) -> Hashable:
+        """Which transactions have ended: those of other databases of the server count as well."""
+        async with self.engine.connect() as connection:
+            found = await connection.execute(_VERSION)
+            return str(found.scalar_one())
 
     async def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Run `work` in a transaction without time limits; PostgreSQL checks foreign keys."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -117,6 +117,8 @@ class SqliteDatabase(Database):
         )
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite")
         self._idle: list[Connection] = []
+        self._watching: Connection | None = None
+        """Writes nothing itself: its data version counts what all others commit."""
         self._writer = asyncio.Lock()
         self.counts = Counts()
         self._large = asyncio.Semaphore(_LARGE_READERS)
@@ -168,6 +170,17 @@ class SqliteDatabase(Database):
         finally:
             self._give_back(connection)
 
+    async def version(self) -> Hashable:
+        """SQLite's own count of the commits of other connections."""
+        if self._watching is None:
+            taken = await self._take()
+            if self._watching is None:
+                self._watching = taken
+            else:  # counts of two connections cannot be compared
+                self._give_back(taken)
+        driver = _driver(self._watching)
+        return int(driver.execute("PRAGMA data_version").fetchone()[0])
+
     async def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Run `work` alone, with foreign keys checked at its end."""
         await self._my_turn()
@@ -207,8 +220,10 @@ class SqliteDatabase(Database):
 
     async def dispose(self) -> None:
         """Close the connections that nobody uses."""
-        while self._idle:
-            self._idle.pop().close()
+        watching, self._watching = self._watching, None
+        for connection in (*self._idle, *filter(None, (watching,))):
+            connection.close()
+        self._idle.clear()
 
     async def _my_turn(self) -> None:
         if not self._writer.locked():

@@ -8,7 +8,7 @@ in a thread. PostgreSQL is reached by asyncpg. Store functions are the same for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, overload
@@ -87,6 +87,11 @@ class Database(ABC):
     @abstractmethod
     def reading(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """A transaction that only reads: one consistent view, and no writer waits for it."""
+
+    @abstractmethod
+    async def version(self) -> Hashable:
+        """Another value after each commit, of whichever process: who finds the value of the last
+        look need not look again. It is much cheaper than a transaction."""
 
     @abstractmethod
     async def change_schema(self, work: Callable[[Connection], None]) -> None:

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
 from common.runtime.settings import ServiceSettings
-from common.runtime.tls import expiry
+from common.runtime.tls import expiry, post_quantum
 from common.runtime.tracing import tracer_of
 from common.web.access import Access
 from common.web.bodies import body_schemas
@@ -161,9 +161,10 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
     @app.get("/readyz", tags=["service"], summary="Whether the service can do its work")
     async def readyz() -> dict[str, object]:
         checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
+        shown = {"checks": {key: why or "ok" for key, why in checks.items()}}
         if any(reason is not None for reason in checks.values()):
-            raise NotReady(extra={"checks": {key: why or "ok" for key, why in checks.items()}})
-        return {"status": "ready", "checks": dict.fromkeys(checks, "ok")}
+            raise NotReady(extra={**shown, "tls_pq": post_quantum()})
+        return {"status": "ready", **shown, "tls_pq": post_quantum()}
 
     async def metrics_text(_: Request) -> Response:
         return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)

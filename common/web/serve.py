@@ -6,6 +6,7 @@ every full collection.
 """
 
 import asyncio
+import contextlib
 import gc
 import math
 import socket
@@ -23,11 +24,12 @@ from common.runtime.logs import configure_logging
 from common.runtime.memory import give_back, return_large_blocks
 from common.runtime.process import allow_open_files, leave_no_core, open_files
 from common.runtime.settings import ServiceSettings
-from common.runtime.tls import renew, server_options
+from common.runtime.tls import renew, server_options, use_groups
 from common.web.connections import Register
 
 S = TypeVar("S", bound=ServiceSettings)
 GRACE_S: Final = 30
+DATE_S: Final = 1.0
 RESERVE: Final = 256
 """Open files reserved for the database, other services and logs when connections are many."""
 GARBAGE: Final = 20_000
@@ -36,15 +38,40 @@ GARBAGE: Final = 20_000
 
 class Server(uvicorn.Server):
     """uvicorn's server with frozen start-up objects, limits of idle connections, and a certificate
-    that may be renewed."""
+    that may be renewed. It is woken to end, where uvicorn looks ten times a second."""
 
-    def __init__(self, config: uvicorn.Config, connections: Register) -> None:
+    def __init__(
+        self, config: uvicorn.Config, connections: Register, groups: str | None = None
+    ) -> None:
+        self._ending, self._woken = False, asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(config)
-        self._connections = connections
+        self._connections, self._groups = connections, groups
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server ends, or has ended. A signal and any thread may set it."""
+        return self._ending
+
+    @should_exit.setter
+    def should_exit(self, ending: bool) -> None:  # uvicorn has an attribute here
+        self._ending = ending
+        if ending and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def main_loop(self) -> None:
+        """Renew the date of answers every second until the server ends."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_S):
+                    await self._woken.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then freeze what start-up made."""
+        if self.config.ssl is not None and self._groups is not None:
+            use_groups(self.config.ssl, self._groups)
         await super().startup(sockets)
         if self.config.ssl is not None:
             certificate, key = self.config.ssl_certfile, self.config.ssl_keyfile
@@ -95,6 +122,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
             ),
         ),
         connections,
+        settings.tls_groups,
     )
 
 

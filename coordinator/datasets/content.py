@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -13,8 +13,9 @@ from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import FILE, Format, format_of, kind_of
 from algorithms.datasets.parts import joined
 from common.runtime.directories import make_private_directory
-from coordinator.sealed.files import SealedWriter, open_sealed
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.files import SealedWriter, file_generation, open_sealed
+from coordinator.sealed.keys import StorageKeys
+from coordinator.sealed.resealing import reseal_file
 from tacit.compression import Limits, expanded
 
 _READ_BYTES: Final = 1 << 20
@@ -22,12 +23,14 @@ _READ_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Checked:
-    """A content that matches its declaration. `digest` never leaves the process."""
+    """A content that matches its declaration. `digest` never leaves the process; `generation`: the
+    oldest storage key that sealed a part."""
 
     outline: dict[str, Any]
     parts: Mapping[str, int]
     """Name and plain bytes of each part, in the order of reading."""
     digest: bytes
+    generation: int
 
     @property
     def bytes(self) -> int:
@@ -40,7 +43,7 @@ class Vault:
     """The directory of sealed contents; each dataset has its own directory in it."""
 
     directory: Path
-    key: StorageKey
+    keys: StorageKeys
     limits: Limits
 
     def prepare(self, dataset_id: str) -> None:
@@ -49,11 +52,11 @@ class Vault:
 
     def writer(self, dataset_id: str, part: str) -> SealedWriter:
         """Where a part is written while it arrives."""
-        return SealedWriter(self._path(dataset_id, part), self.key, _purpose(dataset_id, part))
+        return SealedWriter(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
 
     def plain(self, dataset_id: str, part: str) -> BinaryIO:
         """The plain content of a part; reading raises ContentTooLarge."""
-        sealed = open_sealed(self._path(dataset_id, part), self.key, _purpose(dataset_id, part))
+        sealed = open_sealed(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
         return expanded(sealed, self.limits)
 
     def open(self, dataset_id: str, parts: Mapping[str, int]) -> BinaryIO:
@@ -65,14 +68,29 @@ class Vault:
     def check(self, dataset_id: str, declaration: DatasetDeclaration, sent: set[str]) -> Checked:
         """Validate all of a content. Raises what its reader raises. Blocks: call it in a thread."""
         kind, form = kind_of(declaration), format_of(declaration)
+        parts = [name for name in form.parts if name in sent]
+        sizes, digest = self.measure(dataset_id, parts)
+        with self.open(dataset_id, sizes) as stream:
+            dataset = form.read(declaration, stream)
+        return Checked(kind.outline(dataset), sizes, digest, self.generation(dataset_id, parts))
+
+    def measure(self, dataset_id: str, parts: Iterable[str]) -> tuple[dict[str, int], bytes]:
+        """(plain bytes of each part, digest of all) in the order of reading. Blocks."""
         sizes, digest = {}, hashlib.sha256()
-        for part in [name for name in form.parts if name in sent]:
+        for part in parts:
             size, own = self._measure(dataset_id, part)
             sizes[part] = size
             digest.update(own)
-        with self.open(dataset_id, sizes) as stream:
-            dataset = form.read(declaration, stream)
-        return Checked(kind.outline(dataset), sizes, digest.digest())
+        return sizes, digest.digest()
+
+    def generation(self, dataset_id: str, parts: Iterable[str]) -> int:
+        """The oldest storage key that sealed a part. Raises StorageKeyWrong, FileNotFoundError."""
+        return min(file_generation(self._path(dataset_id, part)) for part in parts)
+
+    def reseal(self, dataset_id: str, parts: Iterable[str]) -> None:
+        """Seal all parts anew under the key of now. Raises as `generation`. Blocks."""
+        for part in parts:
+            reseal_file(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
 
     def remove(self, dataset_id: str) -> None:
         """Remove a content, whole or half."""

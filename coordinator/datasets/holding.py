@@ -21,13 +21,12 @@ from common.store.transactions import Database, Transaction
 from coordinator.datasets import ledger
 from coordinator.datasets.content import Checked, Vault
 from coordinator.errors import DatasetInUse, DatasetRefused, LedgerConflict, UnknownDataset
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow, LedgerRow
 from tacit.compression import Limits
 
-CONTENT: Final = "dataset content"
 LOCK: Final = "datasets"
 ABANDONED_S: Final = 3600.0
 """A content that belongs to no dataset is removed when it was not written to for this long."""
@@ -41,15 +40,15 @@ class Datasets:
     def __init__(
         self,
         database: Database,
-        key: StorageKey,
+        keys: StorageKeys,
         directory: Path,
         clock: Clock,
         settings: CoordinatorSettings,
     ) -> None:
         limits = Limits(settings.dataset_max_bytes, settings.dataset_max_ratio)
         self.database, self.clock, self.settings = database, clock, settings
-        self.vault = Vault(directory, key, limits)
-        self._key = key
+        self.vault = Vault(directory, keys, limits)
+        self.keys = keys
         self._one_at_a_time = asyncio.Semaphore(1)
 
     def new_id(self) -> str:
@@ -162,6 +161,7 @@ class Datasets:
         kind, now = kind_of(request), self.clock.now()
         unit = request.privacy_unit or kind.default_privacy_unit
         await exclusive(transaction, LOCK)
+        await self.keys.admit(transaction, checked.generation)
         continued = await self._continued(transaction, request)
         ledger_id = None
         if kind.budgeted:
@@ -203,6 +203,41 @@ class Datasets:
                 await ledger.deleted(transaction, dataset_id, now)
             await store.mark_deleted(transaction, dataset_id, now)
         await asyncio.to_thread(self.vault.remove, dataset_id)
+
+    async def renew_key(self) -> None:
+        """Learn which storage key seals, before a content arrives. Raises StorageKeyUnavailable."""
+        async with self.database.reading() as transaction:
+            await self.keys.refresh(transaction)
+
+    async def reseal(self, row: DatasetRow) -> bool:
+        """Seal a content anew, and know it under the key of now; whether there was need to.
+
+        What it is known under comes first: a file's header says that all is done. Raises
+        StorageKeyWrong.
+        """
+        try:
+            if await asyncio.to_thread(self.vault.generation, row.id, row.parts) == (
+                self.keys.generation
+            ):
+                return False
+            _, digest = await asyncio.to_thread(self.vault.measure, row.id, row.parts)
+            await self._know_anew(row, digest)
+            await asyncio.to_thread(self.vault.reseal, row.id, row.parts)
+        except FileNotFoundError:
+            pass  # deleted meanwhile
+        async with self.database.reading() as transaction:
+            left = await store.find(transaction, row.id)
+        if left is None or left.deleted is not None:
+            await asyncio.to_thread(self.vault.remove, row.id)
+        return True
+
+    async def _know_anew(self, row: DatasetRow, digest: bytes) -> None:
+        async with self.database.begin() as transaction:
+            await exclusive(transaction, LOCK)
+            for content in (digest, digest + (row.privacy_unit or "").encode()):
+                now, *older = await self.keys.content_hashes(transaction, content)
+                for before in older:
+                    await store.rename_content(transaction, before, now)
 
     async def tidy(self) -> None:
         """Remove contents that never became a dataset, or whose deletion was cut short."""
@@ -272,13 +307,22 @@ class Datasets:
         self, transaction: Transaction, checked: Checked, unit: str
     ) -> tuple[bytes, LedgerRow | None]:
         """The keyed hash of a content, and the ledger that it has already."""
-        hashed = self._key.keyed_hash(CONTENT, checked.digest)
-        known = await store.ledger_by_content(transaction, hashed)
+        hashed, known = await self._found(transaction, checked.digest)
         if known is not None and known.privacy_unit != unit and not checked.outline["rows"]:
             # A content without rows holds no one's data: each unit counts its own.
-            hashed = self._key.keyed_hash(CONTENT, checked.digest + unit.encode())
-            known = await store.ledger_by_content(transaction, hashed)
+            hashed, known = await self._found(transaction, checked.digest + unit.encode())
         return hashed, known
+
+    async def _found(
+        self, transaction: Transaction, digest: bytes
+    ) -> tuple[bytes, LedgerRow | None]:
+        """The keyed hash of now, and the ledger that is known under that of any generation."""
+        hashes = await self.keys.content_hashes(transaction, digest)
+        for hashed in hashes:
+            known = await store.ledger_by_content(transaction, hashed)
+            if known is not None:
+                return hashes[0], known
+        return hashes[0], None
 
     async def _ledger_for(
         self, transaction: Transaction, unit: str, continued: DatasetRow | None

@@ -61,6 +61,7 @@ def add_datasets(
         dataset_id, kept = datasets.new_id(), False
         try:
             vault = datasets.vault
+            await datasets.renew_key()
             received = await receive(request, vault, dataset_id, settings, transports)
             checked = await datasets.check(dataset_id, received.request, set(received.sent))
             key = await idempotency.request_key(

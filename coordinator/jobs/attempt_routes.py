@@ -87,8 +87,9 @@ def _add_ending(app: FastAPI) -> None:
                 await jobs.attempts.fail(attempt_id, session, Failure(problem=problem))
                 return
             job, report, rest = await jobs.attempts.report_of(attempt_id, session, packed.report)
+            sealed_by = jobs.attempts.keys.generation
             await asyncio.to_thread(jobs.results.keep, job, arrived, packed, report)
-            await jobs.attempts.succeed(attempt_id, session, rest)
+            await jobs.attempts.succeed(attempt_id, session, rest, sealed_by)
         finally:
             arrived.unlink(missing_ok=True)
         jobs.dispatcher.wake()

@@ -27,7 +27,7 @@ from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed, UnitNotPr
 from coordinator.jobs.prices import Price, stated
 from coordinator.jobs.statements import complete
 from coordinator.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
-from coordinator.sealed.key import StorageKey, seed_purpose
+from coordinator.sealed.keys import StorageKeys, seed_purpose
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
@@ -52,7 +52,7 @@ class Attempts:
 
     database: Database
     datasets: Datasets
-    key: StorageKey
+    keys: StorageKeys
     settings: CoordinatorSettings
     clock: Clock
     changed: Callable[[], None]
@@ -89,7 +89,7 @@ class Attempts:
             stance="paper" if job.stance == "paper" else "sound",
             declaration=declaration,
             session=session,
-            block_key=self._block_key(attempt_id),
+            block_key=self._block_key(attempt),
             memory_bytes=self.settings.job_memory_bytes,
             wall_s=self.settings.job_wall_s,
             lease_s=self.settings.job_lease_s,
@@ -103,7 +103,7 @@ class Attempts:
             attempt.ticket_hash, digest(ticket)
         ):
             raise AttemptRefused
-        return self._block_key(attempt_id)
+        return self._block_key(attempt)
 
     async def beat(self, attempt_id: str, session: str, beat: Beat) -> Orders:
         """A heartbeat: it renews the lease, and the answer is whether to stop."""
@@ -139,7 +139,7 @@ class Attempts:
         if job.chosen_seed is not None:
             return SecretSeed(chosen=job.chosen_seed)
         assert job.secret is not None
-        return SecretSeed(secret=self.key.open(seed_purpose(job.id), job.secret))
+        return SecretSeed(secret=self.keys.open(seed_purpose(job.id), job.secret))
 
     # --- its end ---------------------------------------------------------------------------------
 
@@ -151,6 +151,7 @@ class Attempts:
             _, job = await self._held(transaction, attempt_id, session)
             dataset = await self._dataset(transaction, job)
             outside = await ledger.released_outside(transaction, dataset.id)
+            await self.keys.refresh(transaction)
         price = Price.model_validate_json(job.price)
         rest = _rest(price, report, dataset)
         kept = Amount(price.epsilon - rest.epsilon, price.delta - rest.delta)
@@ -166,10 +167,15 @@ class Attempts:
         )
         return job, finished, rest
 
-    async def succeed(self, attempt_id: str, session: str, rest: Amount) -> None:
-        """The outcome is stored: the job has succeeded, and its seed is destroyed."""
+    async def succeed(self, attempt_id: str, session: str, rest: Amount, sealed_by: int) -> None:
+        """The outcome is stored: the job has succeeded, and its seed is destroyed.
+
+        `sealed_by`: the storage key that sealed the evaluation. Raises StorageKeyUnavailable if a
+        rotation has ended meanwhile: the outcome is handed in again.
+        """
         now = self.clock.now()
         async with self.database.begin() as transaction:
+            await self.keys.admit(transaction, sealed_by)
             _, job = await self._held(transaction, attempt_id, session, lock=True)
             if not job.charged and Price.model_validate_json(job.price).kind == "outside":
                 await self._charge(transaction, job)  # it drew no noise, but releases a result
@@ -264,8 +270,8 @@ class Attempts:
     def _until(self) -> datetime:
         return self.clock.now() + timedelta(seconds=self.settings.job_lease_s)
 
-    def _block_key(self, attempt_id: str) -> bytes:
-        return self.key.derive(f"job blocks {attempt_id}")
+    def _block_key(self, attempt: AttemptRow) -> bytes:
+        return self.keys.of(attempt.generation).derive(f"job blocks {attempt.id}")
 
 
 def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> Amount:

@@ -49,7 +49,7 @@ class Dispatcher(Repeating):
         settings: CoordinatorSettings,
         changed: Callable[[], None],
     ) -> None:
-        super().__init__("dispatch", log, LOOK_S, retry_s=AWAY_S)
+        super().__init__("dispatch", log, LOOK_S, retry_s=AWAY_S, version=attempts.database.version)
         self._attempts, self._cluster, self._settings = attempts, cluster, settings
         self._database, self._clock = attempts.database, attempts.clock
         self._changed = changed
@@ -69,16 +69,18 @@ class Dispatcher(Repeating):
                 for attempt_id in under_way:
                     await store.change_attempt(transaction, attempt_id, until=self._clock.now())
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
         """Check what runs and begin what is queued; without Dask, pause for AWAY_S in total."""
         try:
-            await self._dispatch()
+            return not await self._dispatch()
         except ClusterAway:
             await self._pauses.pause(AWAY_S - LOOK_S)
+            return False
 
     # --- one pass --------------------------------------------------------------------------------
 
-    async def _dispatch(self) -> None:
+    async def _dispatch(self) -> bool:
+        """Whether any job runs or waits."""
         async with self._database.reading() as transaction:
             running = await store.running(transaction)
             live = {row.job_id: row for row in await store.live_attempts(transaction)}
@@ -91,6 +93,7 @@ class Dispatcher(Repeating):
                 for job in lost:
                     await self._again(job)
                 await self._fill(slots - len(self._under_way))
+        return bool(running or live or waiting)
 
     async def _renew(self, live: list[AttemptRow]) -> None:
         """Renew the leases of our attempts, whether they run or wait for a worker."""
@@ -158,17 +161,18 @@ class Dispatcher(Repeating):
     async def _begin(self, job: JobRow) -> None:
         """Begin the next attempt at a job, unless another replica does."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
-        row = AttemptRow(
-            id=str(uuid7(self._clock)),
-            job_id=job.id,
-            number=job.attempts + 1,
-            state=store.OFFERED,
-            ticket_hash=digest(token),
-            session_hash=None,
-            holder=self._replica,
-            until=self._until(),
-        )
         async with self._database.begin() as transaction:
+            row = AttemptRow(
+                id=str(uuid7(self._clock)),
+                job_id=job.id,
+                number=job.attempts + 1,
+                state=store.OFFERED,
+                ticket_hash=digest(token),
+                session_hash=None,
+                holder=self._replica,
+                until=self._until(),
+                generation=(await self._attempts.keys.hold(transaction)).generation,
+            )
             gone = await self._gone(transaction, job)
             begun = gone is None and await store.begin(
                 transaction, row, job.started or now, job.attempts

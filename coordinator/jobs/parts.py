@@ -19,7 +19,7 @@ from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.state_machine import Conduct
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 
 
@@ -39,7 +39,7 @@ class Jobs:
 def open_jobs(
     database: Database,
     datasets: Datasets,
-    key: StorageKey,
+    keys: StorageKeys,
     settings: CoordinatorSettings,
     clock: Clock,
     conduct: Conduct,
@@ -48,9 +48,9 @@ def open_jobs(
     """All parts; dispatcher, federated jobs and schedules are not started yet. `woken` is called
     when a round was opened or is to end."""
     changes = Changes(database)
-    attempts = Attempts(database, datasets, key, settings, clock, changes.notify)
-    results = Results(settings.data_dir / "jobs", key)
-    submission = Submission(datasets, key, FederatedAsking(conduct, settings))
+    attempts = Attempts(database, datasets, keys, settings, clock, changes.notify)
+    results = Results(settings.data_dir / "jobs", keys)
+    submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
     federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
     return Jobs(
         submission,

@@ -26,7 +26,8 @@ from common.runtime.directories import make_private_directory
 from coordinator.errors import UnknownPart
 from coordinator.jobs.workers.packing import Packed, text, unpack
 from coordinator.models.job import RESULT_FORMAT
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.keys import StorageKeys
+from coordinator.sealed.resealing import holds_current, reseal_value_file
 from coordinator.store.jobs import JobRow
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
@@ -40,7 +41,7 @@ class Results:
     """The directory of all jobs' results."""
 
     directory: Path
-    key: StorageKey
+    keys: StorageKeys
 
     def incoming(self) -> Path:
         """A file for an arriving outcome; the caller removes it."""
@@ -71,7 +72,7 @@ class Results:
             (draft / "report.json").write_bytes(report.model_dump_json(indent=1).encode() + b"\n")
             (draft / "report.txt").write_text(plain_words(report), "utf-8")
             if packed.evaluation is not None:
-                sealed = self.key.seal(_purpose(job.id), packed.evaluation)
+                sealed = self.keys.seal(_purpose(job.id), packed.evaluation)
                 (draft / _SEALED).write_bytes(sealed)
             _to_disk(draft)
             place = self.directory / job.id
@@ -99,7 +100,28 @@ class Results:
             sealed = (self.directory / job_id / _SEALED).read_bytes()
         except FileNotFoundError:
             raise UnknownPart from None
-        return self.key.open(_purpose(job_id), sealed)
+        return self.keys.open(_purpose(job_id), sealed)
+
+    def sealed(self) -> list[str]:
+        """The jobs whose evaluation is kept."""
+        found = self.directory.glob(f"*/{_SEALED}")
+        names = (path.parent.parent.name for path in found)
+        return [name for name in names if not name.startswith("draft-")]
+
+    def is_current(self, job_id: str) -> bool:
+        """Whether a job's evaluation, if it has one, is sealed with the key of now."""
+        try:
+            return holds_current(self.directory / job_id / _SEALED, self.keys)
+        except FileNotFoundError:
+            return True
+
+    def reseal(self, job_id: str) -> bool:
+        """Seal an evaluation anew; whether there was need to. Raises StorageKeyWrong. Blocks."""
+        try:
+            path = self.directory / job_id / _SEALED
+            return reseal_value_file(path, self.keys, _purpose(job_id))
+        except FileNotFoundError:  # deleted meanwhile
+            return False
 
     def archive(self, job_id: str) -> Path:
         """A zip of all published parts, always the same bytes; the caller removes it."""

@@ -33,7 +33,7 @@ from coordinator.jobs.federated.preparation import Asked, FederatedAsking
 from coordinator.jobs.prices import Price, price_of
 from coordinator.jobs.statements import complete
 from coordinator.models.job import JobRequest, JobState
-from coordinator.sealed.key import StorageKey, seed_purpose
+from coordinator.sealed.keys import StorageKeys, seed_purpose
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import JobRow
@@ -67,8 +67,8 @@ Ready = Prepared | Asked
 class Submission:
     """Checks and queues jobs: on a dataset kept here, or by `federated` at curators."""
 
-    def __init__(self, datasets: Datasets, key: StorageKey, federated: FederatedAsking) -> None:
-        self._datasets, self._key, self._federated = datasets, key, federated
+    def __init__(self, datasets: Datasets, keys: StorageKeys, federated: FederatedAsking) -> None:
+        self._datasets, self._keys, self._federated = datasets, keys, federated
         self._one_check = asyncio.Semaphore(1)
 
     async def prepare(self, request: JobRequest) -> Ready:
@@ -145,6 +145,7 @@ class Submission:
             await ledger.reserve(
                 transaction, prepared.dataset.id, prepared.id, price.epsilon, price.delta, now
             )
+        await self._keys.hold(transaction)
         seed = os.urandom(SEED_BYTES)
         row = JobRow(
             id=prepared.id,
@@ -160,7 +161,7 @@ class Submission:
             state=JobState.QUEUED,
             stage="queued",
             created=now,
-            secret=self._key.seal(seed_purpose(prepared.id), seed),
+            secret=self._keys.seal(seed_purpose(prepared.id), seed),
         )
         await store.add(transaction, row)
         return row

@@ -1,7 +1,7 @@
 """Queries: immutable, identified by their hash, with a privacy preview made first.
 
 A query is refused when its sum could wrap, when the deployment does not allow its mechanism or
-stance, or (sound stance) when what is verified is weaker than what it declares.
+stance or demands proofs, or (sound stance) when what is verified is weaker than what it declares.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from common.runtime.clock import Clock, uuid7
 from common.store.transactions import Database, Transaction
-from coordinator.errors import ExactRefused, PaperRefused, QueryRefused, UnknownQuery
+from coordinator.errors import ExactRefused, PaperRefused, ProofRequired, QueryRefused, UnknownQuery
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
@@ -19,6 +19,7 @@ from coordinator.store.registry import AggregatorRow, list_aggregators
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
 from tacit.errors import FieldError
+from tacit.query.proofs import is_proved
 from tacit.query.query import Query
 from tacit.query.words import Mechanism, Stance
 from tacit.registers import asked_mismatch
@@ -36,6 +37,10 @@ def check_query(query: Query, settings: CoordinatorSettings, operators: Sequence
         raise ExactRefused(pointer="/mechanism")
     if query.stance is Stance.PAPER and not settings.allow_paper:
         raise PaperRefused(pointer="/stance")
+    if settings.require_validity is not None and not is_proved(query):
+        raise ProofRequired(
+            'the query declares what contributions may be; write "proved"', pointer="/validity"
+        )
     if (reason := headroom_problem(query)) is not None:
         raise QueryRefused(reason, errors=(FieldError("/n_max", reason),))
     if query.stance is Stance.SOUND and query.mechanism is not Mechanism.EXACT:

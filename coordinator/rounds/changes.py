@@ -26,7 +26,7 @@ class Changes(Notice, Repeating):
 
     def __init__(self, database: Database) -> None:
         Notice.__init__(self)
-        Repeating.__init__(self, "look", _logger, LOOK_S, first_s=LOOK_S)
+        Repeating.__init__(self, "look", _logger, LOOK_S, first_s=LOOK_S, version=database.version)
         self._database = database
         self._waiting = 0
         self._pulse: tuple[Any, ...] | None = None
@@ -44,13 +44,14 @@ class Changes(Notice, Repeating):
         finally:
             self._waiting -= 1
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
         """Notify if anything changed; without a waiting poll, query nothing."""
         if not self._waiting:
             self._pulse = None  # the next poll queries for itself first
-            return
+            return True
         async with self._database.reading() as transaction:
             rounds, jobs = await store.pulse(transaction), await job_steps.pulse(transaction)
         if (rounds, jobs) != self._pulse:
             self._pulse = rounds, jobs
             self.notify()
+        return True

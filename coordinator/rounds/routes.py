@@ -123,9 +123,10 @@ def _add_following(app: FastAPI) -> None:
         caller: Reader,
         state: RoundState | None = None,
         query_id: str | None = None,
+        newest_first: Annotated[bool, Parameter(description="Else the oldest first.")] = False,
         wait_s: Wait = 0,
     ) -> Response:
-        which = Filter(state, query_id)
+        which = Filter(state, query_id, newest_first)
         first_look = request.headers.get("if-none-match") is None
         key = ("rounds", which, page.after_text(), page.limit)
         looked = changes.shared(key, partial(_page, database, which, page))

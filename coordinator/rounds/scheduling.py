@@ -46,19 +46,20 @@ class Scheduler(Repeating):
     Every process has one."""
 
     def __init__(self, conduct: Conduct, opened: Callable[[], None]) -> None:
-        super().__init__("schedule", log, LOOK_S)
+        super().__init__("schedule", log, LOOK_S, version=conduct.database.version)
         self._conduct = conduct
         self._opened = opened
         self._problems: dict[str, str] = {}
         self._tidied: float | None = None
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
         """Do what is due."""
-        await self.open_due()
+        scheduled = await self.open_due()
         await self._tidy()
+        return not scheduled
 
-    async def open_due(self) -> None:
-        """Open every round that is due."""
+    async def open_due(self) -> int:
+        """Open every round that is due; how many queries have a schedule."""
         async with self._conduct.database.reading() as transaction:
             found = await queries.scheduled(transaction)
             await self._conduct.ledger.follow(transaction)
@@ -73,6 +74,7 @@ class Scheduler(Repeating):
                 if self._problems.get(query.id) != error.name:  # once, not every second
                     log.warning("schedule_waits", query=query.id, problem=error.name)
                 self._problems[query.id] = error.name
+        return len(found)
 
     async def _slot_due(self, row: QueryRow) -> int | None:
         """The next period of a schedule whose window is over and that has no round yet."""

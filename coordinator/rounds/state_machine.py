@@ -28,9 +28,15 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.errors import AggregatorUnreachable, RoundExpired, UnknownRound
+from coordinator.errors import (
+    AggregatorUnreachable,
+    RoundExpired,
+    StillVerifying,
+    UnknownRound,
+)
 from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
 from coordinator.registry.peers import (
@@ -550,6 +556,15 @@ async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manif
 
 
 def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
-    """RoundAborted if an aggregator refuses permanently, else AggregatorUnreachable (retry)."""
+    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is at work for
+    it, else AggregatorUnreachable: both are retried."""
     reason = refusal(step, peers, answers)
-    return silence(step, peers, answers) if reason is None else RoundAborted(reason)
+    if reason is not None:
+        return RoundAborted(reason)
+    if any(_is_at_work(item) for item in answers):
+        return StillVerifying()
+    return silence(step, peers, answers)
+
+
+def _is_at_work(answer: object) -> bool:
+    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from common.runtime.logs import get_logger
 from common.web.problems import ProblemReceived
-from coordinator.errors import AggregatorUnreachable, StillVerifying
+from coordinator.errors import AggregatorUnreachable
 from coordinator.registry.peers import Peer, answered, gather
 from coordinator.rounds import differencing
 from coordinator.rounds.standing import Refused
@@ -99,15 +99,8 @@ async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Signed[Ve
     answers = await gather(peer.verification(row.id, request) for peer in peers)
     found = answered(answers)
     if len(found) < len(peers):
-        error = failure("the verification", peers, answers)
-        if not isinstance(error, RoundAborted) and any(_is_at_work(item) for item in answers):
-            raise StillVerifying
-        raise error
+        raise failure("the verification", peers, answers)
     return found
-
-
-def _is_at_work(answer: object) -> bool:
-    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name
 
 
 async def _relay(
@@ -162,7 +155,7 @@ def _agreed(
     """The manifest, and who is refused. Raises RoundAborted or TooFewParticipants."""
     try:
         verdicts = check_verdicts(descriptor, candidates, signed)
-        manifest = proved_manifest_of(descriptor, candidates, signed, salt)
+        manifest = proved_manifest_of(descriptor, candidates, verdicts, salt)
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
     by_reason = refused_curators(candidates, verdicts)

@@ -1,30 +1,60 @@
 """Files sealed chunk by chunk: a large file is never fully in memory, and never plain on disk.
 
-A file is a header (magic, 32 random bytes) and chunks of 1 MiB, each with its tag. The file's key
-is derived from the storage key, the purpose and the random bytes; a chunk's nonce is its number and
-whether it is the last, so that no chunk can be moved, repeated or cut off unnoticed (the STREAM
-construction of Hoang, Reyhanitabar, Rogaway and Vizar, 2015).
+A file is a header (magic, the key's generation in 4 bytes, 32 random bytes) and chunks of 1 MiB,
+each with its tag. The file's key is derived from the storage key, the purpose and the random bytes;
+a chunk's nonce is its number and whether it is the last, so that no chunk can be moved, repeated or
+cut off unnoticed (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizar, 2015). A file
+of an earlier version has no generation in its header: it is of the first (spec: keys, section 5.4).
 """
 
 from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from coordinator.errors import StorageKeyWrong
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.keys import GENERATION_BYTES, StorageKeys
 
 CHUNK_BYTES: Final = 1 << 20
 TAG_BYTES: Final = 16
-_MAGIC: Final = b"tacit sealed 1\n"
+_MAGIC: Final = b"tacit sealed 2\n"
+_MAGIC_BEFORE: Final = b"tacit sealed 1\n"
 _SALT_BYTES: Final = 32
-_HEADER_BYTES: Final = len(_MAGIC) + _SALT_BYTES
+_FIRST: Final = 1
 _SEALED_BYTES: Final = CHUNK_BYTES + TAG_BYTES
+
+
+@dataclass(frozen=True)
+class Header:
+    """The beginning of a sealed file. `size`: how many bytes it has."""
+
+    generation: int
+    salt: bytes
+    size: int
+
+
+def read_header(file: BinaryIO) -> Header:
+    """That of an open file, from its beginning. Raises StorageKeyWrong."""
+    magic, generation, size = file.read(len(_MAGIC)), _FIRST, len(_MAGIC) + _SALT_BYTES
+    if magic == _MAGIC:
+        generation = int.from_bytes(file.read(GENERATION_BYTES), "big")
+        size += GENERATION_BYTES
+    salt = file.read(_SALT_BYTES)
+    if magic not in (_MAGIC, _MAGIC_BEFORE) or len(salt) != _SALT_BYTES:
+        raise StorageKeyWrong("not a sealed file")
+    return Header(generation, salt, size)
+
+
+def file_generation(path: Path) -> int:
+    """The generation of the key that sealed a file. Raises StorageKeyWrong."""
+    with path.open("rb") as file:
+        return read_header(file).generation
 
 
 def _nonce(number: int, last: bool) -> bytes:
@@ -34,12 +64,12 @@ def _nonce(number: int, last: bool) -> bytes:
 class SealedWriter:
     """Writes a sealed file of mode 0600; it is whole only after `close`."""
 
-    def __init__(self, path: Path, key: StorageKey, purpose: str) -> None:
-        salt = os.urandom(_SALT_BYTES)
-        self._cipher = AESGCM(key.derive(purpose, salt))
+    def __init__(self, path: Path, keys: StorageKeys, purpose: str) -> None:
+        salt, generation = os.urandom(_SALT_BYTES), keys.generation
+        self._cipher = AESGCM(keys.of(generation).derive(purpose, salt))
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
-        self._file.write(_MAGIC + salt)
+        self._file.write(_MAGIC + generation.to_bytes(GENERATION_BYTES, "big") + salt)
         self._waiting = bytearray()
         self._number = 0
         self.plain_bytes = 0
@@ -72,14 +102,14 @@ class SealedWriter:
 class SealedReader(io.RawIOBase):
     """The plain bytes of a sealed file, seekable. Raises StorageKeyWrong where a seal is broken."""
 
-    def __init__(self, path: Path, key: StorageKey, purpose: str) -> None:
+    def __init__(self, path: Path, keys: StorageKeys, purpose: str) -> None:
         super().__init__()
         self._file = path.open("rb")
-        header = self._file.read(_HEADER_BYTES)
-        if not header.startswith(_MAGIC) or len(header) != _HEADER_BYTES:
-            raise StorageKeyWrong("not a sealed file")
-        self._cipher = AESGCM(key.derive(purpose, header[len(_MAGIC) :]))
-        sealed = path.stat().st_size - _HEADER_BYTES
+        header = read_header(self._file)
+        self._cipher = AESGCM(keys.of(header.generation).derive(purpose, header.salt))
+        self._first = header.size
+        # Of the open file: a rotation may put another, with a longer header, in its place.
+        sealed = os.fstat(self._file.fileno()).st_size - header.size
         self._chunks = -(-sealed // _SEALED_BYTES)
         self._size = sealed - self._chunks * TAG_BYTES
         self._place = 0
@@ -116,7 +146,7 @@ class SealedReader(io.RawIOBase):
 
     def _chunk(self, number: int) -> bytes:
         if self._open[0] != number:
-            self._file.seek(_HEADER_BYTES + number * _SEALED_BYTES)
+            self._file.seek(self._first + number * _SEALED_BYTES)
             sealed = self._file.read(_SEALED_BYTES)
             nonce = _nonce(number, number == self._chunks - 1)
             try:
@@ -126,6 +156,6 @@ class SealedReader(io.RawIOBase):
         return self._open[1]
 
 
-def open_sealed(path: Path, key: StorageKey, purpose: str) -> io.BufferedReader:
+def open_sealed(path: Path, keys: StorageKeys, purpose: str) -> io.BufferedReader:
     """The plain content of a sealed file, buffered by chunk."""
-    return io.BufferedReader(SealedReader(path, key, purpose), CHUNK_BYTES)
+    return io.BufferedReader(SealedReader(path, keys, purpose), CHUNK_BYTES)

@@ -1,14 +1,17 @@
-"""The storage key: private data on the coordinator's disk is sealed with it.
+"""One storage key, and where storage keys are read from.
 
-Every purpose has its own key, derived by HKDF-SHA256, so that what was sealed for one cannot be
-opened as another. Small values are sealed whole (AES-256-GCM, random nonce); files in chunks, see
-`coordinator.sealed.files`. Without the key, sealed data is permanently lost.
+Private data on the coordinator's disk is sealed with the storage key. Every purpose has its own
+key, derived by HKDF-SHA256, so that what was sealed for one cannot be opened as another. Which
+generations there are, and which of them seals: `coordinator.sealed.keys`. Without its key, sealed
+data is permanently lost.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,18 +21,16 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from common.runtime.directories import make_private_directory
-from common.store.database import exclusive
-from common.store.transactions import Database, Transaction
 from coordinator.errors import StorageKeyWrong
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import registry as secrets
 from tacit.wire import encode_binary, parse_binary
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 FILE_NAME: Final = "storage.key"
+MOST_KEYS: Final = 2
+"""Of a setting: the new key, and the one before it."""
 _LABEL: Final = b"tacit storage key v1"
-_PROOF: Final = "storage_key_proof"
 
 
 class StorageKey:
@@ -44,6 +45,12 @@ class StorageKey:
 
     def __reduce__(self) -> str:
         raise TypeError("a storage key stays in its process")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorageKey) and hmac.compare_digest(self._key, other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def derive(self, purpose: str, salt: bytes = _LABEL) -> bytes:
         """The 32-byte key of a purpose."""
@@ -62,63 +69,101 @@ class StorageKey:
         except (InvalidTag, ValueError):
             raise StorageKeyWrong from None
 
+    def content_key(self, purpose: str) -> bytes:
+        """The key with which equal contents are recognised."""
+        return self.derive(f"hash {purpose}")
+
     def keyed_hash(self, purpose: str, content_digest: bytes) -> bytes:
         """32 bytes that identify equal contents; nobody can test a guess: HMAC-SHA256."""
-        return hmac.digest(self.derive(f"hash {purpose}"), content_digest, "sha256")
+        return hmac.digest(self.content_key(purpose), content_digest, "sha256")
 
 
-def seed_purpose(job_id: str) -> str:
-    """What a job's sealed seed is bound to."""
-    return f"job seed {job_id}"
+@dataclass(frozen=True)
+class KeySource:
+    """Where this process finds storage keys: a setting with one or two lines, the newer first, or
+    files of the data directory, one for each generation."""
+
+    given: tuple[StorageKey, ...]
+    directory: Path
+
+    @classmethod
+    def of(cls, settings: CoordinatorSettings) -> KeySource:
+        """That of the settings. Raises StorageKeyWrong for text that is no key."""
+        if settings.storage_key is None:
+            return cls((), settings.data_dir)
+        lines = settings.storage_key.get_secret_value().split()
+        if not 0 < len(lines) <= MOST_KEYS:
+            raise StorageKeyWrong("the storage key is 32 bytes in base64url, on one line or two")
+        return cls(tuple(parse_key(line) for line in lines), settings.data_dir)
+
+    def found(self) -> tuple[StorageKey, ...]:
+        """All keys that are found now. Raises StorageKeyWrong for a file that holds none."""
+        if self.given:
+            return self.given
+        texts = [path.read_bytes() for path in self._files()]
+        return tuple(parse_key(text.decode("ascii", "replace")) for text in texts if any(text))
+
+    def make_first(self) -> None:
+        """The key of a store that has none yet, where the settings give none."""
+        if not self.given and not any(self._files()):
+            make_private_directory(self.directory)
+            _write(self.file(1), encode_binary(os.urandom(KEY_BYTES)))
+
+    def keep(self, generation: int, key: StorageKey) -> None:
+        """Keep a new generation's key in the data directory; it is on the disk afterwards."""
+        path = self.file(generation)
+        path.unlink(missing_ok=True)  # of a rotation that did not begin: it sealed nothing
+        _write(path, encode_binary(key._key))
+
+    def destroy(self, generation: int) -> None:
+        """Overwrite and remove a generation's file in the data directory, if there is one."""
+        path = self.file(generation)
+        try:
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return
+        path.unlink(missing_ok=True)
+        sync_directory(path.parent)
+
+    def file(self, generation: int) -> Path:
+        """The data directory's file of a generation."""
+        name = FILE_NAME if generation == 1 else f"{FILE_NAME}.{generation}"
+        return self.directory / name
+
+    def _files(self) -> Iterator[Path]:
+        for path in sorted(self.directory.glob(f"{FILE_NAME}*")):
+            suffix = path.name.removeprefix(FILE_NAME)
+            if not suffix or suffix[1:].isdigit():  # others are drafts of a process
+                yield path
 
 
-def load_storage_key(settings: CoordinatorSettings) -> StorageKey:
-    """The key that the settings give, else that of the data directory, made at the first start.
-
-    Raises StorageKeyWrong for text that is no key.
-    """
-    if settings.storage_key is not None:
-        return _parse(settings.storage_key.get_secret_value())
-    path = settings.data_dir / FILE_NAME
-    if not path.exists():
-        make_private_directory(settings.data_dir)
-        _make(path)
-    return _parse(path.read_text("ascii"))
-
-
-async def prove_storage_key(database: Database, key: StorageKey) -> None:
-    """Check the key against the store's own proof, made with the first one.
-
-    Raises StorageKeyWrong: better at the start than when the first dataset cannot be read.
-    """
-    async with database.begin() as transaction:
-        await exclusive(transaction, _PROOF)
-        await _prove(transaction, key)
-
-
-async def _prove(transaction: Transaction, key: StorageKey) -> None:
-    known = await secrets.secret(transaction, _PROOF)
-    if known is None:
-        await secrets.add_secret(transaction, _PROOF, key.seal(_PROOF, b""))
-    else:
-        key.open(_PROOF, known)
-
-
-def _parse(text: str) -> StorageKey:
+def parse_key(text: str) -> StorageKey:
+    """A key from its text. Raises StorageKeyWrong."""
     try:
         return StorageKey(parse_binary(text.strip()))
     except ValueError:
         raise StorageKeyWrong("the storage key is 32 bytes in base64url") from None
 
 
-def _make(path: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
     """Write a new key of mode 0600; of processes that start together, all use the first one's."""
-    text = encode_binary(os.urandom(KEY_BYTES)).encode() + b"\n"
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = path.with_name(f"{FILE_NAME}.draft-{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
+            file.write(text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -127,3 +172,4 @@ def _make(path: Path) -> None:
             return
     finally:
         draft.unlink()
+    sync_directory(path.parent)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from algorithms.datasets.declaration import DatasetDeclaration
 from common.store.transactions import Transaction
@@ -175,6 +175,17 @@ async def add_content(transaction: Transaction, keyed_hash: bytes, ledger_id: st
     await transaction.execute(
         insert(dataset_contents).values(keyed_hash=keyed_hash.hex(), ledger_id=ledger_id)
     )
+
+
+async def rename_content(transaction: Transaction, before: bytes, now: bytes) -> None:
+    """Know a content under another keyed hash, if it is known under the one before."""
+    known = await ledger_by_content(transaction, before)
+    if known is None:
+        return
+    kept = dataset_contents.c.keyed_hash
+    await transaction.execute(delete(dataset_contents).where(kept == before.hex()))
+    if await ledger_by_content(transaction, now) is None:
+        await add_content(transaction, now, known.id)
 
 
 async def events(transaction: Transaction, ledger_id: str) -> list[DatasetEvent]:

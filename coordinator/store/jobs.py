@@ -53,7 +53,8 @@ class JobRow:
 @dataclass(frozen=True)
 class AttemptRow:
     """An attempt at a job, by one worker. The lease is valid until `until`; `offered`: no worker
-    has taken it yet and `holder` is the replica that offers it."""
+    has taken it yet and `holder` is the replica that offers it. `generation`: of the storage key
+    that its blocks' key is derived from."""
 
     id: str
     job_id: str
@@ -63,6 +64,7 @@ class AttemptRow:
     session_hash: str | None
     holder: str
     until: datetime
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,21 @@ async def federated(transaction: Transaction) -> list[JobRow]:
 async def _running(transaction: Transaction, *, federated: bool) -> list[JobRow]:
     query = _FEDERATED if federated else _ON_WORKERS
     return [_job(row) for row in await transaction.execute(query)]
+
+
+async def seeds(transaction: Transaction) -> dict[str, bytes]:
+    """The sealed seeds of all unfinished jobs, by job."""
+    found = await transaction.execute(
+        select(jobs.c.id, jobs.c.secret).where(jobs.c.secret.is_not(None))
+    )
+    return {row.id: row.secret for row in found}
+
+
+async def reseal_seed(transaction: Transaction, job_id: str, before: bytes, now: bytes) -> None:
+    """Put a seed that was sealed anew in the place of what was read before."""
+    await transaction.execute(
+        update(jobs).where(jobs.c.id == job_id, jobs.c.secret == before).values(secret=now)
+    )
 
 
 # --- attempts ------------------------------------------------------------------------------------

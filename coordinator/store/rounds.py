@@ -257,6 +257,7 @@ class Filter:
 
     state: RoundState | None = None
     query_id: str | None = None
+    newest_first: bool = False
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
         """Hide open rounds that too few aggregators know, and rounds without their content."""
@@ -270,7 +271,10 @@ class Filter:
         return chosen
 
 
-def _page(chosen: Select[Any], after: str | None, limit: int) -> Select[Any]:
+def _page(chosen: Select[Any], which: Filter, after: str | None, limit: int) -> Select[Any]:
+    if which.newest_first:
+        chosen = chosen.order_by(rounds.c.id.desc()).limit(limit)
+        return chosen if after is None else chosen.where(rounds.c.id < after)
     chosen = chosen.order_by(rounds.c.id).limit(limit)
     return chosen if after is None else chosen.where(rounds.c.id > after)
 
@@ -278,7 +282,7 @@ def _page(chosen: Select[Any], after: str | None, limit: int) -> Select[Any]:
 async def heads(
     transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[RoundHead]:
-    found = await transaction.execute(_page(which.apply(select(*_HEAD)), after, limit))
+    found = await transaction.execute(_page(which.apply(select(*_HEAD)), which, after, limit))
     return [RoundHead(**_values(row)) for row in found]
 
 
@@ -289,7 +293,7 @@ async def descriptors(
     chosen = which.apply(select(rounds.c.id, rounds.c.descriptor, rounds.c.sample))
     return [
         (row.id, texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample)))
-        for row in await transaction.execute(_page(chosen, after, limit))
+        for row in await transaction.execute(_page(chosen, which, after, limit))
     ]
 
 

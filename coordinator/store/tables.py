@@ -32,6 +32,13 @@ secrets = Table(
     Column("name", String(64), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )
+storage_keys = Table(
+    "storage_key",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+)
 roster = Table(
     "roster",
     metadata,
@@ -263,6 +270,7 @@ job_attempts = Table(
     Column("session_hash", String(64), nullable=True),
     Column("holder", String(256), nullable=False),
     Column("until", Instant, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="1"),
     UniqueConstraint("job_id", "number", name="uq_job_attempt_number"),
     Index("ix_job_attempt_state", "state"),
 )

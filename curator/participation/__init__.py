@@ -5,6 +5,7 @@ discovery       which rounds ask for these curators
 consent         whether a policy allows a query
 windows         the readings of a window
 contribution    readings become sealed pieces, with the debit, in one transaction
+preparing       what readings and records become before they are stored
 grouping        hosted curators in groups of bounded size
 delivery        the outbox is sent, with retries
 settlement      signed statements of how a round ended

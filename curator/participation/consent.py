@@ -83,6 +83,15 @@ class Consent:
                 return
         self.grounds.append(Ground(blocked, *words))
 
+    def within(self, part: slice) -> Consent:
+        """The same, of some of the curators."""
+        grounds = [
+            Ground(ground.members[part], ground.name, ground.detail, ground.figures)
+            for ground in self.grounds
+            if ground.members[part].any()
+        ]
+        return Consent(self.present[part], grounds, self.periods)
+
 
 def check_round(
     row: PartyRow, descriptor: RoundDescriptor, now: datetime, restore: Restore

@@ -3,10 +3,10 @@
     check the descriptor -> policy and ledger -> readings of the window -> f(x), noise, split, seal
     -> debit and sealed bytes in ONE transaction -> only then they may be sent (`delivery`)
 
-It is done lot by lot (`lots`): each is a separate transaction, so that a crash repeats no segment
-and the first can be sent while the next is prepared. Nothing here is drawn twice: a segment that is
-in the ledger is never prepared again, its stored bytes are sent again. Participation depends on
-public parameters only; a curator without readings contributes like others.
+It is done lot by lot (`grouping`): each is a separate transaction, so that a crash repeats no
+segment and the first can be sent while the next is prepared. Nothing here is drawn twice: a segment
+that is in the ledger is never prepared again, its stored bytes are sent again. Participation
+depends on public parameters only; a curator without readings contributes like others.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine, Prepared, Terms, Total, joined, prepare_together
+from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
 from curator.errors import DeadlinePassed, PeerUnavailable, SealKeyUnusable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
 from curator.participation.grouping import (
-    LOT_WORDS,
     Portion,
     Task,
     groups,
     keys_of,
     lots,
     portions,
+    runs,
 )
+from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
 from curator.participation.suites import Ratchet
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
@@ -70,7 +70,6 @@ from tacit.query.words import PrivacyUnit
 
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
-PART = 0
 STEP_RETRY_S = 1.0
 
 _logger = get_logger("tacit.curator.contribution")
@@ -92,15 +91,6 @@ def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
     Raises DescriptorRefused."""
     signed = Signed[RoundDescriptor].model_validate_json(descriptor)
     return Terms.of(check_consistent(signed, coordinator_key))
-
-
-@dataclass(frozen=True)
-class _Decided:
-    """A portion some of whose curators participate."""
-
-    portion: Portion
-    decision: consent.Consent
-    engine: Engine
 
 
 class Contributor:
@@ -148,7 +138,7 @@ class Contributor:
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
             window: Window = source
-            if not _read_in_blocks(terms, group, source.reach):
+            if not read_in_blocks(terms, group, source.reach):
                 large = sum(portion.span.length for portion in group) >= LARGE_ROWS
                 async with self._store.reading(large=large) as transaction:
                     window = await source.load(transaction, keys_of(group))
@@ -274,19 +264,21 @@ class Contributor:
             for party in sorted({task.party.id for task in tasks.values()}):
                 await exclusive(transaction, f"ledger {party}")
             done = await accounts.debited_segments(transaction, list(tasks))
-            decided = []
-            for portion in lot:
-                segments = done[portion.task.contribution.id]
-                if portion.span.segment in segments:
-                    continue  # another process was faster
-                found = await self._decide(transaction, work, portion)
-                if found is not None:
-                    segments.add(portion.span.segment)
-                    decided.append(found)
-            if decided:
-                prepared = await self._prepared(transaction, work.terms, decided, window)
-                for each, own in zip(decided, prepared, strict=True):
-                    sealed += await self._debit(transaction, work, each, own)
+            left = [
+                each
+                for each in lot  # another process may have been faster
+                if each.span.segment not in done[each.task.contribution.id]
+            ]
+            decided = [await self._decide(transaction, work, run) for run in runs(left)]
+            every = [each for run in decided for each in run]
+            if every:
+                prepared = iter(await self._prepared(transaction, work.terms, every, window))
+                for run in filter(None, decided):
+                    own = [next(prepared) for _ in run]
+                    sealed += await self._debit(transaction, work, run, own)
+                    done[run[0].portion.task.contribution.id].update(
+                        each.portion.span.segment for each in run
+                    )
                 await outbox.add_sealed(transaction, sealed)
             ended = {
                 each.task.contribution.id: State.PREPARED
@@ -303,104 +295,116 @@ class Contributor:
         return sealed
 
     async def _decide(
-        self, transaction: Transaction, work: Work, portion: Portion
-    ) -> _Decided | None:
-        """Who of a portion participates; None if no curator does."""
-        party, place = portion.task.party, (portion.offset, portion.span.length)
-        now = self._clock.now()
+        self, transaction: Transaction, work: Work, run: Sequence[Portion]
+    ) -> list[Decided]:
+        """Who of portions that follow each other participates; those in which any curator does."""
+        first, now = run[0], self._clock.now()
+        party = first.task.party
+        place = (first.offset, sum(portion.span.length for portion in run))
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
-        contribution = portion.task.contribution.id
-        await self._record_grounds(transaction, contribution, place, decision, now)
-        if not decision.present.any():
-            return None
-        return _Decided(portion, decision, await self._keyring.engine_of(transaction, party))
+        engine = await self._keyring.engine_of(transaction, party)
+        decided = [
+            Decided(portion, decision.within(portion.within(first)), engine) for portion in run
+        ]
+        await self._record_grounds(transaction, decided, now)
+        return [each for each in decided if each.decision.present.any()]
 
     async def _prepared(
-        self, transaction: Transaction, terms: Terms, decided: Sequence[_Decided], window: Window
+        self, transaction: Transaction, terms: Terms, decided: Sequence[Decided], window: Window
     ) -> list[Prepared]:
         """Sealed bodies of each; what was too large to be read at once is read here."""
         if not isinstance(window, ReadingSource | RecordSource):
-            return await asyncio.to_thread(_prepare, terms, decided, window)
+            return await asyncio.to_thread(prepare, terms, decided, window)
         (each,) = decided
         portion, present = each.portion, each.decision.present
         totals: list[Total] = []
         for start in range(0, present.size, window.reach):
             block, key = present[start : start + window.reach], portion.first_key + start
             loaded = await window.load(transaction, (key, key + block.size))
-            totals += await asyncio.to_thread(_totals, terms, loaded, key, block)
-        engine = each.engine
-        return [
-            await asyncio.to_thread(engine.prepare_part, terms, portion.span, present, totals, PART)
-        ]
+            totals += await asyncio.to_thread(totals_of, terms, loaded, key, block)
+        own = HostPart(portion.span, present, totals, PART)
+        return await asyncio.to_thread(prepare_parts, terms, [each.engine], [own])
 
     async def _debit(
-        self, transaction: Transaction, work: Work, decided: _Decided, prepared: Prepared
+        self,
+        transaction: Transaction,
+        work: Work,
+        run: Sequence[Decided],
+        prepared: Sequence[Prepared],
     ) -> list[Sealed]:
-        """Charge a portion's curators; what they send from then on."""
-        portion, decision = decided.portion, decided.decision
-        party, contribution = portion.task.party, portion.task.contribution.id
-        segment, now = portion.span.segment, self._clock.now()
-        # No longer than it reaches: later rounds of others' curators need not read it.
-        places = np.flatnonzero(decision.present)
-        first, end = int(places[0]), int(places[-1]) + 1
-        offset, present = portion.offset + first, decision.present[first:end]
-        debit = NewDebit(
-            contribution=contribution,
-            party=party.id,
-            segment=segment,
-            part=PART,
-            offset=offset,
-            length=present.size,
-            presence=sets.pack(present),
-            unit=work.terms.query.privacy_unit,
-            charges=work.charges,
-            window=work.terms.descriptor.window,
-            made=now,
-            used=run_lengths.pack(prepared.used),
-            clamped=run_lengths.pack(prepared.clamped),
-        )
+        """Charge the curators of a run; what they send from then on."""
+        task, now = run[0].portion.task, self._clock.now()
+        party, contribution = task.party, task.contribution.id
+        debits = [_debit_of(work, each, own, now) for each, own in zip(run, prepared, strict=True)]
+        first, last = debits[0], debits[-1]
+        members = np.zeros(last.offset + last.length - first.offset, np.bool_)
+        for each in run:
+            here, present = each.portion.offset - first.offset, each.present_only
+            members[here + present.start : here + present.stop] = each.decision.present[present]
         await accounts.charge_accounts(
             transaction,
             party.id,
             party.curators,
-            debit.charges[PrivacyUnit.CURATOR],
+            work.charges[PrivacyUnit.CURATOR],
             now,
-            (offset, present),
-            sorted(decision.periods),
+            (first.offset, members),
+            sorted(run[0].decision.periods),
         )
-        await accounts.add_debit(transaction, debit)
+        await accounts.add_debits(transaction, debits)
         return [
             Sealed(
-                Place(contribution, segment, PART, body.aggregator),
+                Place(contribution, each.portion.span.segment, PART, body.aggregator),
                 body.media_type,
                 body.content,
                 body.session,
                 body.announce,
             )
-            for body in prepared.bodies
+            for each, own in zip(run, prepared, strict=True)
+            for body in own.bodies
         ]
 
     async def _record_grounds(
-        self,
-        transaction: Transaction,
-        contribution: int,
-        span: tuple[int, int],
-        decision: consent.Consent,
-        now: datetime,
+        self, transaction: Transaction, decided: Sequence[Decided], now: datetime
     ) -> None:
-        await accounts.forget_refusals(transaction, contribution, span[0])
-        for ground in decision.grounds:
-            self._counted(ground.name)
-            await accounts.add_refusal(
-                transaction,
-                contribution,
-                span,
-                sets.pack(ground.members),
-                (ground.name, ground.detail, ground.figures),
-                now,
-            )
+        contribution = decided[0].portion.task.contribution.id
+        offsets = [each.portion.offset for each in decided]
+        await accounts.forget_refusals(transaction, contribution, offsets)
+        for each in decided:
+            place = (each.portion.offset, each.portion.span.length)
+            for ground in each.decision.grounds:
+                self._counted(ground.name)
+                await accounts.add_refusal(
+                    transaction,
+                    contribution,
+                    place,
+                    sets.pack(ground.members),
+                    (ground.name, ground.detail, ground.figures),
+                    now,
+                )
+
+
+def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -> NewDebit:
+    """A portion's row of the ledger: no longer than it reaches, so that later rounds of others'
+    curators need not read it."""
+    portion, own = decided.portion, decided.present_only
+    present = decided.decision.present[own]
+    return NewDebit(
+        contribution=portion.task.contribution.id,
+        party=portion.task.party.id,
+        segment=portion.span.segment,
+        part=PART,
+        offset=portion.offset + own.start,
+        length=present.size,
+        presence=sets.pack(present),
+        unit=work.terms.query.privacy_unit,
+        charges=work.charges,
+        window=work.terms.descriptor.window,
+        made=now,
+        used=run_lengths.pack(prepared.used),
+        clamped=run_lengths.pack(prepared.clamped),
+    )
 
 
 def _check_parts(terms: Terms, party: PartyRow) -> None:
@@ -412,49 +416,3 @@ def _check_parts(terms: Terms, party: PartyRow) -> None:
         awaited = span.length if terms.invited is None else int(terms.invited[own].sum())
         if awaited > terms.proofs.largest_part:
             raise DescriptorRefused("a part would be of more curators than the query's n_max")
-
-
-def _prepare(
-    terms: Terms, decided: Sequence[_Decided], window: WindowReadings | RecordWindow
-) -> list[Prepared]:
-    """Sealed bodies for each; what lone curators send of their readings is drawn together."""
-    lone = [each for each in decided if not each.portion.hosted]
-    if lone and isinstance(window, WindowReadings):
-        readings = [window.of(each.portion.first_key, each.decision.present) for each in lone]
-        together = iter(prepare_together(terms, [each.engine for each in lone], joined(readings)))
-        return [
-            _prepare_one(terms, each, window) if each.portion.hosted else next(together)
-            for each in decided
-        ]
-    return [_prepare_one(terms, each, window) for each in decided]
-
-
-def _prepare_one(terms: Terms, each: _Decided, window: WindowReadings | RecordWindow) -> Prepared:
-    portion, present = each.portion, each.decision.present
-    if portion.hosted and terms.proofs is not None:
-        totals = _totals(terms, window, portion.first_key, present)
-        return each.engine.prepare_part(terms, portion.span, present, totals, PART)
-    readings = window.of(portion.first_key, present)
-    if portion.hosted:
-        return each.engine.prepare_segment(terms, portion.span, present, readings, PART)
-    return each.engine.prepare(terms, readings)
-
-
-def _read_in_blocks(terms: Terms, group: Sequence[Portion], reach: int) -> bool:
-    """Whether a group is one part of a proved round whose readings pass what is read at once: of
-    these only the total is kept."""
-    alone = len(group) == 1 and group[0].hosted
-    return terms.proofs is not None and alone and group[0].span.length > reach
-
-
-def _totals(
-    terms: Terms, window: WindowReadings | RecordWindow, first_key: int, present: NDArray[np.bool_]
-) -> list[Total]:
-    """What the present curators of a run add, some at a time, so that their f(x) fit in memory."""
-    size = max(1, LOT_WORDS // terms.dimension)
-    totals = []
-    for start in range(0, present.size, size):
-        block = present[start : start + size]
-        if block.any():
-            totals.append(Total.of(terms.query, window.of(first_key + start, block)))
-    return totals

@@ -6,7 +6,7 @@ share a transaction and are sent together; a group is those whose readings are r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +48,11 @@ class Portion:
         """Of the portion's first curator among the party's."""
         first = self.task.party.first
         return self.span.first - first if self.hosted and first is not None else 0
+
+    def within(self, run: Portion) -> slice:
+        """Its curators among those of a run of the task's portions, which begins with `run`."""
+        start = self.offset - run.offset
+        return slice(start, start + self.span.length)
 
     @property
     def first_key(self) -> int:
@@ -98,3 +103,16 @@ def lots(group: Sequence[Portion], dimension: int, piece_words: int) -> Iterator
         return each.span.length * dimension if each.hosted else piece_words
 
     return batches(group, words, LOT_WORDS, LOT_PORTIONS)
+
+
+def runs(lot: Iterable[Portion]) -> Iterator[list[Portion]]:
+    """A lot cut into portions of one task that follow each other: these are decided on, and
+    charged, as one."""
+    run: list[Portion] = []
+    for portion in lot:
+        if run and (portion.task is not run[-1].task or portion.first_key != run[-1].end_key):
+            yield run
+            run = []
+        run.append(portion)
+    if run:
+        yield run

@@ -250,7 +250,7 @@ class Reporting:
             (0, members),
             sorted(decision.periods),
         )
-        await accounts.add_debit(transaction, debit)
+        await accounts.add_debits(transaction, [debit])
 
     async def _refuse(self, item: CollectionRow, ground: str) -> None:
         _logger.info("collection_refused", job=item.job, ground=ground)

@@ -100,14 +100,18 @@ class NewDebit:
     clamped: bytes
 
 
-async def add_debit(transaction: Transaction, row: NewDebit) -> None:
-    """Write a debit; the pair (contribution, segment, part) exists once."""
+async def add_debits(transaction: Transaction, rows: Sequence[NewDebit]) -> None:
+    """Write debits; the pair (contribution, segment, part) exists once."""
+    await transaction.execute(_DEBIT, [_values(row) for row in rows])
+
+
+def _values(row: NewDebit) -> dict[str, Any]:
     amounts = {
         f"{unit}_{name}": amount
         for unit, charge in row.charges.items()
         for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
     }
-    values = {
+    return amounts | {
         "contribution": row.contribution,
         "party": row.party,
         "segment": row.segment,
@@ -122,7 +126,6 @@ async def add_debit(transaction: Transaction, row: NewDebit) -> None:
         "used": row.used,
         "clamped": row.clamped,
     }
-    await transaction.execute(_DEBIT, {**values, **amounts})
 
 
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
@@ -386,6 +389,9 @@ async def add_refusal(
     )
 
 
-async def forget_refusals(transaction: Transaction, contribution: int, offset: int) -> None:
-    """Before a span is decided again (after a crash)."""
-    await transaction.execute(_FORGET, {"of_contribution": contribution, "at_offset": offset})
+async def forget_refusals(
+    transaction: Transaction, contribution: int, offsets: Sequence[int]
+) -> None:
+    """Before the spans that begin there are decided again (after a crash)."""
+    asked = [{"of_contribution": contribution, "at_offset": offset} for offset in offsets]
+    await transaction.execute(_FORGET, asked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Result, Row, select
+from sqlalchemy import Result, Row, bindparam, select
 
 from common.store.transactions import Transaction
 from curator.store.outbox import State
@@ -150,19 +150,22 @@ class Ground:
     name: str
 
 
+_DECIDED_REFUSALS = (
+    select(contributions.c.id, contributions.c.party, contributions.c.round)
+    .join(rounds, rounds.c.id == contributions.c.round)
+    .where(
+        contributions.c.id.in_(select(refusals.c.contribution)),
+        contributions.c.state != State.PLANNED.value,
+        rounds.c.deadline > bindparam("now"),
+        rounds.c.outcome.is_(None),
+    )
+    .order_by(contributions.c.id)
+)
+
+
 async def decided_refusals(transaction: Transaction, now: datetime) -> list[Decided]:
     """Of rounds whose deadline has not passed and whose outcome is not known."""
-    rows = await transaction.execute(
-        select(contributions.c.id, contributions.c.party, contributions.c.round)
-        .join(rounds, rounds.c.id == contributions.c.round)
-        .where(
-            contributions.c.id.in_(select(refusals.c.contribution)),
-            contributions.c.state != State.PLANNED.value,
-            rounds.c.deadline > now,
-            rounds.c.outcome.is_(None),
-        )
-        .order_by(contributions.c.id)
-    )
+    rows = await transaction.execute(_DECIDED_REFUSALS, {"now": now})
     return [Decided(row.id, row.party, row.round) for row in rows]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, bindparam, insert, select, update
 
 from common.store.transactions import Transaction
 from curator.store.parties import enrolled_but
@@ -70,10 +70,16 @@ async def parties_without(
     return await enrolled_but(transaction, taken, coordinator_key, deployment)
 
 
+_DUE = (
+    select(*_ROW)
+    .where(collections.c.state.in_(UNFINISHED), collections.c.send_at <= bindparam("now"))
+    .order_by(collections.c.job)
+)
+
+
 async def due(transaction: Transaction, now: datetime) -> list[CollectionRow]:
     """The unfinished ones whose moment has come."""
-    query = select(*_ROW).where(collections.c.state.in_(UNFINISHED), collections.c.send_at <= now)
-    return [_row(row) for row in await transaction.execute(query.order_by(collections.c.job))]
+    return [_row(row) for row in await transaction.execute(_DUE, {"now": now})]
 
 
 async def change(

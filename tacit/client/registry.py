@@ -112,6 +112,16 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
+def _storage_key() -> Steps[Json]:
+    """Which storage key seals at the coordinator, and how far a rotation has come."""
+    return json_of(get("/v1/storage-key"))
+
+
+def _rotate_storage_key(key: str) -> Steps[Json]:
+    """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
+    return json_of(Request("PUT", "/v1/storage-key", {"key": key}))
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -143,3 +153,5 @@ class Registry:
     create_token = operation(_create_token)
     tokens = stream(_tokens)
     revoke_token = operation(_revoke_token)
+    storage_key = operation(_storage_key)
+    rotate_storage_key = operation(_rotate_storage_key)

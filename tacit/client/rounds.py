@@ -48,9 +48,12 @@ def _open_round(
     return json_of(creating("/v1/rounds", body, key or uuid4().hex))
 
 
-def _rounds(*, state: str | None = None, query_id: str | None = None) -> Stream[Json]:
+def _rounds(
+    *, state: str | None = None, query_id: str | None = None, newest_first: bool = False
+) -> Stream[Json]:
     """Rounds, by state or query. `state="open"` gives the signed descriptors."""
-    return pages("/v1/rounds", "rounds", {"state": state, "query_id": query_id})
+    order = {"newest_first": "true"} if newest_first else {}
+    return pages("/v1/rounds", "rounds", {"state": state, "query_id": query_id, **order})
 
 
 def _round(round_id: str) -> Steps[Json]:

@@ -201,10 +201,17 @@ def spans(run_first: int, run_length: int, size: int) -> list[Span]:
     if run_length < 1:
         return result
     for segment in range(run_first // size, (run_first + run_length - 1) // size + 1):
-        first = max(run_first, segment * size)
-        last = min(run_first + run_length, (segment + 1) * size)
-        result.append(Span(segment, first, last - first))
+        span = span_within(run_first, run_length, size, segment)
+        assert span is not None
+        result.append(span)
     return result
+
+
+def span_within(run_first: int, run_length: int, size: int, segment: int) -> Span | None:
+    """What of the run lies in one segment of `size` numbers; None if nothing does."""
+    first = max(run_first, segment * size)
+    last = min(run_first + run_length, (segment + 1) * size)
+    return Span(segment, first, last - first) if first < last else None
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Identity:
 
     def sign(self, label: str, statement: Statement) -> Signed[Statement]:
         """The statement, signed for the purpose that the label names."""
-        signature = self._key.sign(_message(label, statement))
+        signature = self._key.sign(signed_bytes(label, statement))
         signed = cast("type[Signed[Statement]]", Signed.__class_getitem__(type(statement)))
         return signed(statement=statement, signature=signature)
 
@@ -88,7 +88,7 @@ def _verified(
     public_key: bytes,
     check: Callable[[bytes, bytes, bytes], None],
 ) -> Statement:
-    message = _message(label, signed.statement)
+    message = signed_bytes(label, signed.statement)
     try:
         check(public_key, signed.signature, message)
     except (InvalidSignature, ValueError):
@@ -110,5 +110,6 @@ _check_short = lru_cache(maxsize=512)(_check)
 fails is not kept."""
 
 
-def _message(label: str, statement: WireModel) -> bytes:
+def signed_bytes(label: str, statement: WireModel) -> bytes:
+    """What a signature for this purpose is over."""
     return label.encode("ascii") + b"\x00" + statement.canonical()

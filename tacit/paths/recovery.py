@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.errors import Invalid
 from tacit.paths.decoding import MOST_VERTICES, best_paths, map_weights
@@ -31,7 +30,7 @@ from tacit.paths.published import (
     SealedPath,
     read,
 )
-from tacit.paths.sealed import opened
+from tacit.paths.sealed import PrivateKey, opened
 from tacit.paths.walking import walked
 
 DEFAULT_RULE: Final[Rule] = "combined"
@@ -56,7 +55,7 @@ def recover(
     *,
     direction: Rule = DEFAULT_RULE,
     use_copy_order: bool = False,
-    private_key: X25519PrivateKey | None = None,
+    private_key: PrivateKey | None = None,
 ) -> Recovered:
     """The path behind a publication, from the map it was made of. Nothing leaves this process.
 
@@ -116,7 +115,7 @@ def _randomized(network: NetworkMap, published: RandomizedLabels) -> Recovered:
 
 
 def _sealed(
-    network: NetworkMap, published: SealedPath, private_key: X25519PrivateKey | None
+    network: NetworkMap, published: SealedPath, private_key: PrivateKey | None
 ) -> Recovered:
     if private_key is None:
         raise NotARecipient("a sealed path needs a recipient's private key")

@@ -7,11 +7,14 @@ it could name invented ones.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import fingerprint
 from tacit.errors import Forbidden
 from tacit.protocol.round import RoundDescriptor
@@ -23,6 +26,23 @@ HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 MOST_FINGERPRINTS = 64
 MOST_AGGREGATORS = 256
+
+
+_ANCHORS_LABEL = b"tacit anchors v2"
+_GROUPS, _GROUP_BYTES = 8, 2
+
+
+def anchors_line(deployment: str, coordinator: bytes, aggregators: Mapping[str, bytes]) -> str:
+    """What people compare of all anchors: eight groups of four digits. Fingerprints of 32 bytes.
+
+    Spec: keys, section 7. Who was handed invented anchors reads another line than is published.
+    """
+    fields = [_ANCHORS_LABEL, deployment.encode(), coordinator]
+    for name in sorted(aggregators):
+        fields += [name.encode(), aggregators[name]]
+    digest = hashlib.sha256(length_prefixed(*fields)).digest()
+    starts = range(0, _GROUPS * _GROUP_BYTES, _GROUP_BYTES)
+    return " ".join(digest[start : start + _GROUP_BYTES].hex() for start in starts)
 
 
 class TranscriptNotAnchored(Forbidden):

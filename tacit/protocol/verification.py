@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
@@ -185,25 +186,42 @@ def candidates_of(
     Raises ManifestRefused for sets that are malformed or not those of all aggregators, and above
     n_max; TooFewParticipants: then nothing may be evaluated.
     """
+    return _candidates_of(descriptor, tuple(accepted))
+
+
+# The same sets are asked about at the verification and at the commitment: what was checked once of
+# equal ones holds again, and what was refused is not kept.
+@lru_cache(maxsize=2)
+def _candidates_of(
+    descriptor: RoundDescriptor, accepted: tuple[Signed[AcceptedSet], ...]
+) -> Candidates:
     by_index = accepted_by_index(descriptor, accepted)
     size = descriptor.roster_size
     lone = np.ones(size, np.bool_)
     common: set[ProvedPart] | None = None
+    listed: tuple[ProvedPart, ...] = ()
+    covered = np.zeros(size, np.bool_)
     for item in by_index.values():
         members, parts = sets.unpack(item.members, size), item.parts or ()
-        lone &= members & ~_covered(descriptor, parts, members)
+        if parts != listed:  # mostly all hold the same
+            listed, covered = parts, _covered(descriptor, parts)
+        if (covered & ~members).any():
+            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
+        lone &= members & ~covered
         common = set(parts) if common is None else common & set(parts)
     chosen = tuple(sorted(common or (), key=lambda part: part.order))
     digest = hashlib.sha256(
         length_prefixed(_CANDIDATES, descriptor.digest(), sets.pack(lone), parts_text(chosen))
     ).digest()
-    found = Candidates(np.flatnonzero(lone), chosen, size, digest)
+    numbers = np.flatnonzero(lone)
+    numbers.flags.writeable = False
+    found = Candidates(numbers, chosen, size, digest)
     check_count(descriptor.query, found.curators)
     return found
 
 
-def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart], members: Bits) -> Bits:
-    """The numbers (roster_size,) of a set's parts, each in one of them and in the set."""
+def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
+    """The numbers (roster_size,) of a set's parts, each in one of them."""
     covered = np.zeros(descriptor.roster_size, np.bool_)
     order = [part.order for part in parts]
     if any(one >= other for one, other in itertools.pairwise(order)):
@@ -214,8 +232,6 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart], members: 
         if own is None or not _on_roster(span, descriptor) or covered[_slice(part)][own].any():
             raise ManifestRefused("an accepted set lists parts that no host can have sent")
         covered[_slice(part)] |= own
-    if (covered & ~members).any():
-        raise ManifestRefused("an accepted set lists parts of curators that are not in it")
     return covered
 
 
@@ -242,9 +258,11 @@ def _on_roster(span: Span, descriptor: RoundDescriptor) -> bool:
 
 def share_lengths(plan: ProofPlan, candidates: Candidates) -> NDArray[np.int64]:
     """Bytes of each candidate's verifier share, (items,)."""
-    lengths = np.full(candidates.items, plan.of(1).prio3.verifier_share_bytes, np.int64)
-    for place, part in enumerate(candidates.parts, len(candidates.lone)):
-        lengths[place] = plan.of(part.curators).prio3.verifier_share_bytes
+    lengths, at = np.zeros(candidates.items, np.int64), 0
+    while at < candidates.items:
+        curators, until = candidates.alike(at, candidates.items)
+        lengths[at:until] = plan.of(curators).prio3.verifier_share_bytes
+        at = until
     return lengths
 
 
@@ -362,14 +380,17 @@ def check_verdicts(
 ) -> tuple[Verdict, ...]:
     """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
     found = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
+    counts: dict[bytes, tuple[bytes, tuple[ProvedPart, ...]]] = {}
     for item in found:
         if item.candidates_hash != candidates.hash:
             raise ManifestRefused(f"{item.aggregator} decided on other candidates")
         if len(item.shares_hashes) != len(descriptor.aggregators):
             raise ManifestRefused("a verdict names the shares of too few aggregators, or of more")
         counted = ~_refused(candidates, item)
-        named = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
-        if named != (item.members, item.parts):
+        alike = counted.tobytes()  # mostly all count the same
+        if alike not in counts:
+            counts[alike] = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
+        if counts[alike] != (item.members, item.parts):
             raise ManifestRefused("a verdict counts others than those it gives no reason against")
     return found
 
@@ -414,16 +435,12 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
 
 
 def proved_manifest_of(
-    descriptor: RoundDescriptor,
-    candidates: Candidates,
-    verdicts: Sequence[Signed[Verdict]],
-    salt: bytes,
+    descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Verdict], salt: bytes
 ) -> Manifest:
-    """The one manifest that all signed sets, through their candidates, and all verdicts give.
-
-    Raises ManifestRefused or TooFewParticipants.
+    """The one manifest that all signed sets, through their candidates, and all verdicts give, as
+    `check_verdicts` found these. Raises TooFewParticipants.
     """
-    counted = counted_by_all(candidates, check_verdicts(descriptor, candidates, verdicts))
+    counted = counted_by_all(candidates, verdicts)
     members = candidates.numbers(counted)
     check_count(descriptor.query, int(members.sum()))
     return Manifest(

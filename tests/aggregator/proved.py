@@ -31,7 +31,7 @@ from tacit.protocol.round import (
     Verification,
     VerificationRequest,
 )
-from tacit.protocol.verification import candidates_of, proved_manifest_of
+from tacit.protocol.verification import candidates_of, check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows
@@ -226,7 +226,8 @@ class ProvedRound(Round):
     ) -> ManifestRequest:
         """The one manifest, with what it follows from."""
         candidates = candidates_of(self.descriptor, accepted)
-        manifest = proved_manifest_of(self.descriptor, candidates, verdicts, SALT)
+        checked = check_verdicts(self.descriptor, candidates, verdicts)
+        manifest = proved_manifest_of(self.descriptor, candidates, checked, SALT)
         return ManifestRequest(
             manifest=manifest, accepted=tuple(accepted), verdicts=tuple(verdicts)
         )

@@ -21,8 +21,10 @@ from typer.testing import CliRunner, Result
 from cli.archives import archive
 from cli.archives.envelope import (
     CHUNK_BYTES,
+    MAGIC,
     BackupRefused,
     Holder,
+    HybridRecipient,
     Opener,
     Passphrase,
     Recipient,
@@ -30,6 +32,7 @@ from cli.archives.envelope import (
 )
 from cli.main import app
 from common.store.database import migrate, open_database
+from tacit.crypto.seal_keys import SealKey
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("coordinator", "aggregator", "curator")
@@ -77,6 +80,31 @@ def test_another_recipient_opens_nothing() -> None:
     for holder in (Recipient(other.public_key(), other), Recipient(PRIVATE.public_key())):
         with pytest.raises(BackupRefused, match="the key does not open"):
             opened(sealed(b"x"), holder)
+
+
+HYBRID = HybridRecipient(SealKey(bytes(32)).public, SealKey(bytes(32)))
+
+
+def test_a_key_of_suite_2_opens_its_own() -> None:
+    data = sealed(b"x" * 100_000, HYBRID)
+    assert data.startswith(MAGIC + b"x")
+    assert opened(data, HYBRID) == b"x" * 100_000
+    another = SealKey(bytes(31) + b"1")
+    for holder in (HybridRecipient(another.public, another), HybridRecipient(HYBRID.public)):
+        with pytest.raises(BackupRefused, match="the key does not open"):
+            opened(data, holder)
+    with pytest.raises(BackupRefused, match="private key of suite 2"):
+        opened(data, OWNER)
+    with pytest.raises(BackupRefused, match="private key of X25519"):
+        opened(sealed(b"x"), HYBRID)
+    start = len(MAGIC) + 1 + 32
+    wrapped = int.from_bytes(data[start : start + 2], "big")
+    assert wrapped == 1168
+    for place in (start + 2, start + 2 + 1087, start + 2 + 1088, start + 2 + 1120, start + 1169):
+        altered = bytearray(data)  # the ML-KEM part, the X25519 part, the secret, its tag
+        altered[place] ^= 1
+        with pytest.raises(BackupRefused, match="the key does not open"):
+            opened(bytes(altered), HYBRID)
 
 
 LONG = sealed(bytes(2 * CHUNK_BYTES + 5))
@@ -257,6 +285,14 @@ def test_refusals_are_one_line_and_change_nothing(desk: Desk) -> None:
         "backup", "curator", "--out", out, "--recipient", desk.recipient, **live
     )
     assert "public key" in desk.refused("backup", "curator", "--out", "x", "--recipient", "y")
+    old = desk.directory / "old"
+    classical = desk.run("recipient-key", old, "--classical").stdout.strip()
+    to_old = ("backup", "curator", "--out", desk.directory / "to-old", "--recipient", classical)
+    assert "--classical" in desk.refused(*to_old, **live)
+    assert desk.run(*to_old, "--classical", **live).exit_code == 0
+    opens = ("restore", "curator", desk.directory / "to-old", "--check", "--key")
+    assert desk.run(*opens, old, **live).exit_code == 0
+    assert "X25519" in desk.refused(*opens, desk.key, **live)
     assert "no database" in desk.refused(
         "backup", "aggregator", "--out", target, "--recipient", desk.recipient, **live
     )

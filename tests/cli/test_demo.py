@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-pytestmark = pytest.mark.slow
+from cli.demo import first_act
+from cli.main import app
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "data" / "swiss_meters_15min_400.csv.xz"
@@ -36,6 +38,17 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+def test_without_options_it_fits_a_screen_and_needs_no_vocabulary(tmp_path: Path) -> None:
+    shown = run(tmp_path)
+    assert len(shown.splitlines()) <= 25
+    assert max(map(len, shown.splitlines())) <= 100
+    assert "they add up to the answer" in shown
+    for word in ("infinite", "OAOC", "D_X", "mechanism"):
+        assert word not in shown.replace("by four mechanisms", "")
+    assert "Nothing is left running" in shown
+
+
 def check(shown: str) -> None:
     for title in ("two-layer (sound)", "distributed:", "local:", "two-layer (paper)"):
         assert title in shown
@@ -44,21 +57,70 @@ def check(shown: str) -> None:
     assert "Nothing is left running" in shown
 
 
+@pytest.mark.slow
 def test_generated_meters_beside_modules_of_our_names(tmp_path: Path) -> None:
     for name in OURS:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
-    shown = run(tmp_path)
+    shown = run(tmp_path, "--full")
     check(shown)
     assert "400 meters" in shown
 
 
+@pytest.mark.slow
 def test_real_meters_and_nothing_is_left_running(tmp_path: Path) -> None:
     if not REAL.exists():
         pytest.skip(f"{REAL.name} is not there: the real meters are not part of the repository")
     home = tmp_path / "home"
-    check(run(tmp_path, "--data", str(REAL), "--home", str(home)))
+    check(run(tmp_path, "--full", "--data", str(REAL), "--home", str(home)))
     for process in Path("/proc").glob("[0-9]*/environ"):
         try:
             assert str(home).encode() not in process.read_bytes()
         except OSError:
             continue
+
+
+def _row(name: str, values: int, value: str = "0.5") -> str:
+    return ",".join([name, *[value] * values]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has 0 meters with 0 values each"),
+        (bytes(range(128, 256)) * 20, "line 1: is not text in UTF-8"),
+        (_row("id", 200).encode() + _row("m", 200).encode(), "has 1 meters with 200 values each"),
+        (
+            "".join(_row(f"m{number}", 20) for number in range(30)).encode(),
+            "has 29 meters with 20 values each",
+        ),
+        (
+            "".join(_row(f"m{number}", 200, "hello") for number in range(30)).encode(),
+            "fewer than 10 meters have a number",
+        ),
+        (b"\xfd7zXZ", "line 1: is not text"),
+    ],
+    ids=["empty", "binary", "one meter", "an hour", "words", "a magic number"],
+)
+def test_a_file_that_is_no_meters_is_refused_before_anything_starts(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    file = tmp_path / "meters.csv"
+    file.write_bytes(content)
+    found = CliRunner().invoke(app, ["demo", "--data", str(file)])
+    assert found.exit_code == 2
+    assert said in found.output.replace("\n", " ")
+    assert "Traceback" not in found.output
+    assert len(found.output.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["demo", "--data", str(tmp_path / "none.csv")])
+    assert (found.exit_code, found.output) == (
+        2,
+        f"tacit: {tmp_path / 'none.csv'}: no such file or directory\n",
+    )
+
+
+def test_a_few_meters_are_enough_for_a_round() -> None:
+    assert first_act(3, 12).query["min_participants"] == 12
+    assert first_act(3, 400).query["min_participants"] == 100

@@ -14,7 +14,9 @@ import pytest
 
 from cli.deployment import Deployment, Running, ServiceAddress
 from cli.dev_authority import prepare
+from common.runtime.tls import post_quantum
 from tacit.protocol.enrolment import JoinToken
+from tacit.protocol.trust import anchors_line
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,7 @@ def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> N
     }
     first, second = shown["coordinator"]["fingerprint"], shown["aggregator-1"]["fingerprint"]
     assert shown["aggregator-1"]["operator"] == "aggregator-1"
+    assert {each["tls_pq"] for each in shown.values()} == {post_quantum()}
     assert shown["aggregator-1"]["policy"]["min_participants"] == 2
     assert "fingerprint" in tacit("pair", "show", aggregator.url).stdout
 
@@ -81,6 +84,14 @@ def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> N
     again = ("pair", "coordinator", coordinator.url, "--fingerprint", first, "--overlap-s", 60)
     handed.write_text(tacit(*again, **at_aggregator).stdout)
     assert "paired with" in tacit(*approve, second, **at_coordinator).stdout
+
+    # The aggregator's operator pins another, and publishes the line over all that it anchors.
+    pin = ("pair", "peer", "aggregator-2", "ab" * 32, "--operator", "South Grid")
+    assert "is pinned" in tacit(*pin, **at_aggregator).stdout
+    line = json.loads(tacit("anchors", "show", "--json", **at_aggregator).stdout)["line"]
+    fingerprints = {"aggregator-1": bytes.fromhex(second), "aggregator-2": b"\xab" * 32}
+    deployment = shown["coordinator"]["deployment"]
+    assert line == anchors_line(deployment, bytes.fromhex(first), fingerprints)
 
     # Grants of both operators make one join token.
     grants = []

@@ -69,9 +69,26 @@ def test_a_path_is_recovered(network: Path) -> None:
     assert typed("recover", network, file, "--direction", "other").exit_code == 2
 
 
+def test_a_sealed_path_opens_with_a_key_of_suite_2(network: Path, tmp_path: Path) -> None:
+    own, other = tmp_path / "own.key", tmp_path / "other.key"
+    made = typed("recipient-key", own)
+    typed("recipient-key", other)
+    assert own.read_text().startswith("tctkey2_")
+    raw = parse_binary(made.stdout.strip())
+    assert len(raw) == 1216
+    file = published(network, "sound", mode="sealed", recipients=(raw,))
+    assert typed("recover", network, file, "--key", own).stdout.splitlines() == ["1 2 3 4 5 6"]
+    refused(typed("recover", network, file, "--key", other), "not_a_recipient")
+    classical = tmp_path / "classical.key"
+    typed("recipient-key", classical, "--classical")
+    refused(typed("recover", network, file, "--key", classical), "not_a_recipient")
+    own.write_text("tctkey2_AAAA")
+    refused(typed("recover", network, file, "--key", own), "no private key")
+
+
 def test_a_sealed_path_needs_its_key(network: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.key"
-    made = typed("recipient-key", own)
+    made = typed("recipient-key", own, "--classical")
     assert made.exit_code == 0
     assert own.stat().st_mode & 0o777 == 0o600
     file = published(

@@ -86,9 +86,9 @@ def _pins_of_north(file: Path) -> list[dict[str, Any]]:
     ("words", "said"),
     [
         (("add", "north", "12"), "64 hexadecimal digits"),
-        (("add", "south", "0" * 64, "--operator", "x" * 200), "No such file"),
+        (("add", "south", "0" * 64, "--operator", "x" * 200), "no such file"),
         (("from-join", "nonsense"), "not a join token"),
-        (("show",), "No such file"),
+        (("show",), "no such file"),
         (("coordinator", "not a name", "0" * 64), "deployment: "),
     ],
 )

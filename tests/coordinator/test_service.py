@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from datetime import timedelta
 from typing import Any
 
@@ -47,6 +48,29 @@ async def test_the_identity_survives_a_restart(house: Houses, database_url: str)
         assert before["deployment"] == "tacit"
         ready = await it.client.get("/readyz")
         assert ready.json()["checks"] == {"database": "ok", "ledger": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("version", "stored", "warned"),
+    [
+        ((3, 0, 19, 0, 0), True, True),
+        ((3, 0, 19, 0, 0), False, False),
+        ((3, 5, 0, 0, 0), True, False),
+    ],
+)
+async def test_stored_datasets_under_classical_tls_are_warned_of(
+    house: Houses,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    version: tuple[int, ...],
+    stored: bool,
+    warned: bool,
+) -> None:
+    monkeypatch.setattr(ssl, "OPENSSL_VERSION_INFO", version)
+    async with house(0, stored_datasets=stored) as it:
+        said = (await it.client.get("/readyz")).json()["tls_pq"]
+    assert said == ("offered" if version >= (3, 5) else "no")
+    assert ("datasets_travel_under_classical_tls" in capsys.readouterr().out) == warned
 
 
 def check_document(document: dict[str, Any]) -> None:

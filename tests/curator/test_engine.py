@@ -12,14 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.web.wire import parse_cbor
-from curator.engine import Engine, Terms, Total, no_readings, prepare_together
+from curator.engine import (
+    Engine,
+    HostPart,
+    Terms,
+    Total,
+    no_readings,
+    prepare_parts,
+    prepare_together,
+)
 from curator.sealer import Sealer, SealingKey
-from tacit.crypto.sealing import TAG_BYTES, Span, read_part_header, spans
+from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
 from tacit.crypto.signing import Identity
 from tacit.protocol import proved_pieces
 from tacit.protocol.round import Piece
 from tacit.query.functions import Readings
+from tacit.query.proofs import ContributionProof
 from tacit.randomness import SecureRandom, SeededRandom
+from tacit.validity.field import Rows
 from tests.curator.conftest import HOUR, NOISY, PLAIN, START, query
 from tests.curator.double import FakeWorld
 
@@ -122,10 +132,60 @@ def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(
     span, present = Span(0, 0, 10), np.arange(10) % 4 == 1
     total = Total.of(terms.query, readings)
     several = [total, Total.of(terms.query, no_readings(terms.query, 0))]
-    for index, body in enumerate(engine.prepare_part(terms, span, present, several).bodies):
+    part = HostPart(span, present, several)
+    for index, body in enumerate(prepare_parts(terms, [engine], [part])[0].bodies):
         header, _ = read_part_header(body.content, terms.descriptor.segment_size)
         assert header.plaintext_bytes == proofs.of(3).share_bytes(index)
         assert (header.count, header.share_index, header.span) == (3, index, span)
+
+
+def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() -> None:
+    """Parts of as many curators are proved together, whoever's they are; each is sealed by its own
+    host, and holds its own total."""
+    world = FakeWorld()
+    world.next_number = 64
+    asked = {**FUNCTIONS["sum"], "validity": "proved", "n_max": 64, "min_participants": 2}
+    terms = Terms.of(world.open_round(query(PLAIN, **asked), START, START + HOUR, NOW))
+    proofs = terms.proofs
+    assert proofs is not None
+    sizes, source = (3, 5, 3, 2, 5), SecureRandom()
+    engines = [Engine(sealer(f"gw-{place}"), source) for place in range(len(sizes))]
+    values = [np.array([10 * place + 1], np.int64) for place in range(len(sizes))]
+    none = np.zeros(0, np.int64)
+    parts = [
+        HostPart(
+            Span(place, 4096 * place, 8), np.arange(8) < size, [Total(value, none, none)], place
+        )
+        for place, (size, value) in enumerate(zip(sizes, values, strict=True))
+    ]
+    made = prepare_parts(terms, engines, parts)
+    for place, (prepared, own) in enumerate(zip(made, parts, strict=True)):
+        shares = []
+        for index, body in enumerate(prepared.bodies):
+            header, offset = read_part_header(body.content, terms.descriptor.segment_size)
+            assert (header.host, header.span, header.part) == (f"gw-{place}", own.span, place)
+            assert header.count == sizes[place]
+            aggregator = world.aggregators[index]
+            aggregator.keys[header.host, 0] = engines[place].sealer.sealing_key.public
+            plain = open_part(aggregator._agreed(header.host, 0), body.content, offset)
+            shares.append(np.frombuffer(plain, np.uint8)[np.newaxis])
+        assert total_of(proofs.of(sizes[place]), shares, terms.digest) == [
+            values[place][0] - proofs.of(sizes[place]).function.offset[0]
+        ]
+
+
+def total_of(proof: ContributionProof, shares: list[Rows], digest: bytes) -> list[int]:
+    """What one contribution's shares open to; its proof holds."""
+    prio3, context = proof.prio3, proved_pieces.proof_context(digest)
+    done = []
+    for index, rows in enumerate(shares):
+        own = proved_pieces.unpack(prio3, index, rows)
+        given = (own.nonces, own.public_shares, own.input_shares)
+        done.append(prio3.verify(bytes(32), context, index, *given))
+    decision = prio3.decide(context, [each.verifier_shares for each in done])
+    assert decision.proved.all()
+    accepted = np.ones(1, np.bool_)
+    return prio3.unshard_centred([prio3.aggregate(each.output_shares, accepted) for each in done])
 
 
 def test_nothing_that_is_drawn_is_drawn_twice() -> None:

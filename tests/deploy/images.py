@@ -125,7 +125,8 @@ def before_newest_migration() -> str | None:
 
 
 def _pip_settings() -> str:
-    """A pip.conf that says what this machine's files and environment say."""
+    """A pip.conf that says what this machine's files and environment say of where packages are. A
+    file of constraints stays outside: the locks say each version."""
     listed = subprocess.run(
         ["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
@@ -133,6 +134,7 @@ def _pip_settings() -> str:
     for line in listed.stdout.splitlines():
         name, _, value = line.partition("=")
         found[name.rpartition(".")[2]] = value.strip("'")
+    found.pop("constraint", None)
     return "\n".join(["[global]", *(f"{name} = {value}" for name, value in found.items()), ""])
 
 

@@ -34,8 +34,7 @@ def test_the_default_services_and_the_demo(compose: Compose) -> None:
     it = compose("demo")
     said = " ".join(it.wait_until_done("demo").split())
     assert "400 meters" in said
-    assert said.count("matches the published one") == 4
-    assert "DOES NOT MATCH" not in said
+    assert "they add up to the answer" in said
     paired = ask(it, "coordinator", 8200, "/v1/aggregators")["aggregators"]
     assert [item["id"] for item in paired] == ["aggregator-a", "aggregator-b", "aggregator-c"]
 
@@ -68,7 +67,7 @@ def test_postgres_meters_on_mqtt_and_workers_elsewhere(compose: Compose, tmp_pat
         meters=("meter-007",),
     )
     said = " ".join(it.wait_until_done("demo").split())
-    assert said.count("matches the published one") == 4
+    assert "they add up to the answer" in said
     # Nothing lies in SQLite, everything in each service's own database.
     for name in ("coordinator", "aggregator-b", "curator"):
         assert ".db" not in it.run_in(name, "ls", "/var/lib/tacit").stdout

@@ -32,7 +32,7 @@ def test_a_service_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["backup", "deploy", "rotate-keys", "tls", "two-operators", "upgrade"]
+    "name", ["backup", "deploy", "keys", "rotate-keys", "tls", "two-operators", "upgrade"]
 )
 def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1")

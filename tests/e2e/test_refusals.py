@@ -39,3 +39,10 @@ async def test_a_round_that_every_host_refuses_ends_long_before_its_deadline(
         shown = await it.call(run, "watch", opened)
         assert shown.returncode != 0
         assert "5 refuse: their policies forbid it" in " ".join(shown.stderr.split())
+
+        shown = await it.call(run, "list", "--limit", "1")
+        assert shown.returncode == 0, shown.stderr
+        assert opened in shown.stdout  # whole, although the table is wider than the screen
+        shown = await it.call(run, "list", "--state", "aborted", "--json")
+        assert [each["id"] for each in json.loads(shown.stdout)] == [opened]
+        assert json.loads((await it.call(run, "list", "--state", "open", "--json")).stdout) == []

@@ -170,6 +170,7 @@ async def test_changed_bodies_never_break_an_aggregator(house: Houses) -> None:
         for method, path, valid in (
             ("POST", "/v1/grants", {"party": "house", "kind": "curator", "max_curators": 1}),
             ("PUT", "/v1/coordinator", {"deployment": "d", "identity_key": "AAAA"}),
+            ("PUT", "/v1/peers", {"id": "b", "fingerprint": "AAAA", "operator": "o"}),
             ("POST", "/v1/tokens", {"scope": "operator"}),
             ("POST", "/v1/enrolments", {"statement": {"party": "a"}, "signature": "AAAA"}),
         ):

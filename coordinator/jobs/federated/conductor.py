@@ -30,7 +30,7 @@ class Federated(Repeating):
     """The coordinator's loop over federated jobs. Every process has one."""
 
     def __init__(self, desk: Desk) -> None:
-        super().__init__("look", log, LOOK_S)
+        super().__init__("look", log, LOOK_S, version=desk.conduct.database.version)
         self._desk = desk
         self.rounds, self.collection = Rounds(desk), Collection(desk)
         self._problems: dict[str, str] = {}
@@ -40,7 +40,7 @@ class Federated(Repeating):
         await super().stop()
         await self.collection.stop()
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
         """Advance every job that can advance; if one did, the next pass follows immediately."""
         async with self._desk.conduct.database.reading() as transaction:
             running = await store.federated(transaction)
@@ -52,6 +52,7 @@ class Federated(Repeating):
             moved |= await self._carry(job)
         if moved:
             self.wake()
+        return not running
 
     async def _carry(self, job: JobRow) -> bool:
         """Make the transition of a job that is due; return whether there was one."""

@@ -42,16 +42,16 @@ class JobScheduler(Repeating):
         clock: Clock,
         submitted: Callable[[], None],
     ) -> None:
-        super().__init__("job_schedules", log, LOOK_S)
+        super().__init__("job_schedules", log, LOOK_S, version=database.version)
         self._database, self._submission, self._clock = database, submission, clock
         self._submitted = submitted
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
         """Do what is due."""
-        await self.submit_due()
+        return not await self.submit_due()
 
-    async def submit_due(self) -> None:
-        """Submit every job that is due."""
+    async def submit_due(self) -> int:
+        """Submit every job that is due; how many schedules there are."""
         async with self._database.reading() as transaction:
             going = await store.going(transaction)
         for row in going:
@@ -61,6 +61,7 @@ class JobScheduler(Repeating):
                 await self._wait(row, error)
             except Exception as error:  # the other schedules continue
                 log.error("job_schedule_failed", schedule=row.id, **describe(error))
+        return len(going)
 
     async def _follow(self, row: JobScheduleRow) -> None:
         """Submit what is due of one schedule, up to MAX_UNFINISHED."""

@@ -93,6 +93,7 @@ async def test_a_pairing_is_ended(pair: Federation) -> None:
     assert (await peer.ask("DELETE", "/v1/coordinator")).status_code == 204
     assert (await peer.ask("GET", "/v1/rounds/none", token=token)).status_code == 401
     refused(await peer.ask("DELETE", "/v1/coordinator"), 409, "not_paired")
+    refused(await peer.ask("GET", "/v1/coordinator"), 409, "not_paired")
 
 
 async def test_a_lost_answer_is_given_again(pair: Federation) -> None:

@@ -41,6 +41,7 @@ from coordinator.jobs.prices import price_of
 from simulation.experiments.path_publishing_networks import random_network
 from simulation.populations import shared_data
 from simulation.samples import path_publishing
+from tacit.crypto.seal_keys import SealKey
 from tacit.errors import DomainError
 from tacit.paths.files import read_json
 from tacit.paths.network import NetworkPath
@@ -423,6 +424,20 @@ def test_what_is_verified_is_charged(
 def test_a_complement_does_not_protect_pairs() -> None:
     with pytest.raises(UnitNotProtected):
         price_of(preview(params(), "sound"), "vertex-pair", seeded=False)
+
+
+def test_the_report_says_which_keys_are_classical() -> None:
+    hybrid = SealKey(bytes(32)).public.raw
+    stance, values = MODES["sealed"]
+    for recipients, words in (
+        ((hybrid,), None),
+        ((PUBLIC,), "1 of 1 recipients' keys are of X25519 alone"),
+        ((hybrid, PUBLIC, hybrid), "1 of 3 recipients' keys are of X25519 alone"),
+    ):
+        report = preview(params(**{**values, "recipients": recipients}), stance)
+        shown = [line for line in report.caveats if "X25519" in line]
+        assert len(shown) == (words is not None)
+        assert words is None or words in shown[0]
 
 
 def test_the_report_of_sealed_paths() -> None:

@@ -114,3 +114,78 @@ async def test_a_wake_during_a_pass_starts_the_next_one() -> None:
     await _reached(task, 3)
     await task.stop()
     assert task.passes == 3
+
+
+async def _exactly(task: Following, passes: int) -> None:
+    """So many, and none follows."""
+    async with asyncio.timeout(5):
+        while task.passes < passes:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    assert task.passes == passes
+
+
+class Following(Repeating):
+    """Looks at what has versions; `settled` is what its looks say."""
+
+    def __init__(self, *, settled: bool) -> None:
+        self.version, self.passes, self.settled = 0, 0, settled
+        super().__init__(
+            "follow", get_logger("tacit.test"), pause_s=0.001, version=self.version_now
+        )
+
+    async def version_now(self) -> int:
+        return self.version
+
+    async def look(self) -> bool:
+        self.passes += 1
+        return self.settled
+
+
+async def test_a_settled_task_looks_again_after_a_commit_or_a_wake_only() -> None:
+    task = Following(settled=True)
+    task.start()
+    await _exactly(task, 1)
+    task.version += 1
+    await _exactly(task, 2)
+    task.wake()
+    await _exactly(task, 3)
+    await task.stop()
+
+
+async def test_a_task_that_waits_for_a_moment_goes_on_looking() -> None:
+    task = Following(settled=False)
+    task.start()
+    async with asyncio.timeout(5):
+        while task.passes < 5:
+            await asyncio.sleep(0.001)
+    await task.stop()
+
+
+async def test_what_comes_during_a_look_is_looked_for() -> None:
+    """A commit and a wake, each while the task looks already."""
+
+    class Late(Following):
+        async def look(self) -> bool:
+            if self.passes == 0:
+                self.version += 1
+            if self.passes == 1:
+                self.wake()
+            return await super().look()
+
+    task = Late(settled=True)
+    task.start()
+    await _exactly(task, 3)
+    await task.stop()
+
+
+async def test_a_settled_task_looks_now_and_then_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "REST_S", 0.0)
+    task = Following(settled=True)
+    task.start()
+    async with asyncio.timeout(5):
+        while task.passes < 3:
+            await asyncio.sleep(0.001)
+    await task.stop()

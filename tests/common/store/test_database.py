@@ -285,3 +285,26 @@ def test_other_databases_are_refused() -> None:
 def test_lock_keys_differ_and_fit() -> None:
     assert lock_key("a") != lock_key("b")
     assert -(2**63) <= lock_key("a") < 2**63
+
+
+async def test_the_version_changes_with_each_commit_and_not_without(
+    database: Database, database_url: str
+) -> None:
+    """Also with one of another process, which another opening of the same database stands for."""
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE seen (n INTEGER)"))
+    first = await database.version()
+    async with database.reading() as transaction:
+        await transaction.execute(text("SELECT n FROM seen"))
+    if database.dialect.name == "sqlite":  # a server counts what others do in their databases
+        assert await database.version() == first
+    async with database.begin() as transaction:
+        await transaction.execute(text("INSERT INTO seen VALUES (1)"))
+    second = await database.version()
+    assert second != first
+    other = open_database(database_url)
+    async with other.begin() as transaction:
+        await transaction.execute(text("INSERT INTO seen VALUES (2)"))
+        written = await database.version()
+    assert await database.version() != written
+    await other.dispose()

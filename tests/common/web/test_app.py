@@ -19,6 +19,7 @@ from starlette.responses import Response
 from common.runtime.logs import configure_logging, denied, get_logger, redact
 from common.runtime.metrics import ServiceMetrics
 from common.runtime.settings import ServiceSettings
+from common.runtime.tls import post_quantum
 from common.web.access import ResponseAborted
 from common.web.app import add_readiness, build_app
 from common.web.problems import problem_response
@@ -102,13 +103,18 @@ async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
         assert alive.json() == {"status": "ok", "service": "probe", "version": "1.2"}
         add_readiness(app, "store", well)
         ready = await client.get("/readyz")
-        assert ready.json() == {"status": "ready", "checks": {"store": "ok"}}
+        assert ready.json() == {
+            "status": "ready",
+            "checks": {"store": "ok"},
+            "tls_pq": post_quantum(),
+        }
         add_readiness(app, "keys", ill)
         add_readiness(app, "other", broken)
         answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
     assert answer.json()["type"] == "urn:tacit:problem:not_ready"
+    assert answer.json()["tls_pq"] == post_quantum()
     assert answer.json()["checks"] == {
         "store": "ok",
         "keys": "no key is loaded",

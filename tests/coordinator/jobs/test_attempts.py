@@ -27,7 +27,8 @@ from coordinator.registry.peers import Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.rounds.state_machine import Conduct
-from coordinator.sealed.key import StorageKey
+from coordinator.sealed.key import KeySource, StorageKey
+from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
 from coordinator.store.jobs import AttemptRow, JobRow
@@ -43,7 +44,8 @@ class Desk:
 
     def __init__(self, database: Database, clock: ManualClock, directory: Path) -> None:
         settings = CoordinatorSettings(data_dir=directory)
-        key = StorageKey(bytes(32))
+        key = StorageKeys(KeySource((), directory))
+        key.place(1, StorageKey(bytes(32)))
         self.database, self.clock = database, clock
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
         identity = Identity.generate()
@@ -90,7 +92,7 @@ class Desk:
         until = self.clock.now() + timedelta(seconds=10)
         name = str(uuid7(self.clock))
         return AttemptRow(
-            name, job.id, number, store.OFFERED, digest("ticket"), None, "test", until
+            name, job.id, number, store.OFFERED, digest("ticket"), None, "test", until, 1
         )
 
     async def begin(self, row: AttemptRow, before: int = 0) -> bool:

@@ -17,7 +17,8 @@ import httpx
 import pytest
 
 from cli.deployment import free_ports
-from coordinator.sealed.key import load_storage_key, seed_purpose
+from coordinator.sealed.key import KeySource
+from coordinator.sealed.keys import StorageKeys, seed_purpose
 from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
 
 
@@ -72,7 +73,7 @@ class Process(Office):
             (sealed,) = database.execute("SELECT secret FROM job WHERE id = ?", (job,)).fetchone()
         finally:
             database.close()
-        return load_storage_key(self.settings).open(seed_purpose(job), sealed)
+        return StorageKeys(KeySource.of(self.settings)).open(seed_purpose(job), sealed)
 
 
 @contextmanager

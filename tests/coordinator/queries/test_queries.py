@@ -138,6 +138,28 @@ async def test_paper_is_refused_where_the_deployment_says_so(house: Houses) -> N
         assert (await it.ask("POST", "/v1/queries", asked)).status_code == 201
 
 
+async def test_what_is_not_proved_is_refused_where_the_deployment_demands_proofs(
+    house: Houses,
+) -> None:
+    """At preview and creation; whatever keeps it from being proved. Queries that exist stay."""
+    proved = {**NOISY, "validity": "proved"}
+    below: list[dict[str, Any]] = [NOISY, {**TWO_LAYER, "pr_u": "0.5", "stance": "paper"}]
+    async with house(0) as it:
+        made = await it.ask("POST", "/v1/queries", query(**NOISY))
+        assert made.status_code == 201
+        await it.restart(require_validity="proved")
+        for path in ("/v1/queries", "/v1/queries/preview"):
+            for changes in below:
+                answer = await it.ask("POST", path, query(**{**changes, "name": "below"}))
+                assert problem(answer) == (403, "proof_required"), answer.text
+                assert pointers(answer) == ["/validity"]
+            answer = await it.ask("POST", path, query(**proved))
+            assert answer.status_code == (200 if "preview" in path else 201), answer.text
+        assert len((await it.ask("GET", "/v1/queries")).json()["queries"]) == 2
+        again = await it.ask("GET", f"/v1/queries/{made.json()['id']}")
+        assert again.status_code == 200
+
+
 async def test_sound_refuses_with_figures(house: Houses) -> None:
     async with house(0) as it:
         asked = query(**{**TWO_LAYER, "pr_u": "0.5", "pr_s": "0.5"})

@@ -6,18 +6,27 @@ import base64
 import pickle
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from coordinator.errors import StorageKeyWrong
+from coordinator.errors import StorageKeyUnavailable, StorageKeyWrong
 from coordinator.sealed.files import CHUNK_BYTES, SealedWriter, open_sealed
-from coordinator.sealed.key import StorageKey, load_storage_key
+from coordinator.sealed.key import KeySource, StorageKey
+from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 
 KEY = StorageKey(bytes(range(32)))
+KEYS = StorageKeys(KeySource((KEY,), Path("nowhere")))
+KEYS.place(1, KEY)
+
+
+def source(**settings: Any) -> KeySource:
+    return KeySource.of(CoordinatorSettings(**settings))
 
 
 @given(plain=st.binary(max_size=200), purpose=st.text(min_size=1, max_size=20))
@@ -48,11 +57,13 @@ def test_a_keyed_hash_depends_on_key_purpose_and_content() -> None:
 
 
 def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
-    settings = CoordinatorSettings(data_dir=tmp_path / "data")
-    first = load_storage_key(settings)
+    found = source(data_dir=tmp_path / "data")
+    found.make_first()
+    (first,) = found.found()
     path = tmp_path / "data" / "storage.key"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert load_storage_key(settings).open("p", first.seal("p", b"x")) == b"x"
+    found.make_first()
+    assert found.found() == (first,)
     assert [item.name for item in path.parent.iterdir()] == ["storage.key"]
     with pytest.raises(TypeError):
         pickle.dumps(first)
@@ -60,18 +71,54 @@ def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
 
 def test_a_key_may_be_given(tmp_path: Path) -> None:
     text = base64.urlsafe_b64encode(bytes(range(32))).decode()
-    given_key = load_storage_key(
-        CoordinatorSettings(data_dir=tmp_path, storage_key=SecretStr(text))
-    )
-    assert given_key.open("p", KEY.seal("p", b"x")) == b"x"
+    found = source(data_dir=tmp_path, storage_key=SecretStr(text))
+    found.make_first()
+    assert found.found() == (KEY,)
     assert not (tmp_path / "storage.key").exists()
-    for wrong in ("", "abc", text + "AAAA"):
+    two = source(data_dir=tmp_path, storage_key=SecretStr(f"{'A' * 43}\n{text}\n"))
+    assert two.found() == (StorageKey(bytes(32)), KEY)
+    for wrong in ("", "abc", text + "AAAA", "\n".join([text] * 3), f"{text}\nabc"):
         with pytest.raises(StorageKeyWrong):
-            load_storage_key(CoordinatorSettings(data_dir=tmp_path, storage_key=SecretStr(wrong)))
+            source(data_dir=tmp_path, storage_key=SecretStr(wrong))
+
+
+def test_a_key_of_the_data_directory_is_overwritten_before_it_goes(tmp_path: Path) -> None:
+    found = source(data_dir=tmp_path)
+    found.make_first()
+    found.keep(2, KEY)
+    assert set(found.found()) >= {KEY}
+    first = tmp_path / "storage.key"
+    first.with_name("again").hardlink_to(first)  # shows what is written into the file
+    found.destroy(1)
+    assert not any(first.with_name("again").read_bytes())
+    assert not first.exists()
+    assert found.found() == (KEY,)
+    first.write_bytes(bytes(44))  # killed between the two
+    assert found.found() == (KEY,)
+    found.destroy(1)
+    found.destroy(1)
+    assert found.found() == (KEY,)
+
+
+def test_a_value_of_an_earlier_version_opens(tmp_path: Path) -> None:
+    """Before there were generations: nonce and ciphertext, and another file header."""
+    assert KEYS.open("p", KEY.seal("p", b"x")) == b"x"
+    unlucky = b"TS2" + bytes(9)  # a nonce that begins like the prefix
+    sealed = unlucky + AESGCM(KEY.derive("p")).encrypt(unlucky, b"x", None)
+    assert KEYS.open("p", sealed) == b"x"
+    with pytest.raises((StorageKeyWrong, StorageKeyUnavailable)):
+        KEYS.open("p", sealed[:-1])
+    salt = bytes(range(32))
+    cipher = AESGCM(KEY.derive("p", salt))
+    plain = cipher.encrypt(bytes(11) + b"\x01", b"of before", None)
+    path = tmp_path / "file"
+    path.write_bytes(b"tacit sealed 1\n" + salt + plain)
+    with open_sealed(path, KEYS, "p") as stream:
+        assert stream.read() == b"of before"
 
 
 def written(path: Path, content: bytes, purpose: str = "p", pieces: int = 3) -> Path:
-    writer = SealedWriter(path, KEY, purpose)
+    writer = SealedWriter(path, KEYS, purpose)
     step = max(1, len(content) // pieces)
     for start in range(0, len(content), step):
         writer.write(content[start : start + step])
@@ -91,7 +138,7 @@ def test_a_file_comes_back_as_it_was(
     content = content[:size]
     path = written(tmp_path_factory.mktemp("sealed") / "file", content, pieces=pieces)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with open_sealed(path, KEY, "p") as stream:
+    with open_sealed(path, KEYS, "p") as stream:
         assert stream.read() == content
         stream.seek(size // 2)
         assert stream.read(10) == content[size // 2 : size // 2 + 10]
@@ -104,7 +151,7 @@ def test_a_file_that_was_touched_does_not_open(tmp_path: Path) -> None:
     path = written(tmp_path / "file", content)
     sealed = path.read_bytes()
     assert b"planted" not in sealed
-    header, chunk = 47, CHUNK_BYTES + 16
+    header, chunk = 51, CHUNK_BYTES + 16
     spoilt = {
         "cut to whole chunks": sealed[: header + chunk],
         "cut anywhere": sealed[:-1],
@@ -119,8 +166,8 @@ def test_a_file_that_was_touched_does_not_open(tmp_path: Path) -> None:
     for what, data in spoilt.items():
         path.write_bytes(data)
         with pytest.raises(StorageKeyWrong):
-            open_sealed(path, KEY, "p").read()
+            open_sealed(path, KEYS, "p").read()
         assert path.exists(), what
     path.write_bytes(sealed)
     with pytest.raises(StorageKeyWrong):
-        open_sealed(path, KEY, "q")
+        open_sealed(path, KEYS, "q")

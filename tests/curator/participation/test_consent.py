@@ -30,7 +30,7 @@ from curator.participation.consent import (
 from curator.participation.restoring import Restore
 from curator.policy import Limit, Limits, Policy
 from curator.store import tables
-from curator.store.accounts import add_debit
+from curator.store.accounts import add_debits
 from curator.store.parties import PartyRow
 from tacit import sets
 from tacit.protocol.enrolment import PartyKind
@@ -221,7 +221,7 @@ async def test_a_window_is_repeated_only_where_the_policy_allows_it(
         "budget_exceeded": [2]
     }
     earlier = await contribution(transaction, descriptor.query.digest(), descriptor.window)
-    await add_debit(transaction, row(bits(0, length=1), contribution=earlier))
+    await add_debits(transaction, [row(bits(0, length=1), contribution=earlier)])
     found = await grounds()
     assert {name: where for name, (where, _) in found.items()} == {
         "window_contributed": [0, 1],
@@ -306,7 +306,7 @@ async def spend_records(
     """A debit in the unit record."""
     new = row(members, FREE, made=made, window=window)
     charges = {PrivacyUnit.CURATOR: FREE, PrivacyUnit.RECORD: charge}
-    await add_debit(transaction, type(new)(**{**vars(new), "charges": charges}))
+    await add_debits(transaction, [type(new)(**{**vars(new), "charges": charges})])
 
 
 async def test_a_record_meets_the_rounds_of_its_window_and_period(
@@ -337,7 +337,7 @@ async def test_who_is_not_concerned_changes_nothing_for_the_others(
     for first in (0, 3, 7):  # of 12 curators, the last five always among them
         new = row(chance.random(12 - first) < 0.5, FREE, offset=first)
         charges = {PrivacyUnit.CURATOR: FREE, PrivacyUnit.RECORD: ONE}
-        await add_debit(transaction, type(new)(**{**vars(new), "charges": charges}))
+        await add_debits(transaction, [type(new)(**{**vars(new), "charges": charges})])
     asked, policy = asking(record=ONE), limited("record", lifetime="2")
     whole, _ = await left(transaction, asked, policy, span=(0, 12))
     assert 0 < len(whole) < 12

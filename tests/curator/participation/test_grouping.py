@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from curator.participation.grouping import (
     keys_of,
     lots,
     portions,
+    runs,
 )
 from curator.store import readings
 from curator.store.outbox import ContributionRow, State
@@ -69,6 +71,26 @@ def tasks(draw: Any) -> list[Task]:
 
 def cut(found: list[Task], size: int) -> list[Portion]:
     return [portion for each in found for portion in portions(each, size, ())]
+
+
+@given(tasks(), st.sampled_from([64, 128, 256]), st.data())
+def test_runs_are_of_one_task_and_without_gaps(
+    found: list[Task], size: int, data: st.DataObject
+) -> None:
+    """Where portions are done already, or another's come between, a run ends."""
+    every = sorted(cut(found, size), key=lambda each: each.first_key)
+    left = [each for each in every if data.draw(st.booleans())]
+    cut_up = list(runs(left))
+    assert [each for run in cut_up for each in run] == left
+    for run in cut_up:
+        assert len({each.task.contribution.id for each in run}) == 1
+        places = [range(each.first_key, each.end_key)[each.within(each)] for each in run]
+        assert all(one.stop == other.start for one, other in pairwise(places))
+        whole = range(run[0].first_key, run[-1].end_key)
+        assert [whole[each.within(run[0])] for each in run] == places
+    for one, other in pairwise(cut_up):
+        same = one[-1].task.contribution.id == other[0].task.contribution.id
+        assert not same or one[-1].end_key < other[0].first_key
 
 
 @given(tasks(), st.sampled_from([64, 128, 256]))

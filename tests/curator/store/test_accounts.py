@@ -17,7 +17,7 @@ from curator.store import tables
 from curator.store.accounts import (
     CHUNK,
     NewDebit,
-    add_debit,
+    add_debits,
     add_refusal,
     charge_accounts,
     credit,
@@ -84,7 +84,7 @@ async def pay(
     members = (new.offset, sets.unpack(new.presence, new.length))
     charge = new.charges[PrivacyUnit.CURATOR]
     await charge_accounts(transaction, new.party, curators, charge, new.made, members, periods)
-    await add_debit(transaction, new)
+    await add_debits(transaction, [new])
 
 
 async def party(transaction: Transaction) -> None:
@@ -256,9 +256,9 @@ async def test_debits_are_listed_by_party_span_time_and_window(
 ) -> None:
     later = Window(start=NOON, end=NOON + HOUR)
     three = np.ones(3, np.bool_)
-    await add_debit(transaction, row(three, offset=16, made=NOON))
-    await add_debit(transaction, row(three, TWO, offset=24, made=NOON + HOUR, window=later))
-    await add_debit(transaction, row(three, offset=99, party="another"))
+    await add_debits(transaction, [row(three, offset=16, made=NOON)])
+    await add_debits(transaction, [row(three, TWO, offset=24, made=NOON + HOUR, window=later)])
+    await add_debits(transaction, [row(three, offset=99, party="another")])
     assert await listed(transaction) == [16, 24]
     for since, wanted in ((NOON, [16, 24]), (NOON + timedelta(microseconds=1), [24])):
         assert await listed(transaction, since=since) == wanted
@@ -292,9 +292,12 @@ async def test_debits_are_listed_by_party_span_time_and_window(
 
 async def test_what_a_contribution_debited_is_its_own(transaction: Transaction) -> None:
     one, other, none = [await contribution(transaction) for _ in range(3)]
-    await add_debit(transaction, row(bits(0, length=2), contribution=one, offset=2, segment=0))
-    await add_debit(transaction, row(bits(1, 2, length=3), contribution=one, offset=5, segment=4))
-    await add_debit(transaction, row(bits(0, length=1), contribution=other, offset=0, segment=1))
+    of_one = [
+        row(bits(0, length=2), contribution=one, offset=2, segment=0),
+        row(bits(1, 2, length=3), contribution=one, offset=5, segment=4),
+    ]
+    await add_debits(transaction, of_one)
+    await add_debits(transaction, [row(bits(0, length=1), contribution=other, offset=0, segment=1)])
     assert await debited_segments(transaction, [one, none]) == {one: {0, 4}, none: set()}
     found = await debited_members(transaction, {one: 10, other: 10, none: 3})
     assert {key: np.flatnonzero(members).tolist() for key, members in found.items()} == {
@@ -307,8 +310,8 @@ async def test_what_a_contribution_debited_is_its_own(transaction: Transaction) 
 
 async def test_a_contribution_is_credited_once(transaction: Transaction) -> None:
     one, other = [await contribution(transaction) for _ in range(2)]
-    await add_debit(transaction, row(bits(0, length=1), contribution=one, offset=1))
-    await add_debit(transaction, row(bits(0, length=1), contribution=other, offset=2))
+    await add_debits(transaction, [row(bits(0, length=1), contribution=one, offset=1)])
+    await add_debits(transaction, [row(bits(0, length=1), contribution=other, offset=2)])
     found = await credit(transaction, one, NOON)
     assert [item.offset for item in found] == [1]
     assert await credit(transaction, one, NOON + HOUR) == []
@@ -335,7 +338,7 @@ async def test_a_span_that_is_decided_again_forgets_its_own_refusals(
     for which, span in ((one, (0, 64)), (one, (64, 10)), (other, (0, 64))):
         ground = ("budget_exceeded", "too much", "{}")
         await add_refusal(transaction, which, span, b"\x01", ground, NOON)
-    await forget_refusals(transaction, one, 0)
+    await forget_refusals(transaction, one, [0])
     kept = await transaction.execute(select(tables.refusals).order_by(tables.refusals.c.id))
     assert [(item.contribution, item.offset, item.length) for item in kept] == [
         (one, 64, 10),

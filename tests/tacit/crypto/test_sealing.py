@@ -40,6 +40,7 @@ from tacit.crypto.sealing import (
     seal_part,
     seal_words,
     segment_size,
+    span_within,
     spans,
 )
 
@@ -214,6 +215,17 @@ def test_spans_cut_a_run_along_segments(first, length, size):
         assert span.length >= 1
         assert span.first // size == span.segment == (span.first + span.length - 1) // size
     assert len({span.segment for span in cut}) == len(cut)
+
+
+@given(
+    st.integers(0, 5000),
+    st.integers(0, 5000),
+    st.sampled_from([64, 128, 1024]),
+    st.integers(0, 200),
+)
+def test_a_span_within_a_segment_is_one_of_the_runs_spans_or_none(first, length, size, segment):
+    cut = {span.segment: span for span in spans(first, length, size)}
+    assert span_within(first, length, size, segment) == cut.get(segment)
 
 
 def test_a_run_of_one_number_and_one_that_ends_with_a_segments_first():

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.crypto.seal_keys import SealKey
 from tacit.paths import sealed as sealing
 from tacit.paths.decoding import NO_EDGE, best_paths
 from tacit.paths.network import NetworkMap
@@ -36,7 +37,7 @@ from tacit.paths.published import (
     written,
 )
 from tacit.paths.recovery import recover
-from tacit.paths.sealed import opened, public_key, sealed
+from tacit.paths.sealed import check_recipient, opened, public_key, sealed
 from tacit.paths.walking import walked
 
 
@@ -207,6 +208,33 @@ def test_recipients_open_and_nobody_else() -> None:
     crossed = NetworkMap.of(list("abcd"), [list("ac"), list("cb"), list("bd")])
     with pytest.raises(NotAPath):
         recover(crossed, made, private_key=KEYS[0])
+
+
+def test_recipients_of_both_suites_open_and_each_its_own() -> None:
+    keys = [SealKey(bytes([number]) * 32) for number in (1, 2)]
+    made = sealed(list("dcba"), [PUBLIC[0], keys[0].public.raw], "job 7")
+    assert [len(each) for each in made.keys] == [80, 1168]
+    for key in (KEYS[0], keys[0]):
+        assert recover(square(), written(made), private_key=key).paths == (tuple("dcba"),)
+    for other in (KEYS[1], keys[1]):
+        with pytest.raises(NotARecipient):
+            recover(square(), made, private_key=other)
+    for place in (0, 1087, 1088, 1119, 1120, 1167):
+        wrapped = bytearray(made.keys[1])
+        wrapped[place] ^= 1
+        altered = type(made)(made.name, made.nonce, made.ciphertext, (bytes(wrapped),))
+        with pytest.raises(NotARecipient):
+            opened(altered, keys[0])
+    with pytest.raises(NotARecipient):
+        opened(type(made)("job 8", made.nonce, made.ciphertext, made.keys), keys[0])
+
+
+def test_keys_of_suite_2_that_are_none() -> None:
+    good = SealKey(bytes(32)).public.raw
+    check_recipient(good)
+    for bad in (good[:-1], good + b"x", b"\xff" * 384 + good[384:], good[:-32] + bytes(32)):
+        with pytest.raises(ValueError):
+            check_recipient(bad)
 
 
 def test_any_flipped_bit_fails() -> None:

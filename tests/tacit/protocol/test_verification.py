@@ -37,6 +37,7 @@ from tacit.protocol.round import (
     AcceptedSet,
     AggregatorEntry,
     Commitment,
+    Manifest,
     ProofReason,
     ProvedPart,
     RoundDescriptor,
@@ -280,6 +281,18 @@ def test_a_false_set_gives_no_candidates(bad: Callable[[], Signed[AcceptedSet]])
         candidates_of(MADE, [SETS[0], bad(), SETS[2]])
 
 
+def test_sets_that_were_accepted_once_do_not_let_others_pass() -> None:
+    """What is remembered is of these very sets, signatures and descriptor."""
+    assert candidates_of(MADE, SETS) is candidates_of(MADE, list(SETS))
+    assert not candidates_of(MADE, SETS).lone.flags.writeable
+    forged = SETS[1].model_copy(update={"signature": SETS[0].signature})
+    other = signed_descriptor(proved(), round=OTHER).statement
+    for made, some in ((MADE, [SETS[0], forged, SETS[2]]), (other, SETS)):
+        for _ in range(2):
+            with pytest.raises(ManifestRefused):
+                candidates_of(made, some)
+
+
 def test_all_sets_are_needed_once_and_enough_curators() -> None:
     for some in (SETS[:2], [*SETS[:2], SETS[1]], [*SETS, SETS[1]]):
         with pytest.raises(ManifestRefused):
@@ -387,16 +400,20 @@ def test_verifications_of_all_over_these_candidates() -> None:
             check_verifications(MADE, FOUND, some)
 
 
+def manifest_from(verdicts: Sequence[Signed[Verdict]]) -> Manifest:
+    return proved_manifest_of(MADE, FOUND, check_verdicts(MADE, FOUND, verdicts), SALT)
+
+
 def test_a_manifest_is_what_no_verdict_refuses() -> None:
     one = [Outcome.ACCEPTED] * 6
     other = list(one)
     one[1], other[4] = Outcome.PROOF, Outcome.JOINT_RANDOMNESS
     verdicts = [verdict(0, one), verdict(1, other), verdict(2)]
-    manifest = proved_manifest_of(MADE, FOUND, verdicts, SALT)
+    manifest = manifest_from(verdicts)
     assert manifest.parts == (FAR,)
     assert manifest.members == bitmap([0, 2, 3], [FAR])
     assert (manifest.count, manifest.quorum, manifest.contributions) == (11, (0, 1, 2), ())
-    assert manifest == proved_manifest_of(MADE, FOUND, verdicts[::-1], SALT)
+    assert manifest == manifest_from(verdicts[::-1])
     bare = manifest.model_copy(update={"parts": ()})
     assert manifest_hash(bare) != manifest_hash(manifest), "the hash binds the parts"
     named = refused_curators(FOUND, [item.statement for item in verdicts])
@@ -440,7 +457,7 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
 def test_enough_have_to_be_left() -> None:
     nobody = [verdict(index, [Outcome.PROOF] * 6) for index in range(3)]
     with pytest.raises(TooFewParticipants):
-        proved_manifest_of(MADE, FOUND, nobody, SALT)
+        manifest_from(nobody)
 
 
 def test_what_cannot_all_be_true_is_named() -> None:
@@ -468,7 +485,7 @@ def test_what_cannot_all_be_true_is_named() -> None:
 def test_the_offset_is_that_of_all_who_are_counted() -> None:
     noisy = proved(mechanism="distributed", epsilon="1", layer="both", bounds=["-3", "10"])
     plan = proof_plan(noisy)
-    manifest = proved_manifest_of(MADE, FOUND, [verdict(index) for index in range(3)], SALT)
+    manifest = manifest_from([verdict(index) for index in range(3)])
     expected = 24 * 2 * -3
     for curators, times in ((1, 4), (12, 1), (8, 1)):
         (bound,) = plan.of(curators).function.noise_bounds

@@ -1,0 +1,47 @@
+"""Routes of the pinned peers, for the operator of this aggregator alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.roster import peers
+from aggregator.roster.peers import PeerRequest
+from aggregator.web import Operator
+from common.web.bodies import takes
+from common.web.parts import part
+from common.web.wire import answer, read_body
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
+
+
+def add_peers(app: FastAPI) -> None:
+    """Add them to the app."""
+
+    @app.put(
+        "/v1/peers",
+        tags=["identity"],
+        summary="Pin another aggregator",
+        openapi_extra=takes(PeerRequest, examples.PEER),
+    )
+    async def pin(
+        request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
+    ) -> Response:
+        body = await read_body(request, PeerRequest)
+        return answer(request, await peers.pin(aggregator, body, replace=replace))
+
+    @app.get("/v1/peers", tags=["identity"], summary="The pinned aggregators, by id")
+    async def listing(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+        found = await peers.listed(aggregator)
+        return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+
+    @app.delete(
+        "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
+    )
+    async def remove(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
+        await peers.remove(aggregator, peer)

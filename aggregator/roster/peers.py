@@ -1,0 +1,119 @@
+"""With whom this aggregator sums: the other aggregators that its operator pinned.
+
+Spec: keys, section 6.5. A coordinator could open a second round over the same readings among this
+aggregator and inventions of its own, so that fewer aggregators than the query assumes would have to
+collude. Each pin is an id, an operator and a fingerprint, compared out of band.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from aggregator.context import Aggregator
+from aggregator.errors import PeerNotAnchored, PeerPinned, UnknownPeer
+from aggregator.store import peers as store
+from aggregator.store.peers import PeerRow
+from common.store.database import exclusive
+from tacit.errors import Invalid
+from tacit.protocol.enrolment import Fingerprint
+from tacit.protocol.round import RoundDescriptor
+from tacit.query.words import Identifier
+from tacit.wire import Instant, WireModel, encode_binary
+
+_PEERS = "aggregator peers"
+
+
+class PeerRequest(WireModel):
+    """Pin another aggregator: its fingerprint, and who runs it."""
+
+    id: Identifier
+    fingerprint: Fingerprint
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class PeerAnswer(WireModel):
+    """One that is pinned; `fingerprint` as operators read it out."""
+
+    id: str
+    operator: str
+    fingerprint: str
+    fingerprint_base64url: str
+    pinned: Instant
+
+
+async def pin(aggregator: Aggregator, request: PeerRequest, *, replace: bool) -> PeerAnswer:
+    """Pin an aggregator; the same again changes nothing. Raises PeerPinned, Invalid."""
+    if request.id == aggregator.id:
+        raise Invalid("is this aggregator's own name", pointer="/id")
+    if request.fingerprint == aggregator.keyring.identity.fingerprint:
+        raise Invalid("is this aggregator's own", pointer="/fingerprint")
+    row = PeerRow(request.id, request.operator, request.fingerprint, aggregator.clock.now())
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _PEERS)
+        known = await store.pinned(transaction)
+        for other in known.values():
+            if other.fingerprint == row.fingerprint and other.id != row.id:
+                raise Invalid(f"is pinned as that of {other.id}", pointer="/fingerprint")
+        held = known.get(row.id)
+        if held is not None and _said(held) == _said(row):
+            return _answer(held)
+        if held is not None and not replace:
+            raise PeerPinned(extra={"fingerprint": held.fingerprint.hex()})
+        await store.put(transaction, row)
+    return _answer(row)
+
+
+async def listed(aggregator: Aggregator) -> list[PeerAnswer]:
+    """All that are pinned, by id."""
+    async with aggregator.database.reading() as transaction:
+        return [_answer(row) for row in (await store.pinned(transaction)).values()]
+
+
+async def remove(aggregator: Aggregator, peer: str) -> None:
+    """Unpin one. Raises UnknownPeer."""
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _PEERS)
+        if not await store.remove(transaction, peer):
+            raise UnknownPeer
+
+
+async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
+    """Raise PeerNotAnchored unless all other aggregators of the round are as pinned here."""
+    chosen = aggregator.settings.peers
+    if chosen == "any":
+        return
+    async with aggregator.database.reading() as transaction:
+        pinned = await store.pinned(transaction)
+    if pinned or chosen == "pinned":
+        check_pinned(descriptor, aggregator.id, pinned)
+
+
+def check_pinned(descriptor: RoundDescriptor, own: str, pinned: Mapping[str, PeerRow]) -> None:
+    """Raise PeerNotAnchored for the first other aggregator that is not as pinned."""
+    for entry in descriptor.aggregators:
+        if entry.id == own:
+            continue
+        known = pinned.get(entry.id)
+        if known is None:
+            raise PeerNotAnchored(f"aggregator {entry.id} is not pinned")
+        if known.fingerprint != entry.fingerprint:
+            raise PeerNotAnchored(f"aggregator {entry.id} shows another identity than is pinned")
+        if known.operator != entry.operator:
+            raise PeerNotAnchored(f"another operator is pinned for aggregator {entry.id}")
+
+
+def _said(row: PeerRow) -> tuple[str, bytes]:
+    return row.operator, row.fingerprint
+
+
+def _answer(row: PeerRow) -> PeerAnswer:
+    return PeerAnswer(
+        id=row.id,
+        operator=row.operator,
+        fingerprint=row.fingerprint.hex(),
+        fingerprint_base64url=encode_binary(row.fingerprint),
+        pinned=row.pinned,
+    )

@@ -1,0 +1,57 @@
+"""`tacit keys rotate`: long-lived keys are replaced while the services run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.context import Answer, at_coordinator, fail, progress
+from tacit import Client
+from tacit.wire import parse_binary
+
+app = typer.Typer(no_args_is_help=True, help="Replace long-lived keys.")
+
+_LOOK_S: Final = 0.5
+
+
+@app.command("storage")
+@at_coordinator
+def storage(
+    client: Client,
+    new_key_file: Annotated[
+        Path, typer.Option(help="File with the new key: 32 bytes in base64url, on its first line.")
+    ],
+    wait_s: Annotated[
+        float, typer.Option(min=0, help="How long to wait until everything is sealed anew.")
+    ] = 86_400,
+) -> Answer:
+    """Seal all that a coordinator keeps with a new storage key. The same command again goes on."""
+    lines = new_key_file.read_text("ascii").split()
+    if not lines or len(parse_binary(lines[0])) != 32:
+        raise ValueError(f"{new_key_file}: a storage key is 32 bytes in base64url")
+    found = client.rotate_storage_key(lines[0].rstrip("="))
+    found = _waited(client, found, wait_s)
+    if found["state"] != "idle":
+        fail(f"{found['left']} not sealed anew yet: the same command again goes on waiting")
+    return Answer(found, lambda: typer.echo(_done(found)))
+
+
+def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, Any]:
+    ends = time.monotonic() + wait_s
+    with progress() as bar:
+        task = bar.add_task("sealing anew", total=max(1, found["left"]))
+        while found["state"] != "idle" and time.monotonic() < ends:
+            time.sleep(_LOOK_S)
+            found = client.storage_key()
+            bar.update(task, completed=(bar.tasks[0].total or 0) - found["left"])
+    return found
+
+
+def _done(found: dict[str, Any]) -> str:
+    sealed = f"everything is sealed with the storage key of generation {found['generation']}"
+    if found["kept_in"] == "settings":
+        return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"
+    return f"{sealed}, {found['kept_in']} of the data directory; the older file is destroyed"

@@ -1,0 +1,1 @@
+"""Rotating the storage key: its routes, and the passes that seal everything anew."""

@@ -1,0 +1,370 @@
+"""Identities that can be replaced: documents, successions, and the chain that they make.
+
+Spec: keys, sections 5.1 and 5.2. A document commits to the pair of keys that will follow, whose
+private halves the service does not have. So who steals a running identity cannot replace it, and
+its owner always can. A party that anchored one document goes from it link by link.
+
+    document 0 -- succession --> document 1 -- succession --> document 2 ...
+
+Everything here is a pure function of what was received, what is anchored, and the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tacit.crypto.hybrid_signing import (
+    HybridIdentity,
+    HybridPublicKey,
+    SignatureStripped,
+    verify_hybrid,
+)
+from tacit.crypto.sealing import length_prefixed
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.errors import Forbidden
+from tacit.protocol.enrolment import Fingerprint
+from tacit.query.words import Identifier
+from tacit.wire import Binary, Instant, WireModel, require
+
+IDENTITY_LABEL: Final = "tacit identity v2"
+SUCCESSION_LABEL: Final = "tacit succession v2"
+_NEXT_LABEL: Final = b"tacit next identity v2"
+LONGEST_OVERLAP: Final = timedelta(days=30)
+CLOCKS_DIFFER: Final = timedelta(seconds=300)
+"""A succession may take effect so long after the clock of who reads it."""
+MOST_LINKS: Final = 256
+
+
+class KeyNotAnchored(Forbidden):
+    name = "key_not_anchored"
+    title = "Nothing leads from the anchored identity to this key"
+
+
+class SuccessionRefused(Forbidden):
+    name = "succession_refused"
+    title = "The succession is not the one that the anchored identity committed to"
+
+
+class IdentityForked(Forbidden):
+    """Two successors of one identity: only its operator can say which is right."""
+
+    name = "identity_forked"
+    title = "An identity has two successors, or a key two documents"
+
+
+class KeyChangeUnconfirmed(Forbidden):
+    """`fingerprint`: of the new identity, to be compared out of band."""
+
+    name = "key_change_unconfirmed"
+    title = "A person has to confirm the new identity"
+
+
+class IdentitySuperseded(Forbidden):
+    name = "identity_superseded"
+    title = "The identity was replaced or revoked"
+
+
+class Role(StrEnum):
+    """Whose identity it is."""
+
+    COORDINATOR = "coordinator"
+    AGGREGATOR = "aggregator"
+
+
+class Reason(StrEnum):
+    """`compromised`: the old key is refused at once, and need not have signed."""
+
+    PLANNED = "planned"
+    COMPROMISED = "compromised"
+
+
+class IdentityDocument(WireModel):
+    """A service's identity. `next`: what its next pair hashes to; without it no succession is
+    followed unless a person confirms it. `serial` counts from 0, the key of format 1."""
+
+    format: Literal["tacit.identity/2"] = "tacit.identity/2"
+    role: Role
+    name: Identifier
+    serial: Annotated[int, Field(ge=0, lt=2**31)]
+    ed25519: Annotated[Binary, Field(min_length=32, max_length=32)]
+    mldsa65: Annotated[Binary, Field(min_length=1952, max_length=1952)]
+    suites: tuple[int, ...]
+    next: Fingerprint | None = None
+
+    @property
+    def key(self) -> HybridPublicKey:
+        """Its pair."""
+        return HybridPublicKey(ed25519=self.ed25519, mldsa65=self.mldsa65)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What is pinned: 32 bytes over the whole document."""
+        return hashlib.sha256(IDENTITY_LABEL.encode() + b"\0" + self.canonical()).digest()
+
+
+class Succession(WireModel):
+    """One link: the document of fingerprint `from` is replaced. Without `document` it is revoked;
+    then `revoked_by` is the next pair, which no document shows."""
+
+    format: Literal["tacit.succession/2"] = "tacit.succession/2"
+    deployment: Identifier
+    role: Role
+    name: Identifier
+    replaced: Fingerprint = Field(alias="from")
+    document: IdentityDocument | None = None
+    revoked_by: HybridPublicKey | None = None
+    effective: Instant
+    overlap_until: Instant
+    reason: Reason
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        require(
+            (self.document is None) != (self.revoked_by is None),
+            None,
+            "a document, or the keys that revoke, is needed",
+        )
+        overlap = self.overlap_until - self.effective
+        require(
+            timedelta() <= overlap <= LONGEST_OVERLAP,
+            None,
+            "the overlap is at most 30 days, and not negative",
+        )
+        at_once = self.reason is Reason.COMPROMISED or self.document is None
+        require(not at_once or not overlap, None, "a key that is lost has no overlap")
+        return self
+
+    @property
+    def key(self) -> HybridPublicKey:
+        """The pair that the identity before committed to."""
+        if self.document is not None:
+            return self.document.key
+        assert self.revoked_by is not None
+        return self.revoked_by
+
+
+class SignedSuccession(WireModel):
+    """`signature`: of the next pair; `old_signature`: of the replaced one, if planned."""
+
+    statement: Succession
+    signature: Binary
+    old_signature: Binary | None = None
+
+
+SignedDocument = Signed[IdentityDocument]
+
+
+def commitment(key: HybridPublicKey) -> bytes:
+    """What a document says of the pair that will follow."""
+    return hashlib.sha256(length_prefixed(_NEXT_LABEL, key.ed25519, key.mldsa65)).digest()
+
+
+def succeed(
+    statement: Succession, successor: HybridIdentity, replaced: HybridIdentity | None
+) -> SignedSuccession:
+    """A signed link. `replaced`: the pair before, of a planned one."""
+    old = None if replaced is None else replaced.sign(SUCCESSION_LABEL, statement).signature
+    made = successor.sign(SUCCESSION_LABEL, statement)
+    return SignedSuccession(statement=statement, signature=made.signature, old_signature=old)
+
+
+class Anchored(WireModel):
+    """What a party holds of another's identity: the document that it anchored, and all links since.
+
+    `forked`: two successors were shown; nothing of it is accepted until a person confirms one.
+    """
+
+    deployment: Identifier
+    root: IdentityDocument
+    links: Annotated[tuple[SignedSuccession, ...], Field(max_length=MOST_LINKS)] = ()
+    forked: bool = False
+
+    @property
+    def documents(self) -> tuple[IdentityDocument, ...]:
+        """The anchored one and its successors, the newest last."""
+        found = (link.statement.document for link in self.links)
+        return (self.root, *(document for document in found if document is not None))
+
+    @property
+    def current(self) -> IdentityDocument | None:
+        """The identity of now; None once it is revoked."""
+        if self.links and self.links[-1].statement.document is None:
+            return None
+        return self.documents[-1]
+
+    def check_key(self, ed25519: bytes, now: datetime) -> None:
+        """Raise unless statements of this Ed25519 key are accepted now.
+
+        IdentityForked, IdentitySuperseded for a key of before whose overlap is over, KeyNotAnchored
+        for any other: ask for the chain, and `follow` it.
+        """
+        if self.forked:
+            raise IdentityForked
+        current = self.current
+        if current is not None and current.ed25519 == ed25519:
+            return
+        for document, link in zip(self.documents, self.links, strict=False):
+            if document.ed25519 == ed25519:
+                if now < link.statement.overlap_until:
+                    return
+                raise IdentitySuperseded
+        raise KeyNotAnchored
+
+    def forking(self) -> Anchored:
+        """The same, until a person confirms: to be kept when `follow` raises IdentityForked."""
+        return self.model_copy(update={"forked": True})
+
+
+def check_document(signed: SignedDocument) -> IdentityDocument:
+    """A document that its own pair signed. Raises SignatureStripped."""
+    return verify_hybrid(IDENTITY_LABEL, signed, signed.statement.key)
+
+
+def anchor(deployment: str, signed: SignedDocument, pinned: bytes) -> Anchored:
+    """Anchor a document by what was pinned out of band: its fingerprint, or SHA-256 of the Ed25519
+    key alone, as identities of format 1 were pinned.
+
+    Raises SignatureStripped, KeyNotAnchored.
+    """
+    document = check_document(signed)
+    upgraded = document.serial == 0 and fingerprint(document.ed25519) == pinned
+    if document.fingerprint != pinned and not upgraded:
+        raise KeyNotAnchored("the document is not the one that was pinned")
+    return Anchored(deployment=deployment, root=document)
+
+
+def check_upgrade(anchored: Anchored, signed: SignedDocument) -> None:
+    """Raise IdentityForked for a second document of a key that is anchored with another."""
+    document = check_document(signed)
+    for known in anchored.documents:
+        if known.ed25519 == document.ed25519 and known != document:
+            raise IdentityForked("two documents of one key")
+
+
+def confirm(deployment: str, signed: SignedDocument, compared: bytes) -> Anchored:
+    """What a person compared out of band, in place of all that was anchored before.
+
+    Raises SignatureStripped, KeyNotAnchored for another document than was compared.
+    """
+    document = check_document(signed)
+    if document.fingerprint != compared:
+        raise KeyNotAnchored("the document is not the one that was compared")
+    return Anchored(deployment=deployment, root=document)
+
+
+def follow(
+    anchored: Anchored,
+    shown: Sequence[SignedSuccession],
+    now: datetime,
+    confirmed: Collection[bytes] | None = None,
+) -> Anchored:
+    """Go from the anchor along what is shown, link by link, as far as it leads.
+
+    `confirmed`: fingerprints that a person compared, where every change has to be; None where none
+    has to. What does not lead on from an identity of the chain is passed over. Raises what
+    `_check_link` raises; IdentityForked, upon which `anchored.forking()` is to be kept.
+    """
+    if anchored.forked:
+        raise IdentityForked
+    _refuse_forks(anchored, shown, now)
+    while anchored.current is not None:
+        found = [link for link in shown if link.statement.replaced == anchored.current.fingerprint]
+        if not found:
+            return anchored
+        link = _valid(anchored, anchored.current, found, now)
+        successor = link.statement.document
+        if confirmed is not None and successor is not None:
+            _check_confirmed(successor, confirmed)
+        anchored = Anchored(
+            deployment=anchored.deployment, root=anchored.root, links=(*anchored.links, link)
+        )
+    return anchored
+
+
+def _valid(
+    anchored: Anchored,
+    replaced: IdentityDocument,
+    links: Sequence[SignedSuccession],
+    now: datetime,
+) -> SignedSuccession:
+    """The one valid link of several. Anybody can show an invalid one beside it, and stops nothing.
+
+    Raises what the first invalid one raises if none is valid, IdentityForked if two are.
+    """
+    errors, valid = [], {}
+    for link in links:
+        try:
+            _check_link(anchored.deployment, replaced, link, now)
+        except (KeyNotAnchored, SuccessionRefused, KeyChangeUnconfirmed) as error:
+            errors.append(error)
+        else:
+            valid[link.statement.digest()] = link
+    if len(valid) > 1:
+        raise IdentityForked("two successors of one identity")
+    if not valid:
+        raise errors[0]
+    return next(iter(valid.values()))
+
+
+def _refuse_forks(anchored: Anchored, shown: Sequence[SignedSuccession], now: datetime) -> None:
+    """Raise IdentityForked for a valid link beside one that was followed already."""
+    for replaced, known in zip(anchored.documents, anchored.links, strict=False):
+        others = [
+            link
+            for link in shown
+            if link.statement.replaced == replaced.fingerprint and link.statement != known.statement
+        ]
+        for other in others:
+            try:
+                _check_link(anchored.deployment, replaced, other, now)
+            except (KeyNotAnchored, SuccessionRefused, KeyChangeUnconfirmed):
+                continue
+            raise IdentityForked("another successor than was followed")
+
+
+def _check_link(
+    deployment: str, replaced: IdentityDocument, link: SignedSuccession, now: datetime
+) -> None:
+    """Raise unless a link leads on from a document.
+
+    KeyNotAnchored for another identity's, KeyChangeUnconfirmed where the document committed to no
+    next pair, SuccessionRefused for anything else that is not as it committed.
+    """
+    said = link.statement
+    if (said.deployment, said.role, said.name) != (deployment, replaced.role, replaced.name):
+        raise KeyNotAnchored("the succession is of another identity")
+    successor = said.document
+    if successor is not None:
+        own = (successor.role, successor.name, successor.serial)
+        if own != (replaced.role, replaced.name, replaced.serial + 1):
+            raise KeyNotAnchored("the new document is not the next one of this identity")
+    if replaced.next is None:
+        extra = {} if successor is None else {"fingerprint": successor.fingerprint.hex()}
+        raise KeyChangeUnconfirmed("the identity committed to no next key", extra=extra)
+    if commitment(said.key) != replaced.next:
+        raise SuccessionRefused("not the keys that the identity committed to")
+    if said.effective > now + CLOCKS_DIFFER:
+        raise SuccessionRefused("the succession has not taken effect")
+    signatures = [(link.signature, said.key)]
+    if said.reason is Reason.PLANNED:
+        if link.old_signature is None:
+            raise SuccessionRefused("a planned succession is signed by the old keys, too")
+        signatures.append((link.old_signature, replaced.key))
+    for signature, key in signatures:
+        signed = Signed[Succession](statement=said, signature=signature)
+        try:
+            verify_hybrid(SUCCESSION_LABEL, signed, key)
+        except SignatureStripped as error:
+            raise SuccessionRefused(error.detail) from None
+
+
+def _check_confirmed(successor: IdentityDocument, confirmed: Collection[bytes]) -> None:
+    if successor.fingerprint not in confirmed:
+        extra = {"fingerprint": successor.fingerprint.hex()}
+        raise KeyChangeUnconfirmed("compare the fingerprint out of band", extra=extra)

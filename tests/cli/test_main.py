@@ -1,0 +1,54 @@
+"""The list of commands: each loaded when it is called, and the list is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.main import COMMANDS, Commands, app
+
+
+@pytest.fixture(scope="module")
+def group() -> Commands:
+    found = typer.main.get_command(app)
+    assert isinstance(found, Commands)
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_the_command_says(group: Commands, name: str) -> None:
+    listed = group.commands[name].help
+    assert listed is not None
+    loaded = COMMANDS[name].load(name)
+    assert loaded.name == name
+    assert " ".join(loaded.help.split()).startswith(listed.rstrip("."))
+
+
+def test_the_list_imports_no_client_and_no_numbers() -> None:
+    """So it is there at once; what is called imports what it needs."""
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from cli.main import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "print([name for name in ('httpx', 'numpy', 'fastapi', 'sqlalchemy', 'tacit.client')"
+        " if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"tacit {metadata.version('tacit')}\n")
+
+
+def test_a_misspelt_command_is_told_the_nearest() -> None:
+    done = CliRunner().invoke(app, ["roumd", "list"])
+    assert done.exit_code == 2
+    assert "'round'" in done.output

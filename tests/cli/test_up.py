@@ -1,0 +1,75 @@
+"""`tacit up`: one deployment for a directory, at addresses that stay."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.deployment import Deployment, free_ports
+from cli.up import addresses, alone_in, plan
+
+
+def _ports(deployment: Deployment) -> list[int]:
+    return [int(item.url.rpartition(":")[2]) for item in deployment.services]
+
+
+def _run_of_free_ports(count: int) -> int:
+    while True:
+        (first,) = free_ports(1)
+        try:
+            Deployment.plan(Path(), count - 2, first)
+        except ValueError:
+            continue
+        return first
+
+
+def test_one_directory_is_up_once(tmp_path: Path) -> None:
+    """Also against another process, whose end frees it, however it ends."""
+    home = tmp_path / "home"
+    with alone_in(home):
+        code = f"from pathlib import Path\nfrom cli.up import up\nup(Path({str(home)!r}))"
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace("up(Path", "up(home=Path")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "is up already" in done.stderr
+        assert "Tacit is up" not in done.stdout
+        with pytest.raises(RuntimeError, match="--home"), alone_in(home):
+            pass
+    with alone_in(home):
+        pass
+
+
+def test_the_ports_follow_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    first = _run_of_free_ports(5)
+    made = plan(tmp_path, 3, first)
+    assert _ports(made) == list(range(first, first + 5))
+    assert plan(tmp_path, 3) == plan(tmp_path, 3, first) == made
+    with pytest.raises(ValueError, match="keeps its addresses"):
+        plan(tmp_path, 3, first + 1)
+
+
+def test_a_port_in_use_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} is in use"):
+            plan(tmp_path, 3, port)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_printed_can_be_copied_from_a_narrow_screen(tmp_path: Path) -> None:
+    deployment = plan(tmp_path, 2)
+    home = Path("a b")
+    lines = addresses(deployment, home)
+    assert all(item.url in "\n".join(lines) for item in deployment.services)
+    assert max(map(len, lines)) <= 80
+    assert "  tacit health --home 'a b'" in lines
+    assert "  tacit health" in addresses(deployment, Path(".tacit"))

@@ -1,0 +1,67 @@
+"""The server ends when it is asked to, without waiting for a tick, and renews the date."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from common.web import serve
+from tests.common.web.serving import serving
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from common.runtime.settings import ServiceSettings
+from common.web.app import build_app
+from common.web.serve import make_server
+from tests.common.web.serving import nothing
+settings = ServiceSettings(data_dir=Path(sys.argv[1]), port=0)
+server = make_server(build_app("probe", settings, nothing, version="1"), settings)
+startup = server.startup
+async def told(sockets=None):
+    await startup(sockets)
+    print("started", flush=True)
+server.startup = told
+server.run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        process.wait(60)
+
+
+async def test_another_thread_ends_it_before_the_next_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "DATE_S", 3600.0)
+    async with asyncio.timeout(60), serving(tmp_path) as it:
+        ending = threading.Thread(target=setattr, args=(it.server, "should_exit", True))
+        ending.start()
+        await asyncio.to_thread(ending.join)
+        while it.server.started and it.server.servers[0].is_serving():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_date_of_answers_goes_on(tmp_path: Path) -> None:
+    async with serving(tmp_path) as it, httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{it.server.address[1]}/small"
+        first = (await client.get(url)).headers["date"]
+        end = time.monotonic() + 60
+        while (await client.get(url)).headers["date"] == first:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)

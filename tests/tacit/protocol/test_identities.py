@@ -1,0 +1,327 @@
+"""Chains of identities: what a party that anchored one document accepts, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tacit.crypto.hybrid_signing import HybridIdentity, SignatureStripped
+from tacit.crypto.signing import Identity, fingerprint
+from tacit.errors import DomainError
+from tacit.protocol.identities import (
+    IDENTITY_LABEL,
+    Anchored,
+    IdentityDocument,
+    IdentityForked,
+    IdentitySuperseded,
+    KeyChangeUnconfirmed,
+    KeyNotAnchored,
+    Reason,
+    Role,
+    SignedDocument,
+    SignedSuccession,
+    Succession,
+    SuccessionRefused,
+    anchor,
+    check_upgrade,
+    commitment,
+    confirm,
+    follow,
+    succeed,
+)
+
+NOW = datetime(2031, 5, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+PAIRS = [HybridIdentity(bytes([number]) * 64) for number in range(14)]
+THIEF = HybridIdentity(b"t" * 64)
+
+
+def document(number: int, **changes: Any) -> IdentityDocument:
+    """The document of pair `number`, which commits to the next one."""
+    key = changes.pop("key", PAIRS[number]).public
+    values: dict[str, Any] = {
+        "role": Role.AGGREGATOR,
+        "name": "north",
+        "serial": number,
+        "ed25519": key.ed25519,
+        "mldsa65": key.mldsa65,
+        "suites": (1, 2),
+        "next": commitment(PAIRS[number + 1].public),
+    }
+    return IdentityDocument(**{**values, **changes})
+
+
+def signed(found: IdentityDocument, by: HybridIdentity) -> SignedDocument:
+    return by.sign(IDENTITY_LABEL, found)
+
+
+def statement(serial: int, **changes: Any) -> Succession:
+    """Document `serial - 1` is replaced by document `serial`."""
+    compromised = changes.get("reason") is Reason.COMPROMISED or "revoked_by" in changes
+    values: dict[str, Any] = {
+        "deployment": "demo",
+        "role": Role.AGGREGATOR,
+        "name": "north",
+        "replaced": document(serial - 1).fingerprint,
+        "document": document(serial),
+        "effective": NOW,
+        "overlap_until": NOW if compromised else NOW + WEEK,
+        "reason": Reason.PLANNED,
+    }
+    return Succession(**{**values, **changes})
+
+
+def link(serial: int, **changes: Any) -> SignedSuccession:
+    """That, signed by the pair it introduces and, if planned, by the one before."""
+    said = statement(serial, **changes)
+    old = PAIRS[serial - 1] if said.reason is Reason.PLANNED else None
+    return succeed(said, PAIRS[serial], old)
+
+
+FIRST = Anchored(deployment="demo", root=document(0))
+
+
+def refused(
+    error: type[DomainError], links: Sequence[SignedSuccession], begun: Anchored = FIRST
+) -> DomainError:
+    with pytest.raises(error) as found:
+        follow(begun, links, NOW)
+    assert type(found.value) is error
+    return found.value
+
+
+def key(serial: int) -> bytes:
+    return PAIRS[serial].public.ed25519
+
+
+# --- anchors -------------------------------------------------------------------------------------
+
+
+def test_a_document_is_anchored_by_its_fingerprint() -> None:
+    found = document(3)
+    assert anchor("demo", signed(found, PAIRS[3]), found.fingerprint).current == found
+    changed = document(3, suites=(1,))
+    assert changed.fingerprint != found.fingerprint
+    with pytest.raises(KeyNotAnchored):
+        anchor("demo", signed(changed, PAIRS[3]), found.fingerprint)
+    with pytest.raises(SignatureStripped):
+        anchor("demo", signed(found, THIEF), found.fingerprint)
+
+
+def test_an_anchor_of_format_1_takes_the_document_of_its_key() -> None:
+    """Serial 0 alone, and signed by that very key: whoever holds another half is refused."""
+    before = Identity.from_bytes(b"b" * 32)
+    pair = HybridIdentity.extending(before)
+    found = document(0, key=pair)
+    anchored = anchor("demo", signed(found, pair), before.fingerprint)
+    assert anchored.root.fingerprint == found.fingerprint
+    anchored.check_key(before.public_key, NOW)
+    later = document(1, key=pair)
+    with pytest.raises(KeyNotAnchored):
+        anchor("demo", signed(later, pair), before.fingerprint)
+    with pytest.raises(KeyNotAnchored):
+        anchor("demo", signed(document(0), PAIRS[0]), before.fingerprint)
+    check_upgrade(anchored, signed(found, pair))
+    other = document(0, key=HybridIdentity.extending(before))
+    with pytest.raises(SignatureStripped):
+        check_upgrade(anchored, signed(other, pair))
+    second = document(0, key=pair, suites=(1,))
+    with pytest.raises(IdentityForked):
+        check_upgrade(anchored, signed(second, pair))
+
+
+def test_the_fingerprint_covers_every_field() -> None:
+    found = document(0)
+    others = {
+        document(0, role=Role.COORDINATOR).fingerprint,
+        document(0, name="south").fingerprint,
+        document(0, serial=1).fingerprint,
+        document(0, key=THIEF).fingerprint,
+        document(0, suites=(2,)).fingerprint,
+        document(0, next=None).fingerprint,
+        document(0, next=bytes(32)).fingerprint,
+    }
+    assert len(others | {found.fingerprint}) == 8
+    assert found.fingerprint != fingerprint(found.ed25519)
+
+
+# --- chains --------------------------------------------------------------------------------------
+
+
+def test_a_chain_of_ten_links_is_followed_in_any_order() -> None:
+    links = [link(serial) for serial in range(1, 11)]
+    shuffled = [*links, *links]  # shown twice, as two mirrors would
+    random.Random(3).shuffle(shuffled)
+    found = follow(FIRST, shuffled, NOW)
+    assert found.current == document(10)
+    assert found.links == tuple(links)
+    found.check_key(key(10), NOW)
+    assert follow(found, shuffled, NOW) == found
+    half = follow(FIRST, links[:5], NOW)
+    assert follow(half, links[5:], NOW) == found
+    assert Anchored.model_validate_json(found.model_dump_json()) == found
+    # Who anchored a later document needs the links from there alone.
+    late = Anchored(deployment="demo", root=document(7))
+    assert follow(late, links, NOW).current == document(10)
+
+
+def test_a_gap_is_not_jumped() -> None:
+    found = follow(FIRST, [link(1), link(3)], NOW)
+    assert found.current == document(1)
+    with pytest.raises(KeyNotAnchored):
+        found.check_key(key(3), NOW)
+
+
+def test_the_old_key_holds_until_the_overlap_is_over() -> None:
+    found = follow(FIRST, [link(1), link(2)], NOW)
+    for serial in (0, 1, 2):
+        found.check_key(key(serial), NOW + WEEK - timedelta(seconds=1))
+    for serial in (0, 1):
+        with pytest.raises(IdentitySuperseded):
+            found.check_key(key(serial), NOW + WEEK)
+    found.check_key(key(2), NOW + WEEK)
+    with pytest.raises(KeyNotAnchored):
+        found.check_key(THIEF.public.ed25519, NOW)
+
+
+def test_a_compromised_key_is_refused_at_once() -> None:
+    """The owner needs the next pair alone: the thief has the old one."""
+    found = follow(FIRST, [link(1, reason=Reason.COMPROMISED)], NOW)
+    with pytest.raises(IdentitySuperseded):
+        found.check_key(key(0), NOW)
+    found.check_key(key(1), NOW)
+
+
+def test_a_thief_of_the_running_identity_cannot_replace_it() -> None:
+    """It has the running pair, and not the next one."""
+    mine = document(1, key=THIEF)
+    said = statement(1, document=mine)
+    refused(SuccessionRefused, [succeed(said, THIEF, PAIRS[0])])
+    refused(SuccessionRefused, [succeed(said, PAIRS[0], PAIRS[0])])
+    # Even if it knows the next public keys, once they were shown.
+    shown = statement(1)
+    refused(SuccessionRefused, [succeed(shown, THIEF, PAIRS[0])])
+    own = succeed(shown, THIEF, PAIRS[0])
+    half = link(1).signature[:64] + own.signature[64:]
+    refused(SuccessionRefused, [own.model_copy(update={"signature": half})])
+    # It cannot hold its owner up either.
+    assert follow(FIRST, [own, link(1)], NOW).current == document(1)
+
+
+def test_who_has_the_next_pair_alone_cannot_plan() -> None:
+    planned = link(1)
+    refused(SuccessionRefused, [planned.model_copy(update={"old_signature": None})])
+    refused(SuccessionRefused, [succeed(statement(1), PAIRS[1], THIEF)])
+
+
+def test_a_link_of_another_identity_leads_nowhere() -> None:
+    for changes in (
+        {"deployment": "other"},
+        {"name": "south"},
+        {"role": Role.COORDINATOR},
+        {"document": document(1, name="south")},
+        {"document": document(1, role=Role.COORDINATOR)},
+        {"document": document(1, serial=2)},
+        {"document": document(1, serial=0)},
+    ):
+        refused(KeyNotAnchored, [link(1, **changes)])
+    assert follow(FIRST, [link(1, replaced=bytes(32))], NOW) == FIRST
+
+
+def test_a_link_of_the_future_waits() -> None:
+    early = timedelta(seconds=300)
+    for ahead, follows in ((early, True), (early + timedelta(seconds=1), False)):
+        when = NOW + ahead
+        later = link(1, effective=when, overlap_until=when + WEEK)
+        if follows:
+            assert follow(FIRST, [later], NOW).current == document(1)
+        else:
+            refused(SuccessionRefused, [later])
+
+
+def test_two_successors_are_both_refused_until_a_person_confirms_one() -> None:
+    """Thief and owner both have the next pair: nobody but a person can tell them apart."""
+    one, two = link(1), link(1, document=document(1, suites=(2,)))
+    refused(IdentityForked, [one, two])
+    followed = follow(FIRST, [one], NOW)
+    refused(IdentityForked, [two], followed)
+    refused(IdentityForked, [one, two, link(2)], follow(followed, [link(2)], NOW))
+    # Signed again it is the same statement, and no fork.
+    assert follow(followed, [link(1)], NOW) == followed
+
+    forked = followed.forking()
+    assert Anchored.model_validate_json(forked.model_dump_json()).forked
+    for serial in (0, 1):
+        with pytest.raises(IdentityForked):
+            forked.check_key(key(serial), NOW)
+    refused(IdentityForked, [link(2)], forked)
+    right = signed(document(1), PAIRS[1])
+    with pytest.raises(KeyNotAnchored):
+        confirm("demo", right, bytes(32))
+    again = confirm("demo", right, document(1).fingerprint)
+    again.check_key(key(1), NOW)
+    with pytest.raises(KeyNotAnchored):
+        again.check_key(key(0), NOW)
+
+
+def test_what_is_signed_by_nobody_makes_no_fork() -> None:
+    followed = follow(FIRST, [link(1)], NOW)
+    other = link(1, document=document(1, suites=(2,)))
+    broken = other.model_copy(update={"signature": bytes(len(other.signature))})
+    assert follow(followed, [broken], NOW) == followed
+
+
+def test_without_a_next_pair_a_person_confirms() -> None:
+    root = document(0, next=None)
+    said = statement(1, replaced=root.fingerprint)
+    found = refused(
+        KeyChangeUnconfirmed,
+        [succeed(said, PAIRS[1], PAIRS[0])],
+        Anchored(deployment="demo", root=root),
+    )
+    assert found.extra["fingerprint"] == document(1).fingerprint.hex()
+
+
+def test_where_every_change_has_to_be_confirmed() -> None:
+    links = [link(1), link(2)]
+    with pytest.raises(KeyChangeUnconfirmed):
+        follow(FIRST, links, NOW, confirmed=())
+    with pytest.raises(KeyChangeUnconfirmed) as found:
+        follow(FIRST, links, NOW, confirmed={document(1).fingerprint})
+    assert found.value.extra["fingerprint"] == document(2).fingerprint.hex()
+    both = {document(1).fingerprint, document(2).fingerprint}
+    assert follow(FIRST, links, NOW, confirmed=both).current == document(2)
+
+
+def test_an_identity_is_revoked_by_its_next_pair() -> None:
+    gone = {"document": None, "revoked_by": PAIRS[1].public, "reason": Reason.COMPROMISED}
+    found = follow(FIRST, [link(1, **gone)], NOW)
+    assert found.current is None
+    with pytest.raises(IdentitySuperseded):
+        found.check_key(key(0), NOW)
+    assert follow(found, [link(2)], NOW) == found
+    thief = {**gone, "revoked_by": THIEF.public}
+    refused(SuccessionRefused, [succeed(statement(1, **thief), THIEF, None)])
+    # A revocation beside a succession is a fork, too.
+    refused(IdentityForked, [link(1), link(1, **gone)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"overlap_until": NOW + timedelta(days=30, seconds=1)},
+        {"overlap_until": NOW - timedelta(seconds=1)},
+        {"reason": Reason.COMPROMISED, "overlap_until": NOW + WEEK},
+        {"document": None},
+        {"revoked_by": PAIRS[1].public},
+        {"document": None, "revoked_by": PAIRS[1].public, "overlap_until": NOW + WEEK},
+    ],
+)
+def test_a_statement_is_whole(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        statement(1, **changes)

@@ -1,0 +1,58 @@
+"""One figure for a guarantee: between a coin flip and knowing, and never below what holds."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.report.guessing import most_right, of_a_hundred
+from tacit.report.model import CurvePoint, VerifiedStatement
+
+
+def statement(
+    epsilon: str | None, delta: str | None = "0", *curve: tuple[str, str]
+) -> VerifiedStatement:
+    return VerifiedStatement(
+        scenario="recipient",
+        model="approximate-dp",
+        epsilon=epsilon,
+        delta=delta,
+        curve=tuple(CurvePoint(epsilon=each, delta=of) for each, of in curve),
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "cases"),
+    [
+        ("0", "0", 50),
+        ("2.5", "0", 93),
+        ("1", "0", 74),
+        ("10", "0", 100),
+        ("0", "0.5", 75),
+        ("inf", "1", 100),
+        (None, None, 100),
+    ],
+)
+def test_cases_of_a_hundred(epsilon: str | None, delta: str | None, cases: int) -> None:
+    assert of_a_hundred(statement(epsilon, delta)) == cases
+
+
+def test_the_best_point_of_the_curve_counts() -> None:
+    """At epsilon 0 the curve is exact: (1 + delta) / 2."""
+    found = statement("2.5", "0", ("0", "0.4"), ("1", "0.2"))
+    assert most_right(found) == pytest.approx(0.7)
+
+
+@given(st.integers(0, 2000), st.integers(0, 1000))
+def test_it_is_the_total_variation_that_epsilon_and_delta_allow(
+    hundredths: int, thousandths: int
+) -> None:
+    """Two coins with exactly this (epsilon, delta): the best guess between them is right as often
+    as the figure says."""
+    epsilon, delta = hundredths / 100, thousandths / 1000
+    found = most_right(statement(str(epsilon), str(delta)))
+    odds = math.exp(epsilon)
+    ones = delta + (1 - delta) * odds / (1 + odds), (1 - delta) / (1 + odds)
+    assert 0.5 <= found <= 1
+    assert found == pytest.approx(0.5 + abs(ones[0] - ones[1]) / 2, abs=1e-12)
