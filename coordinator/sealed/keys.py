@@ -76,11 +76,11 @@ class StorageKeys:
         return sealed.startswith(_prefix(self.generation))
 
     def forget_before(self, generation: int) -> None:
-        """Drop older keys here, and destroy their files in the data directory."""
+        """Drop older keys here, and destroy what the data directory has of them."""
         for older in range(_FIRST, generation):
             self._placed.pop(older, None)
-            if not self.source.given:
-                self.source.destroy(older)
+        if not self.source.given:
+            self.source.promote(generation)
 
     # --- contents that are recognised ---
 
