@@ -111,7 +111,8 @@ class StorageKeys:
             if key is None:
                 raise StorageKeyUnavailable(extra={"generation": row.generation})
             self.place(row.generation, key)
-        self.generation = row.generation
+        # A reading transaction may see the store of before: the generation never goes back here.
+        self.generation = max(self.generation, row.generation)
         return row
 
     async def admit(self, transaction: Transaction, generation: int) -> None:
