@@ -16,15 +16,19 @@ from aggregator.keys import Keyring, load_identity
 from aggregator.meters import Meters
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, add_pieces
+from aggregator.pieces.seal_key_routes import add_seal_keys
+from aggregator.pieces.session_routes import add_sessions
 from aggregator.roster.identity_routes import add_identity
 from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
-from aggregator.rounds import restoring, state_machine
+from aggregator.rounds import key_sweep, restoring, state_machine
 from aggregator.rounds.evaluating import Evaluations
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
 from aggregator.rounds.verifying import Verifying
+from aggregator.sealing.files import KeyDirectory
+from aggregator.sealing.seal_keys import Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store.tables import tokens
 from common.runtime.background import Repeating
@@ -33,6 +37,7 @@ from common.runtime.logs import get_logger
 from common.store.database import check, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
+from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.parts import part_of, provide
@@ -86,8 +91,10 @@ def create_app(
     meters = Meters(app.state.metrics)
     add_pieces(app)
     add_identity(app, settings)
+    add_seal_keys(app)
     add_peers(app)
     add_enrolment(app)
+    add_sessions(app)
     add_rounds(app)
     add_audit(app)
     add_tokens(
@@ -132,9 +139,14 @@ async def _start(
         capacity=settings.cached_senders,
     )
     await keyring.current()
+    seal_keyring = _seal_keyring(database, keyring, settings, clock)
+    await seal_keyring.claim()
     random = SecureRandom()
     passed = (await asyncio.to_thread(self_test, random)).passed
-    aggregator = Aggregator(database, settings, clock, keyring, random, Erasure(database), passed)
+    erasure = Erasure(database)
+    aggregator = Aggregator(
+        database, settings, clock, keyring, seal_keyring, random, erasure, passed
+    )
     intake = intake_type(aggregator, on_batch=lambda _items, _seconds: meters.commits.inc())
     directory = SenderDirectory(
         database, clock, ttl_s=settings.sender_ttl_s, capacity=settings.cached_senders
@@ -157,7 +169,28 @@ async def _start(
     add_readiness(app, "database", lambda: check(database))
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
+    add_readiness(app, "seal_keys", seal_keyring.readiness)
     return aggregator, intake, warmer, evaluations
+
+
+def _seal_keyring(
+    database: Database, keyring: Keyring, settings: AggregatorSettings, clock: Clock
+) -> SealKeyring:
+    periods = Periods(
+        settings.seal_key_s,
+        settings.seal_key_grace_s,
+        settings.seal_key_hold_s,
+        settings.policy_max_round_s,
+    )
+    return SealKeyring(
+        database,
+        keyring.identity,
+        settings.aggregator_id,
+        clock,
+        KeyDirectory(settings.key_dir or settings.data_dir / "keys"),
+        periods,
+        capacity=settings.cached_senders,
+    )
 
 
 class Sweeper(Repeating):
@@ -172,3 +205,5 @@ class Sweeper(Repeating):
     async def look(self) -> None:
         """Sweep once."""
         self._meters.expired.inc(await state_machine.sweep(self._aggregator, self._intake))
+        if await key_sweep.sweep(self._aggregator, self._intake):
+            await self._aggregator.erasure.erase()

@@ -1,7 +1,8 @@
 """The context that an aggregator's domain modules share: its store, keys, clock and settings.
 
 A `RoundContext` holds what every function needs about one round. It contains this aggregator's
-private epoch key of that round and must not outlive the process or enter a log.
+private key of that round, an epoch key or a seal key, and must not outlive the process or enter a
+log.
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pydantic import BaseModel
 
-from aggregator.errors import RoundClosed, RoundExpired, UnknownRound
+from aggregator.errors import (
+    RoundClosed,
+    RoundExpired,
+    SealKeyGone,
+    SealKeyUnavailable,
+    UnknownRound,
+)
 from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
+from aggregator.sealing.seal_keys import SealKeyring, SealSecret
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
@@ -29,28 +38,45 @@ from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
 
+OwnKey: TypeAlias = EpochSecret | SealSecret
 _KEPT_ROUNDS = 256
 _SignedDescriptor = Signed[RoundDescriptor]
 
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round as this aggregator sees it. `own_key` is None once it is destroyed; `invited`: the
-    curators that may participate, one boolean per roster number, None for all."""
+    """One round as this aggregator sees it. `own_key` is None once it is destroyed, or while
+    another replica alone has it (`elsewhere`); `invited`: the curators that may participate, one
+    boolean per roster number, None for all."""
 
     key: int
     descriptor: RoundDescriptor
     digest: bytes
     index: int
     dimension: int
-    own_key: EpochSecret | None
+    own_key: OwnKey | None
     invited: sets.Bits | None = None
     proofs: ProofPlan | None = None
     """Of a proved round."""
+    elsewhere: bool = False
 
     @property
     def id(self) -> str:
         return self.descriptor.round
+
+    @property
+    def epoch_secret(self) -> EpochSecret:
+        """The own key of a round of format 1; it outlives every live round."""
+        assert isinstance(self.own_key, EpochSecret)
+        return self.own_key
+
+    @property
+    def seal_secret(self) -> SealSecret:
+        """The own key of a round of format 2. Raises SealKeyGone or SealKeyUnavailable."""
+        if self.own_key is None:
+            raise SealKeyUnavailable if self.elsewhere else SealKeyGone
+        assert isinstance(self.own_key, SealSecret)
+        return self.own_key
 
     @property
     def scheme(self) -> Scheme:
@@ -72,6 +98,7 @@ class Aggregator:
     settings: AggregatorSettings
     clock: Clock
     keyring: Keyring
+    seal_keyring: SealKeyring
     random: SecureRandom
     erasure: Erasure
     samplers_passed: bool
@@ -105,20 +132,38 @@ class Aggregator:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")
         descriptor = _SignedDescriptor.model_validate_json(signed or "").statement
+        own_key: OwnKey | None = None
+        elsewhere = False
         try:
-            own_key = await self.keyring.of(row.own_epoch)
-        except EpochKeyGone:
-            own_key = None
-        return self.remember(row.key, descriptor, row.descriptor_hash, own_key)
+            if row.seal_key is None:
+                own_key = await self.keyring.of(row.own_epoch)
+            else:
+                own_key = await self.seal_keyring.of(row.seal_key)
+        except (EpochKeyGone, SealKeyGone):
+            pass
+        except SealKeyUnavailable:
+            elsewhere = True
+        context = self._context(row.key, descriptor, row.descriptor_hash, own_key, elsewhere)
+        return context if elsewhere else self._kept(context)
 
     def remember(
-        self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: EpochSecret | None
+        self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: OwnKey
     ) -> RoundContext:
-        """Make and keep the context of a stored round."""
+        """Make and keep the context of a new round."""
+        return self._kept(self._context(key, descriptor, digest, own_key, elsewhere=False))
+
+    def _context(
+        self,
+        key: int,
+        descriptor: RoundDescriptor,
+        digest: bytes,
+        own_key: OwnKey | None,
+        elsewhere: bool,
+    ) -> RoundContext:
         query, plan = descriptor.query, None
         if is_proved(query):
             plan = proof_plan(query)
-        context = RoundContext(
+        return RoundContext(
             key,
             descriptor,
             digest,
@@ -127,11 +172,19 @@ class Aggregator:
             own_key,
             descriptor.invited(),
             plan,
+            elsewhere,
         )
-        self._rounds[descriptor.round] = context
+
+    def _kept(self, context: RoundContext) -> RoundContext:
+        self._rounds[context.id] = context
         while len(self._rounds) > _KEPT_ROUNDS:
             self._rounds.popitem(last=False)
         return context
+
+    def forget_round(self, round_id: str) -> None:
+        """Drop the cached context of one round, and its verify key."""
+        self._rounds.pop(round_id, None)
+        self.verify_keys.pop(round_id, None)
 
     def forget_rounds(self) -> None:
         """Drop cached contexts of rounds: keys may have been destroyed, rounds purged."""

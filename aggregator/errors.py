@@ -14,6 +14,7 @@ from tacit.errors import (
     Malformed,
     NotFound,
     TooLarge,
+    TooMany,
     Unavailable,
 )
 
@@ -26,6 +27,60 @@ class NotPaired(Conflict):
 class AlreadyPaired(Conflict):
     name = "already_paired"
     title = "This aggregator is paired with another coordinator"
+
+
+class UnknownSealKey(NotFound):
+    name = "unknown_seal_key"
+    title = "There is no such seal key here"
+
+
+class SealKeyMalformed(Invalid):
+    name = "seal_key_malformed"
+    title = "The bytes are not the public seal key of this hash"
+
+
+class SealKeyGone(Gone):
+    name = "seal_key_gone"
+    title = "The seal key is destroyed: nothing opens with it any more"
+
+
+class SealKeyUnavailable(Unavailable):
+    name = "seal_key_unavailable"
+    title = "This replica lacks the wrapping file of the seal key"
+
+
+class TooManySealKeys(TooMany):
+    name = "too_many_seal_keys"
+    title = "Too many keys of rounds wait for their rounds"
+
+
+class PeerKeyMissing(Conflict):
+    """`key_hashes`: of the seal keys of other aggregators that have not come."""
+
+    name = "peer_key_missing"
+    title = "A seal key of another aggregator of the round has not come"
+
+
+class UnknownSession(Conflict):
+    name = "unknown_session"
+    title = "There is no such session here: send again, and announce it"
+    retryable_by_default = True
+
+
+class SessionRefusedHere(Malformed):
+    name = "session_refused"
+    title = "The session was not made by this party for this aggregator and seal key"
+
+
+class TooManySessions(TooMany):
+    name = "too_many_sessions"
+    title = "Too many sessions of one party under one seal key"
+    retryable_by_default = False
+
+
+class SuiteRefused(Malformed):
+    name = "suite_refused"
+    title = "It is not sealed in the way of the round's format"
 
 
 class PeerNotAnchored(Forbidden):

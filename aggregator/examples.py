@@ -20,6 +20,7 @@ PEER: dict[str, Any] = {
     "operator": "South Grid",
 }
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
+ROUND_KEY: dict[str, Any] = {"round": "019a0c2e-8f00-7000-8000-000000000001"}
 AWAITED: dict[str, Any] = {"members": "_w"}
 STEPS: dict[str, Any] = {
     "steps": [

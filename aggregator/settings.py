@@ -6,6 +6,7 @@ In addition to the settings there is one switch that is a file: `<data_dir>/rest
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -40,6 +41,30 @@ class AggregatorSettings(ServiceSettings):
         default=600,
         ge=0,
         description="How long after its epoch a key may still open a new round.",
+    )
+    seal_key_s: int = Field(
+        default=3600,
+        ge=60,
+        le=86_400,
+        description="Length of the period for which a seal key is used (rounds of format 2).",
+    )
+    seal_key_grace_s: int = Field(
+        default=600,
+        ge=0,
+        description="How long after its period a seal key may still open a new round.",
+    )
+    seal_key_hold_s: int = Field(
+        default=21_600,
+        ge=60,
+        description="How long after its period a seal key is destroyed at the latest: rounds that "
+        "name it then are aborted. The deadline of a round is within the first half of this time, "
+        "unless the round has a key of its own.",
+    )
+    key_dir: Path | None = Field(
+        default=None,
+        description="Directory of the files without which nothing opens what is stored of seal "
+        "keys; default: `<data_dir>/keys`. Replicas share it, backups leave it out, and it may lie "
+        "in memory: then an end of the machine aborts open rounds.",
     )
     peers: Literal["pinned", "any"] | None = Field(
         default=None,
@@ -102,7 +127,7 @@ class AggregatorSettings(ServiceSettings):
     cached_senders: int = Field(
         default=100_000,
         ge=1,
-        description="Senders and derived seal keys that are kept in memory (about 1 kB each).",
+        description="Senders, derived keys and sessions that are kept in memory (about 1 kB each).",
     )
     sender_ttl_s: float = Field(
         default=5.0,

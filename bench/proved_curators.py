@@ -5,14 +5,14 @@
 One process, CPU time, the least of the repetitions that fit into `--seconds`: clamp, noise, encode,
 split, prove and seal, by the engine that the service uses, with five aggregators. Lone curators are
 prepared together, 1,000 and as many as a lot of the service has; a host's part has 4,096 curators
-and one proof. Beside it stands the same round without proofs. Spec: validity, sections 8 and 9.
+and one proof, and the parts of a lot are proved together. Beside it stands the same round without
+proofs. Spec: validity, sections 8 and 9.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,13 +23,15 @@ from curator.engine import (
     Engine,
     HostPart,
     Prepared,
-    SealingKey,
     Terms,
     Total,
     prepare_parts,
     prepare_together,
 )
+from curator.participation.grouping import LOT_WORDS
+from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
+from tacit.crypto.signing import Identity
 from tacit.query.functions import Readings
 from tacit.randomness import SecureRandom
 from tests.curator.conftest import query
@@ -84,9 +86,12 @@ def readings(count: int) -> Readings:
 
 def engines(count: int) -> list[Engine]:
     """As many parties."""
-    source = SecureRandom()
-    key = SealingKey.from_bytes("party", 0, bytes(range(32)))
-    return [Engine(replace(key, party=f"party-{place}"), source) for place in range(count)]
+    source, identity = SecureRandom(), Identity.generate()
+
+    def sealer(party: str) -> Sealer:
+        return Sealer(party, identity, SealingKey.from_bytes(party, 0, bytes(range(32))))
+
+    return [Engine(sealer(f"party-{place}"), source) for place in range(count)]
 
 
 def lone(terms: Terms, count: int) -> Callable[[], Iterable[Prepared]]:
@@ -95,18 +100,19 @@ def lone(terms: Terms, count: int) -> Callable[[], Iterable[Prepared]]:
     return lambda: prepare_together(terms, parties, own)
 
 
-def hosted(terms: Terms) -> Callable[[], Prepared]:
-    """A part, or the batches of as many curators where nothing is proved."""
+def hosted(terms: Terms) -> tuple[Callable[[], object], int]:
+    """The parts of a lot, or the batches of as many curators where nothing is proved; how many."""
     (host,), own, present = engines(1), readings(PART), np.ones(PART, np.bool_)
-    span = Span(0, 0, PART)
     if terms.proofs is None:
-        return lambda: host.prepare_segment(terms, span, present, own)
+        return lambda: host.prepare_segment(terms, Span(0, 0, PART), present, own), 1
+    count = max(1, LOT_WORDS // (PART * terms.dimension))
+    spans = [Span(place, PART * place, PART) for place in range(count)]
 
-    def prepare() -> Prepared:
-        part = HostPart(span, present, (Total.of(terms.query, own),))
-        return prepare_parts(terms, [host], [part])[0]
+    def prepare() -> list[Prepared]:
+        parts = [HostPart(span, present, (Total.of(terms.query, own),)) for span in spans]
+        return prepare_parts(terms, count * [host], parts)
 
-    return prepare
+    return prepare, count
 
 
 def main() -> None:
@@ -120,7 +126,8 @@ def main() -> None:
         for kind in ("declared", "proved"):
             terms = terms_of({**changes, "validity": kind})
             several = [least_us(lone(terms, count), seconds) / count for count in (LOT, 1000)]
-            part = least_us(hosted(terms), seconds) / 1000
+            work, parts = hosted(terms)
+            part = least_us(work, seconds) / 1000 / parts
             size = sum(len(body.content) for body in next(iter(lone(terms, 1)())).bodies)
             print(
                 f"{name:24}{kind:10}{several[0]:>10,.0f}{several[1]:>11,.0f}{part:>9,.2f}{size:>12,}"

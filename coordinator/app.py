@@ -38,6 +38,9 @@ from coordinator.registry import registry
 from coordinator.registry.group_routes import add_groups
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suite_routes import add_suites
+from coordinator.registry.suites import Formats
 from coordinator.resealing.passes import Resealing
 from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
@@ -81,6 +84,8 @@ def create_app(
         watch = Watch(ledger)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
+        formats = Formats(settings.round_format, settings.seal_key_per_round)
+        mirror = SealKeyMirror(database, peers)
         conduct = Conduct(
             database,
             identity,
@@ -90,6 +95,8 @@ def create_app(
             time,
             settings.patience_s,
             ledger,
+            formats,
+            mirror,
         )
         conductor = Conductor(
             conduct,
@@ -118,6 +125,8 @@ def create_app(
             ledger,
             registry.Registry(settings.deployment, identity, url, time, ledger),
             peers,
+            formats,
+            mirror,
             conduct,
             conductor,
             scheduler,
@@ -176,6 +185,7 @@ def create_app(
     )
     add_registry(app, settings, time)
     add_groups(app)
+    add_suites(app)
     add_queries(app, settings)
     add_rounds(app)
     add_budget(app, settings)

@@ -23,6 +23,21 @@ class UnknownParty(NotFound):
     title = "There is no such curator or host"
 
 
+class UnknownSealKey(NotFound):
+    name = "unknown_seal_key"
+    title = "No round that is open names a seal key of this hash"
+
+
+class SealKeysMissing(Unavailable):
+    name = "seal_keys_missing"
+    title = "An aggregator shows no seal key, which rounds of format 2 need"
+
+
+class SuitesRefused(Invalid):
+    name = "suites_refused"
+    title = "What a party says of its suites is not its own"
+
+
 class NotReleased(Conflict):
     name = "not_released"
     title = "The round has no result"

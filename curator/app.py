@@ -66,7 +66,9 @@ def create_app(
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await ensure_operator_token(database, token_table, settings, time)
-        provide(app, *await build(database, settings, time, app.state.metrics, transports))
+        software = f"tacit-curator {VERSION}"
+        parts = await build(database, settings, time, app.state.metrics, transports, software)
+        provide(app, *parts)
         participation = part_of(app, Participation)
         install_authenticator(app, Authenticator(database, token_table, time))
         add_readiness(app, "database", lambda: check(database))

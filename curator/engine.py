@@ -12,31 +12,29 @@ The noisy values and the shares exist inside `prepare` only: its results are sea
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from common.web.wire import CBOR
 from common.web.wire import encode as encode_body
+from curator.sealer import Seal, Sealer
 from tacit import sets
+from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import (
     BatchHeader,
-    Direction,
-    Ends,
     PartHeader,
     Span,
-    agree_key,
     piece_context,
     seal_batch,
     seal_octets,
     seal_part,
 )
-from tacit.protocol import proved_pieces
+from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
 from tacit.query.functions import (
     Encoded,
@@ -67,35 +65,19 @@ Ints = NDArray[np.int64]
 Share = NDArray[np.uint64 | np.uint8]
 
 OCTETS: Final = "application/octet-stream"
-_KEYS: Final = 256
-
-
-@dataclass(frozen=True)
-class SealingKey:
-    """A party's X25519 key of one epoch."""
-
-    party: str
-    epoch: int
-    private: X25519PrivateKey
-
-    @classmethod
-    def from_bytes(cls, party: str, epoch: int, secret: bytes) -> SealingKey:
-        """The key of 32 stored bytes."""
-        return cls(party, epoch, X25519PrivateKey.from_private_bytes(secret))
-
-    @property
-    def public(self) -> bytes:
-        """The raw public key."""
-        return self.private.public_key().public_bytes_raw()
 
 
 @dataclass(frozen=True)
 class Body:
-    """Sealed bytes for one aggregator, ready to be stored and sent."""
+    """Sealed bytes for one aggregator, ready to be stored and sent. `session`: under which they are
+    sealed, in a round of format 2."""
 
     aggregator: str
     media_type: str
     content: bytes
+    session: bytes | None = None
+    announce: bytes | None = None
+    """Of the session, for an aggregator that does not know it yet."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +146,8 @@ class Terms:
     plan: NoisePlan | None
     proofs: ProofPlan | None
     """What contributions are proved to be, in a proved round."""
+    seal_keys: tuple[SealPublicKey, ...] = ()
+    """Of all aggregators, in a round of format 2, once they were fetched."""
 
     @classmethod
     def of(cls, descriptor: RoundDescriptor) -> Terms:
@@ -195,15 +179,9 @@ class Terms:
 class Engine:
     """Makes contributions of one party. The source is `SecureRandom` in a service."""
 
-    def __init__(self, key: SealingKey, source: NoiseSource) -> None:
+    def __init__(self, sealer: Sealer, source: NoiseSource) -> None:
+        self.sealer = sealer
         self._source = source
-        self._key = key
-        self._agreed: OrderedDict[tuple[str, int, bytes], bytes] = OrderedDict()
-
-    @property
-    def key(self) -> SealingKey:
-        """The sealing key in use."""
-        return self._key
 
     def prepare(self, terms: Terms, readings: Readings | Encodable) -> Prepared:
         """A lone curator's pieces, one per aggregator. `readings.count` is 1."""
@@ -229,19 +207,18 @@ class Engine:
         shares = deque(_words(terms, encoded.values, noise, self._source))
         for index, entry in enumerate(terms.descriptor.aggregators):
             words = shares.popleft()  # free as soon as it is sealed
+            seal = self._seal(terms, index)
             header = BatchHeader(
-                host=self._key.party,
+                host=self.sealer.party,
                 descriptor_hash=terms.digest,
                 share_index=index,
                 part=part,
                 span=span,
                 dimension=terms.dimension,
-                key_epoch=self._key.epoch,
+                sealed_under=seal.name,
                 presence=presence,
             )
-            bodies.append(
-                Body(entry.id, OCTETS, seal_batch(self._agreed_key(entry), header, words))
-            )
+            bodies.append(_body(entry, OCTETS, seal_batch(seal.key, header, words), seal))
         return Prepared(tuple(bodies), encoded.used, encoded.clamped)
 
     def _sealed_part(self, terms: Terms, own: HostPart, shares: Sequence[bytes]) -> Prepared:
@@ -251,17 +228,18 @@ class Engine:
         for index, (entry, plain) in enumerate(
             zip(terms.descriptor.aggregators, shares, strict=True)
         ):
+            seal = self._seal(terms, index)
             header = PartHeader(
-                host=self._key.party,
+                host=self.sealer.party,
                 descriptor_hash=terms.digest,
                 share_index=index,
                 part=own.part,
                 span=own.span,
                 plaintext_bytes=len(plain),
-                key_epoch=self._key.epoch,
+                sealed_under=seal.name,
                 presence=presence,
             )
-            bodies.append(Body(entry.id, OCTETS, seal_part(self._agreed_key(entry), header, plain)))
+            bodies.append(_body(entry, OCTETS, seal_part(seal.key, header, plain), seal))
         return Prepared(
             tuple(bodies),
             np.concatenate([total.used for total in own.totals]),
@@ -270,35 +248,34 @@ class Engine:
 
     def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
         """A lone curator's piece for the aggregator of this place."""
-        entry, own = terms.descriptor.aggregators[index], self._key
-        if terms.proofs is None:
-            context = piece_context(terms.digest, own.party, entry.id, index, share.size)
+        entry, party = terms.descriptor.aggregators[index], self.sealer.party
+        seal = self._seal(terms, index)
+        place = (terms.digest, party, entry.id, index, share.size)
+        if terms.proofs is not None:
+            context = proved_pieces.piece_context(*place)
+        elif seal.session is not None:
+            context = sessions.piece_context(*place)
         else:
-            context = proved_pieces.piece_context(
-                terms.digest, own.party, entry.id, index, share.size
-            )
+            context = piece_context(*place)
         plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
-        nonce, sealed = seal_octets(self._agreed_key(entry), plain, context)
-        piece = Piece(sender=own.party, key_epoch=own.epoch, nonce=nonce, sealed=sealed)
-        return Body(entry.id, CBOR, encode_body(piece, CBOR))
+        nonce, sealed = seal_octets(seal.key, plain, context)
+        piece = Piece(
+            sender=party,
+            key_epoch=seal.key_epoch,
+            session=seal.session,
+            nonce=nonce,
+            sealed=sealed,
+        )
+        content = encode_body(piece.model_dump(exclude_none=True), CBOR)
+        return _body(entry, CBOR, content, seal)
 
-    def _agreed_key(self, entry: AggregatorEntry) -> bytes:
-        statement = entry.epoch
-        name = (entry.id, statement.epoch, statement.public_key)
-        found = self._agreed.get(name)
-        if found is None:
-            ends = Ends(
-                sender=self._key.party,
-                receiver=entry.id,
-                sender_key=self._key.public,
-                receiver_key=statement.public_key,
-                epoch=statement.epoch,
-                direction=Direction.CURATOR_TO_AGGREGATOR,
-            )
-            found = self._agreed[name] = agree_key(self._key.private, ends)
-            while len(self._agreed) > _KEYS:
-                self._agreed.popitem(last=False)
-        return found
+    def _seal(self, terms: Terms, index: int) -> Seal:
+        seal_key = terms.seal_keys[index] if terms.seal_keys else None
+        return self.sealer.seal(terms.descriptor, index, seal_key)
+
+
+def _body(entry: AggregatorEntry, media_type: str, content: bytes, seal: Seal) -> Body:
+    return Body(entry.id, media_type, content, seal.session, seal.announce)
 
 
 def prepare_together(

@@ -25,8 +25,12 @@ from curator.participation.noisy_reports import Reporting
 from curator.participation.refusals import Refusing
 from curator.participation.restoring import find_restore
 from curator.participation.settlement import Settling
-from curator.parties.parties import Enroller, Keyring
+from curator.participation.suites import Ratchet
+from curator.parties.capabilities import Capabilities
+from curator.parties.keyring import Keyring
+from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
+from curator.parties.seal_keys import SealKeys
 from curator.settings import CuratorSettings
 
 
@@ -36,6 +40,7 @@ async def build(
     clock: Clock,
     metrics: ServiceMetrics,
     transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+    software: str,
 ) -> tuple[object, ...]:
     """All parts that a route, the composition or a test needs; the store is migrated."""
     restore = await find_restore(database, settings, clock)
@@ -49,7 +54,8 @@ async def build(
     intake = Intake(database, clock, settings)
     async with database.reading() as transaction:
         await intake.hosted.load(transaction)
-    enroller = Enroller(database, peers, clock)
+    capabilities = Capabilities(database, peers, software)
+    enroller = Enroller(database, peers, clock, capabilities)
     keyring = Keyring(database, peers, clock, settings.key_epoch_s)
     contributor = Contributor(
         database,
@@ -57,6 +63,8 @@ async def build(
         clock,
         policies.current,
         restore,
+        Ratchet(database, settings.minimum_suite),
+        SealKeys(peers),
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(database, peers, clock),
     )
@@ -83,6 +91,7 @@ async def build(
         delivery,
         Settling(database, peers, clock),
         enroller,
+        capabilities,
         reporting,
         Refusing(database, peers, clock),
     )

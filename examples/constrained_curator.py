@@ -4,12 +4,13 @@
     python constrained_curator.py state.json contribute 2025-11-03T18:00:00Z 1.234
 
 The second gives a reading of energy_import in kWh and its time, and takes part in every open round;
-run it again until all is delivered, it sends the same bytes. It needs Python 3.11, `cryptography`,
-and for proofs `pycryptodome` (TurboSHAKE128; all else of a proof is integers). It takes part in
-rounds of `sum` and `count`, declared or proved, with additive sharing whose noise the aggregators
-add (`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses
-all others, and says which member of the query or the descriptor made it do so. The wire is
-described in docs/reference/protocol.md.
+run it again until all is delivered, it sends the same bytes. It needs Python 3.11, `cryptography`
+50, and for proofs `pycryptodome` (TurboSHAKE128; all else of a proof is integers). It seals with
+X25519 and ML-KEM-768 together (rounds of format 2) and in no other way. It takes part in rounds of
+`sum` and `count`, declared or proved, with additive sharing whose noise the aggregators add
+(`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses all
+others, and says which member of the query or the descriptor made it do so. The wire is described in
+docs/reference/protocol.md.
 """
 
 import base64
@@ -25,9 +26,11 @@ from fractions import Fraction
 from Crypto.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 EPSILON = Fraction(100)  # the most that this device will ever spend
@@ -47,6 +50,8 @@ TAKEN = {  # what a query may say; None: nothing
 PRIME = 2**64 - 2**32 + 1  # of proofs; 7^((PRIME - 1) / n) has order n, for n = 2, 4, .., 2^32
 MEASUREMENT_SHARE, PROOF_SHARE, PROVE_RANDOMNESS = 1, 2, 4  # what a seed is expanded for
 ONE_PROOF = b"\1"
+X_WING = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)  # it only encapsulates
+SOFTWARE = "tacit-constrained-curator 0.1.0"
 
 
 def b64(data):
@@ -92,13 +97,15 @@ def anchored(public_key, grant):
     return hashlib.sha256(unb64(public_key)).digest() == unb64(grant["fingerprint"])
 
 
-def ask(url, body=None, token=None):
+def ask(url, body=None, token=None, method=None):
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = "Bearer " + token
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
-        return json.load(answer)
+    request = urllib.request.Request(url, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        content = answer.read()
+    return json.loads(content) if content[:1] in (b"{", b"[") else content
 
 
 def save(path, state):
@@ -118,11 +125,11 @@ def new_state(token):
     return {
         "party": token["party"],
         "identity": b64(Ed25519PrivateKey.generate().private_bytes_raw()),
-        "key": b64(X25519PrivateKey.generate().private_bytes_raw()),
         "coordinator": token["coordinator"],
         "aggregators": {grant["party"]: grant for grant in token["aggregators"]},
         "first": None,
         "spent": "0",
+        "sessions": {},
         "rounds": {},
     }
 
@@ -131,7 +138,8 @@ def enrol(path, text):
     state = load(path) if os.path.exists(path) else new_state(json.loads(unb64(text[8:])))
     save(path, state)  # keys are durable before anybody hears of them
     identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
-    key, me = X25519PrivateKey.from_private_bytes(unb64(state["key"])), state["party"]
+    # An enrolment names a key of suite 1; this client seals nothing under it, and forgets it.
+    key, me = X25519PrivateKey.generate(), state["party"]
     epoch_key = {"party": me, "epoch": 0, "public_key": b64(key.public_key().public_bytes_raw())}
     for grant in [state["coordinator"], *state["aggregators"].values()]:
         if "token" in grant:
@@ -158,6 +166,13 @@ def enrol(path, text):
         grant["identity_key"], grant["token"] = shown, answer["token"]
         state["first"] = answer["first"]
         save(path, state)
+    said = {"party": me, "suites": [2], "software": SOFTWARE}
+    body = {
+        "statement": said,
+        "signature": b64(identity.sign(b"tacit suites v2\0" + canonical(said))),
+    }
+    coordinator = state["coordinator"]
+    ask(f"{coordinator['url']}/v1/parties/{me}/suites", body, coordinator["token"], "PUT")
 
 
 def bits_of(value, top):
@@ -236,30 +251,98 @@ def digest_of(descriptor):
     return hashlib.sha256(canonical(descriptor)).digest()
 
 
-def seal(state, descriptor, index, plain, label, size):
-    """One share for aggregator number `index`, readable by it alone, in this round alone."""
-    entry = descriptor["aggregators"][index]
-    grant = state["aggregators"].get(entry["id"])
+def public_key(state, grant, wanted):
+    """The seal key of this hash, of its aggregator or else of the coordinator, which mirrors it."""
+    for url in (grant["url"], state["coordinator"]["url"]):
+        try:
+            raw = ask(f"{url}/v1/seal-keys/{wanted}")
+        except OSError:
+            continue
+        if hashlib.sha256(prefixed(b"tacit seal key v2", b"2", raw)).digest() == unb64(wanted):
+            break
+    else:
+        demand(False, f"nobody has the seal key of {grant['party']}")
+    halves = MLKEM768PublicKey.from_public_bytes(raw[:1184]), raw[1184:]
+    return MLKEM768X25519PublicKey(halves[0], X25519PublicKey.from_public_bytes(halves[1]))
+
+
+def session_with(state, deployment, entry):
+    """The session under an aggregator's seal key: one encapsulation, kept until the key's end."""
+    grant, now = state["aggregators"].get(entry["id"]), datetime.now(UTC)
     demand(grant and anchored(entry["identity_key"], grant), "an aggregator's key was substituted")
-    theirs = check("tacit epoch key v1", entry["epoch_key"], unb64(entry["identity_key"]))
-    demand(theirs["party"] == entry["id"], "an epoch key of another party")
-    own = X25519PrivateKey.from_private_bytes(unb64(state["key"]))
-    peer = unb64(theirs["public_key"])
-    me, them, epoch = state["party"].encode(), entry["id"].encode(), str(theirs["epoch"]).encode()
-    ends = (b"1", me, them, own.public_key().public_bytes_raw(), peer, epoch)
-    info = prefixed(*ends, b"curator>aggregator")
-    secret = own.exchange(X25519PublicKey.from_public_bytes(peer))
-    key = HKDF(SHA256(), 32, salt=b"tacit sealed piece v1", info=info).derive(secret)
+    theirs = check("tacit seal key v2", entry["seal_key"], unb64(entry["identity_key"]))
+    demand((theirs["party"], theirs["suite"]) == (entry["id"], 2), "another's seal key")
+    wanted = theirs["public_key_hash"]
+    for name, known in list(state["sessions"].items()):
+        if known["until"] < now.timestamp():
+            del state["sessions"][name]  # with its key; announcements of pieces are with these
+        elif known["statement"]["key"] == wanted:
+            return known
+    identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
+    me, session, secret = state["party"], os.urandom(16), os.urandom(32)
+    way, names = "curator>aggregator", (state["party"].encode(), entry["id"].encode())
+    prints = [
+        hashlib.sha256(key).digest()
+        for key in (identity.public_key().public_bytes_raw(), unb64(entry["identity_key"]))
+    ]
+    info = prefixed(
+        b"tacit session v2",
+        b"2",
+        deployment.encode(),
+        names[0],
+        prints[0],
+        names[1],
+        prints[1],
+        unb64(wanted),
+        session,
+        way.encode(),
+    )
+    sealed = X_WING.encrypt(secret, public_key(state, grant, wanted), info)
+    statement = {
+        "format": "tacit.session/2",
+        "deployment": deployment,
+        "party": me,
+        "aggregator": entry["id"],
+        "direction": way,
+        "key": wanted,
+        "session": b64(session),
+        "sealed": b64(sealed),
+    }
+    text = b"tacit session v2\0" + canonical(statement)
+    derived = HKDF(SHA256(), 32, b"tacit sealed piece v2", hashlib.sha256(text).digest())
+    until = datetime.fromisoformat(theirs["until"]).timestamp()
+    made = {
+        "statement": statement,
+        "signature": b64(identity.sign(text)),
+        "until": until,
+        "key": b64(derived.derive(secret)),
+        "known": False,
+    }
+    state["sessions"][b64(session)] = made
+    return made
+
+
+def seal(state, descriptor, index, plain, label, size):
+    """One share for aggregator number `index`, readable by it alone, in this round alone; and the
+    announcement of the session, unless the aggregator knows it."""
+    entry = descriptor["aggregators"][index]
+    session = session_with(state, descriptor["deployment"], entry)
+    me, them = state["party"].encode(), entry["id"].encode()
     numbers = str(index).encode(), str(size).encode()
-    place = prefixed(label, digest_of(descriptor), me, them, *numbers)
-    nonce = os.urandom(12)
-    sealed = AESGCM(key).encrypt(nonce, plain, place)
-    return {"sender": state["party"], "key_epoch": 0, "nonce": b64(nonce), "sealed": b64(sealed)}
+    place, nonce = prefixed(label, digest_of(descriptor), me, them, *numbers), os.urandom(12)
+    sealed = AESGCM(unb64(session["key"])).encrypt(nonce, plain, place)
+    name = session["statement"]["session"]
+    piece = {"sender": state["party"], "session": name, "nonce": b64(nonce), "sealed": b64(sealed)}
+    if not session["known"]:
+        piece["announce"] = {part: session[part] for part in ("statement", "signature")}
+    return piece
 
 
 def refusal(state, descriptor):
     """The member for which we take no part in this round, or None."""
     query, now = descriptor["query"], datetime.now(UTC)
+    if descriptor["format"] != "tacit.round/2":
+        return "format"  # never sealed to X25519 alone
     for name, known in TAKEN.items():
         if query.get(name) not in known:
             return name
@@ -308,7 +391,7 @@ def prepare(state, signed, moment, value):
         places = [(b"tacit proved piece v1", len(plain)) for plain in plains]
     else:
         plains = declared_shares(number, len(entries))
-        places = [(b"tacit sealed piece v1", 1)] * len(plains)
+        places = [(b"tacit sealed piece v2", 1)] * len(plains)
     made = []
     for index, (entry, plain) in enumerate(zip(entries, plains, strict=True)):
         piece = seal(state, descriptor, index, plain, *places[index])
@@ -344,6 +427,10 @@ def contribute(path, moment, value):
             print(name, "refused:", pieces)
             continue
         stored = [deliver(name, state["aggregators"][to], *rest) for to, *rest in pieces]
+        for (_, _, piece), known in zip(pieces, stored, strict=True):
+            if known and piece["session"] in state["sessions"]:
+                state["sessions"][piece["session"]]["known"] = True
+        save(path, state)
         print(name, "contributed" if all(stored) else "not delivered to all")
 
 

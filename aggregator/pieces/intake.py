@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
-from aggregator.errors import BatchOverlaps, PieceConflict, RoundClosed, RoundExpired
+from aggregator.errors import (
+    BatchOverlaps,
+    PieceConflict,
+    RoundClosed,
+    RoundExpired,
+    SealKeyGone,
+)
+from aggregator.pieces.sessions import Beginning
 from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, content_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
@@ -131,6 +138,7 @@ class Intake:
         self._on_batch = on_batch
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._staged: list[tuple[Held, int, NDArray[np.uint32]]] = []
+        self._begun: dict[int, Beginning] = {}
         self._touched: set[str] = set()
         self.changed = Notice()
         """Rounds, by id, have got pieces, or were closed."""
@@ -161,6 +169,7 @@ class Intake:
         """Write a queue's items in order, inside the writer's transaction."""
         await exclusive(transaction, ROUNDS_LOCK)
         self._staged, self._touched = [], {item.context.id for item in items}
+        self._begun = await _beginnings(transaction, items)
         contexts = {item.context.key: item.context for item in items}
         states = await round_store.states(transaction, list(contexts))
         open_rounds: dict[int, _Round] = {}
@@ -180,6 +189,8 @@ class Intake:
                 answers.append(error)
         for state in open_rounds.values():
             await self._flush(transaction, state)
+        for beginning in self._begun.values():
+            await beginning.store(transaction)
         return answers
 
     async def _do(self, transaction: Transaction, state: _Round, item: Item) -> Any:
@@ -200,7 +211,9 @@ class Intake:
         # Called after the commit and before any sender runs on.
         for held, row, numbers in self._staged:
             held.add(row, numbers)
-        self._staged = []
+        for beginning in self._begun.values():
+            beginning.remember()
+        self._staged, self._begun = [], {}
         self.changed.notify(*self._touched)
         self._on_batch(items, seconds)
 
@@ -247,14 +260,25 @@ class Intake:
         earlier = state.lone.get(number) or await self._stored(transaction, state, number, piece)
         if state.state is not RoundState.OPEN:
             return _closed(state, earlier is not None and earlier.tag == piece.tag)
-        if earlier is None:
-            state.lone[number] = piece
-            return Outcome.STORED
+        if state.context.descriptor.sessions and state.context.own_key is None:
+            return SealKeyGone()
+        if earlier is not None and not self._is_same(state.context, earlier, piece):
+            return PieceConflict()
+        if piece.session is not None and piece.session.fresh:
+            try:
+                self._begun[state.context.seal_secret.number].add(piece.sender, piece.session)
+            except DomainError as error:
+                return error
+        if earlier is not None:
+            return Outcome.KNOWN
+        state.lone[number] = piece
+        return Outcome.STORED
+
+    def _is_same(self, context: RoundContext, earlier: LonePiece, piece: LonePiece) -> bool:
+        """Whether a piece is the held one, byte for byte or freshly sealed."""
         if (earlier.tag, earlier.body) == (piece.tag, piece.body):
-            return Outcome.KNOWN
-        if self._same_content_inside(state.context, earlier, piece):
-            return Outcome.KNOWN
-        return PieceConflict()
+            return True
+        return self._same_content_inside(context, earlier, piece)
 
     async def _stored(
         self, transaction: Transaction, state: _Round, number: int, piece: LonePiece
@@ -269,7 +293,7 @@ class Intake:
             row_id = staged[0]
         row = await piece_store.piece_row(transaction, row_id)
         place = int(np.flatnonzero(np.frombuffer(row.numbers, "<u4") == number)[0])
-        length = len(piece.body)
+        length = len(row.bodies) // (len(row.numbers) // 4)
         return LonePiece(
             piece.sender,
             row.tags[TAG_BYTES * place : TAG_BYTES * (place + 1)],
@@ -295,6 +319,8 @@ class Intake:
         same = next((part for part in parts if part.row.part == header.part), None)
         if state.state is not RoundState.OPEN:
             raise _closed(state, same is not None and same.row.tag == item.tag)
+        if item.context.descriptor.sessions and item.context.own_key is None:
+            raise SealKeyGone
         if same is not None:
             if not await self._same_content(transaction, item, same):
                 raise PieceConflict("another batch is held for this part")
@@ -341,6 +367,22 @@ class Intake:
             return opened(body) == opened(item.body)
 
         return await asyncio.to_thread(compare)
+
+
+async def _beginnings(transaction: Transaction, items: Sequence[Item]) -> dict[int, Beginning]:
+    """What the new sessions of these items need, by the number of their seal key."""
+    found: dict[int, tuple[RoundContext, set[int]]] = {}
+    for item in items:
+        if not isinstance(item, PiecesItem):
+            continue
+        fresh = {p.sender.key for p in item.pieces if p.session is not None and p.session.fresh}
+        if fresh:
+            number = item.context.seal_secret.number
+            found.setdefault(number, (item.context, set()))[1].update(fresh)
+    return {
+        number: await Beginning.of(transaction, context.seal_secret, parties)
+        for number, (context, parties) in found.items()
+    }
 
 
 def _closed(state: _Round, included: bool) -> RoundClosed:

@@ -10,8 +10,16 @@ from collections.abc import Sequence
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
-from aggregator.pieces.unsealing import LonePiece, open_lone, open_sealed_batch
+from aggregator.pieces.sessions import session_for
+from aggregator.pieces.unsealing import (
+    LonePiece,
+    check_lone,
+    open_lone,
+    open_sealed_batch,
+    session_of,
+)
 from aggregator.pieces.verify_keys import demand_key
+from aggregator.sealing.sessions import HeldSession
 from aggregator.store.roster import Party
 from tacit.errors import DomainError
 from tacit.protocol.round import Piece
@@ -20,6 +28,8 @@ _INLINE_BYTES = 256 * 1024
 """Opened by the loop itself, in a tenth of a millisecond: a thread would cost as much again."""
 _IN_A_ROW = 64
 """Lone pieces opened before the loop serves others: 5 ms where every seal key must be derived."""
+_OF_A_SESSION = 6
+"""A piece that begins a session takes as long as so many others."""
 
 
 async def accept_batch(
@@ -27,10 +37,16 @@ async def accept_batch(
 ) -> Outcome:
     """Open and store one batch; raises its problem."""
     await demand_key(aggregator, context)
+    session = None
+    if context.descriptor.sessions:
+        named = session_of(context, sender, body)
+        session = await session_for(aggregator, context, sender, named, None)
     if len(body) > _INLINE_BYTES:
-        item = await asyncio.to_thread(open_sealed_batch, aggregator, context, sender, body)
+        item = await asyncio.to_thread(
+            open_sealed_batch, aggregator, context, sender, body, session
+        )
     else:
-        item = open_sealed_batch(aggregator, context, sender, body)
+        item = open_sealed_batch(aggregator, context, sender, body, session)
     outcome: Outcome = await intake.submit(item)
     return outcome
 
@@ -45,13 +61,28 @@ async def accept_pieces(
     await demand_key(aggregator, context)
     answers: list[Outcome | DomainError | None] = []
     opened: list[LonePiece] = []
-    for index, (sender, piece) in enumerate(pieces):
-        if index % _IN_A_ROW == _IN_A_ROW - 1:
+    work = 0
+    for sender, piece in pieces:
+        if work >= _IN_A_ROW:
+            work = 0
             await asyncio.sleep(0)
         try:
-            opened.append(open_lone(aggregator, context, sender, piece))
+            check_lone(context, sender, piece)
+            session = await _session(aggregator, context, sender, piece)
+            opened.append(open_lone(aggregator, context, sender, piece, session))
             answers.append(None)
+            work += _OF_A_SESSION if session is not None and session.fresh else 1
         except DomainError as error:
             answers.append(error)
+            work += 1 if piece.announce is None else _OF_A_SESSION
     stored = iter(await intake.submit(PiecesItem(context, tuple(opened))) if opened else ())
     return [next(stored) if answer is None else answer for answer in answers]
+
+
+async def _session(
+    aggregator: Aggregator, context: RoundContext, sender: Party, piece: Piece
+) -> HeldSession | None:
+    """What a lone piece is sealed under, in a round of format 2."""
+    if not context.descriptor.sessions or piece.session is None:
+        return None
+    return await session_for(aggregator, context, sender, piece.session, piece.announce)

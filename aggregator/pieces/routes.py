@@ -238,7 +238,7 @@ async def _carried(
     try:
         if piece.token is not None:
             sender = await _sender(request, parts, piece.token)
-        if piece.key_epoch not in sender.keys:
+        if piece.key_epoch is not None and piece.key_epoch not in sender.keys:
             sender = await _sender(request, parts, piece.token, fresh=True)
     except DomainError as error:
         return error

@@ -1,7 +1,9 @@
 """Opens what curators and hosts sealed: checks the header, and reads the words inside.
 
 An opened word is checked (its length, its range) and forgotten; nothing here logs or repeats one.
-Spec: aggregation, section 6, step 4; validity, sections 8 and 9.
+A round of format 1 names the epoch of its sender's key in every record, one of format 2 puts the
+session's key before it, wrapped: what is stored opens with the own key of the round alone.
+Spec: aggregation, section 6, step 4; validity, sections 8 and 9; keys, section 2.4.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from aggregator.errors import (
     NotYourPiece,
     OutOfField,
     SealBrokenHere,
+    SuiteRefused,
     UnknownEpochKey,
     UnknownSender,
     WrongLength,
     WrongRound,
 )
+from aggregator.sealing.sessions import WRAPPED_BYTES, HeldSession
 from aggregator.store.roster import Party
 from tacit import sets
 from tacit.crypto.sealing import (
@@ -33,6 +37,7 @@ from tacit.crypto.sealing import (
     Direction,
     PartHeader,
     SealBroken,
+    epoch_of,
     open_batch,
     open_octets,
     open_part,
@@ -42,28 +47,29 @@ from tacit.crypto.sealing import (
     span_within,
 )
 from tacit.crypto.sharing import PRIME
-from tacit.protocol import proved_pieces
+from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round import Piece
 
 Words = NDArray[np.uint64]
 
 _EPOCH = struct.Struct("<I")
-_PREFIX = _EPOCH.size + NONCE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class LonePiece:
-    """A piece that was opened: its record for the store, and its owner."""
+    """A piece that was opened: its record for the store, and its owner. `session`: what it is
+    sealed under, in a round of format 2."""
 
     sender: Party
     tag: bytes
     body: bytes
+    session: HeldSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """A batch that was opened."""
+    """A batch that was opened. `body`: its record for the store."""
 
     context: RoundContext
     sender: Party
@@ -79,14 +85,27 @@ class BatchItem:
         return self.body[-TAG_BYTES:]
 
 
-def open_lone(
-    aggregator: Aggregator, context: RoundContext, sender: Party, piece: Piece
-) -> LonePiece:
-    """The piece as it will be stored, if it opens here and is valid; raises its problem."""
+def record_prefix(context: RoundContext) -> int:
+    """Bytes of a lone piece's record before its ciphertext."""
+    return _key_bytes(context) + NONCE_BYTES
+
+
+def _key_bytes(context: RoundContext) -> int:
+    """Bytes of a record that say what opens it."""
+    return WRAPPED_BYTES if context.descriptor.sessions else _EPOCH.size
+
+
+def check_suite(context: RoundContext, session: bytes | None) -> None:
+    """Raise SuiteRefused for a session in a round of format 1, or none in one of format 2."""
+    if context.descriptor.sessions != (session is not None):
+        raise SuiteRefused
+
+
+def check_lone(context: RoundContext, sender: Party, piece: Piece) -> None:
+    """Raise unless a piece is its sender's own, and of this round's format, roster and length."""
     if piece.sender != sender.id:
         raise NotYourPiece
-    if piece.key_epoch is None:
-        raise SealBrokenHere("it is sealed under a session, in a round of epoch keys")
+    check_suite(context, piece.session)
     if sender.kind is not PartyKind.CURATOR:
         raise UnknownSender("a host sends sealed batches, not lone pieces")
     if sender.first >= context.descriptor.roster_size:
@@ -95,11 +114,23 @@ def open_lone(
         raise NotInGroup
     if len(piece.sealed) != _content_bytes(context) + TAG_BYTES:
         raise WrongLength(extra=_length_named(context))
-    body = b"".join(
-        (_EPOCH.pack(piece.key_epoch), piece.nonce, memoryview(piece.sealed)[:-TAG_BYTES])
-    )
-    lone = LonePiece(sender, piece.sealed[-TAG_BYTES:], body)
-    if context.own_key is not None:  # destroyed only after the last round was closed
+
+
+def open_lone(
+    aggregator: Aggregator,
+    context: RoundContext,
+    sender: Party,
+    piece: Piece,
+    session: HeldSession | None,
+) -> LonePiece:
+    """A checked piece as it will be stored, if it opens here and is valid; raises its problem.
+    `session`: what it is sealed under; None in a round of format 1, or whose key is destroyed."""
+    opener = b"" if session is None else session.wrapped
+    if piece.key_epoch is not None:
+        opener = _EPOCH.pack(piece.key_epoch)
+    body = b"".join((opener, piece.nonce, memoryview(piece.sealed)[:-TAG_BYTES]))
+    lone = LonePiece(sender, piece.sealed[-TAG_BYTES:], body, session)
+    if context.own_key is not None:  # else it is not stored: the round takes nothing more
         check_content(context, content_of(aggregator, context, sender, lone.body, lone.tag))
     return lone
 
@@ -122,15 +153,23 @@ def content_of(
     aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes, tag: bytes
 ) -> bytes:
     """What is inside a lone piece's record: little-endian words, or a share with its proof."""
-    (epoch,) = _EPOCH.unpack_from(body)
-    seal_key = _seal_key(aggregator, context, sender, epoch)
-    placed = proved_pieces.piece_context if context.proofs is not None else piece_context
-    size = context.dimension if context.proofs is None else _content_bytes(context)
-    place = placed(context.digest, sender.id, aggregator.id, context.index, size)
+    start, prefix = _key_bytes(context), record_prefix(context)
+    seal_key = _record_key(aggregator, context, sender, body[:start])
+    place = _place(aggregator, context, sender)
     try:
-        return open_octets(seal_key, body[_EPOCH.size : _PREFIX], body[_PREFIX:] + tag, place)
+        return open_octets(seal_key, body[start:prefix], body[prefix:] + tag, place)
     except SealBroken:
         raise SealBrokenHere from None
+
+
+def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> bytes:
+    """Where a lone piece of a sender opens only: its associated data."""
+    digest, index = context.digest, context.index
+    if context.proofs is not None:
+        length = _content_bytes(context)
+        return proved_pieces.piece_context(digest, sender.id, aggregator.id, index, length)
+    placed = sessions.piece_context if context.descriptor.sessions else piece_context
+    return placed(digest, sender.id, aggregator.id, index, context.dimension)
 
 
 def words_of(
@@ -145,15 +184,33 @@ def _words(content: bytes) -> Words:
 
 
 def open_sealed_batch(
-    aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes
+    aggregator: Aggregator,
+    context: RoundContext,
+    sender: Party,
+    body: bytes,
+    session: HeldSession | None,
 ) -> BatchItem:
     """The batch as it will be stored, if it opens here and is valid; raises its problem."""
     header, _offset = _header_of(context, body)
     check_place(context, sender, header)
+    record = body if session is None else session.wrapped + body
     if context.own_key is not None:
-        content = batch_content(aggregator, context, sender, body)
+        content = batch_content(aggregator, context, sender, record)
         check_content(context, content, header.count)
-    return BatchItem(context, sender, header, body)
+    return BatchItem(context, sender, header, record)
+
+
+def session_of(context: RoundContext, sender: Party, body: bytes) -> bytes:
+    """The session that a batch of a round of format 2 names, if its header is as it should be."""
+    header, _ = _header_of(context, body)
+    check_place(context, sender, header)
+    check_suite(context, None if epoch_of(header.sealed_under) is not None else header.sealed_under)
+    return header.sealed_under
+
+
+def received(context: RoundContext, record: bytes) -> bytes:
+    """A stored batch as it was received."""
+    return record[WRAPPED_BYTES:] if context.descriptor.sessions else record
 
 
 def _header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHeader, int]:
@@ -167,30 +224,22 @@ def _header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHe
 
 
 def batch_content(
-    aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes
+    aggregator: Aggregator, context: RoundContext, sender: Party, record: bytes
 ) -> bytes:
-    """What is inside a batch or part: little-endian words, or one share with its proof."""
+    """What is inside a stored batch or part: little-endian words, or one share with its proof."""
+    body = received(context, record)
     header, offset = _header_of(context, body)
-    seal_key = _seal_key(aggregator, context, sender, header.key_epoch)
+    if context.descriptor.sessions:
+        seal_key = _record_key(aggregator, context, sender, record[:WRAPPED_BYTES])
+    else:
+        epoch = epoch_of(header.sealed_under)
+        if epoch is None:
+            raise SuiteRefused
+        seal_key = _seal_key(aggregator, context, sender, epoch)
     try:
         if isinstance(header, PartHeader):
             return open_part(seal_key, body, offset)
         return open_batch(seal_key, body, offset).astype("<u8", copy=False).tobytes()
-    except SealBroken:
-        raise SealBrokenHere from None
-
-
-def batch_words(
-    aggregator: Aggregator,
-    context: RoundContext,
-    sender: Party,
-    header: BatchHeader,
-    body: bytes,
-    offset: int,
-) -> Words:
-    """The words of a batch, (count * d,)."""
-    try:
-        return open_batch(_seal_key(aggregator, context, sender, header.key_epoch), body, offset)
     except SealBroken:
         raise SealBrokenHere from None
 
@@ -248,14 +297,31 @@ def check_words(context: RoundContext, words: Words) -> None:
         raise OutOfField
 
 
+def _record_key(
+    aggregator: Aggregator, context: RoundContext, sender: Party, opener: bytes
+) -> bytes:
+    """The key of a record, from what it begins with."""
+    if not context.descriptor.sessions:
+        (epoch,) = _EPOCH.unpack(opener)
+        return _seal_key(aggregator, context, sender, epoch)
+    try:
+        return context.seal_secret.wrapping.unwrap(session_name(sender.id), opener)
+    except SealBroken:
+        raise SealBrokenHere from None
+
+
+def session_name(party: str) -> str:
+    """Under which name the keys of a party's sessions are wrapped."""
+    return f"session {party}"
+
+
 def _seal_key(aggregator: Aggregator, context: RoundContext, sender: Party, epoch: int) -> bytes:
     public_key = sender.keys.get(epoch)
     if public_key is None:
         raise UnknownEpochKey(extra={"key_epoch": epoch})
-    assert context.own_key is not None
     try:
         return aggregator.keyring.seal_key(
-            context.own_key, sender.id, public_key, Direction.CURATOR_TO_AGGREGATOR
+            context.epoch_secret, sender.id, public_key, Direction.CURATOR_TO_AGGREGATOR
         )
     except SealBroken:
         raise SealBrokenHere from None

@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aggregator.context import Aggregator, RoundContext, stored_round
+from aggregator.context import Aggregator, OwnKey, RoundContext, stored_round
 from aggregator.errors import KeyShareRefused, RoundClosed, RoundNotKeyed
-from aggregator.keys import EpochSecret
+from aggregator.pieces.peer_seals import PublicKeys, incoming_key, outgoing
 from aggregator.store import rounds as store
-from tacit.crypto.sealing import (
-    Direction,
-    Ends,
-    SealBroken,
-    agree_key,
-    open_octets,
-    seal_octets,
-)
+from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
 from tacit.protocol.agreement import DescriptorRefused
 from tacit.protocol.round import RelayedKeyShares, RoundDescriptor, SealedKeyShare
 from tacit.protocol.verification import key_share, key_share_context, verify_key_of
@@ -67,11 +60,11 @@ def made_key(
 ) -> bytes:
     """The verify key of this aggregator's share and the others', one of each.
 
-    Raises KeyShareRefused, or RoundClosed without the epoch's secret.
+    Raises KeyShareRefused, or RoundClosed without the own secret.
     """
     own, descriptor = context.own_key, context.descriptor
     if own is None or own.verification_secret is None:
-        raise RoundClosed("the epoch's keys are destroyed", extra={"included": False})
+        raise RoundClosed("the round's keys are destroyed", extra={"included": False})
     found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
     for share in shares:
         try:
@@ -82,10 +75,8 @@ def made_key(
             raise KeyShareRefused("a share is for another aggregator, or listed twice")
         entry = descriptor.aggregators[index]
         place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
-        direction = Direction.AGGREGATOR_TO_AGGREGATOR
-        sender_key = entry.epoch.public_key
         try:
-            key = aggregator.keyring.seal_key(own, share.sender, sender_key, direction)
+            key = incoming_key(aggregator, context, entry, share.announce)
             found[index] = open_octets(key, share.nonce, share.sealed, place)
         except SealBroken:
             raise KeyShareRefused(f"the share of {share.sender} does not open here") from None
@@ -95,7 +86,11 @@ def made_key(
 
 
 def sealed_shares(
-    aggregator: Aggregator, descriptor: RoundDescriptor, digest: bytes, own: EpochSecret
+    aggregator: Aggregator,
+    descriptor: RoundDescriptor,
+    digest: bytes,
+    own: OwnKey,
+    public: PublicKeys,
 ) -> tuple[SealedKeyShare, ...]:
     """This aggregator's share of a round's verify key, sealed to each other aggregator."""
     if own.verification_secret is None:
@@ -105,21 +100,17 @@ def sealed_shares(
     for index, entry in enumerate(descriptor.aggregators):
         if entry.id == aggregator.id:
             continue
-        receiver = entry.epoch
-        ends = Ends(
-            aggregator.id,
-            entry.id,
-            own.public_key,
-            receiver.public_key,
-            receiver.epoch,
-            Direction.AGGREGATOR_TO_AGGREGATOR,
-        )
+        to = outgoing(aggregator, descriptor, own, entry, public)
         place = key_share_context(digest, aggregator.id, entry.id, index)
-        try:
-            nonce, sealed = seal_octets(agree_key(own.private_key, ends), content, place)
-        except SealBroken as error:
-            raise DescriptorRefused(f"{entry.id}: {error}") from None
+        nonce, sealed = seal_octets(to.key, content, place)
         shares.append(
-            SealedKeyShare(sender=aggregator.id, receiver=entry.id, nonce=nonce, sealed=sealed)
+            SealedKeyShare(
+                sender=aggregator.id,
+                receiver=entry.id,
+                session=to.session,
+                announce=to.announce,
+                nonce=nonce,
+                sealed=sealed,
+            )
         )
     return tuple(shares)

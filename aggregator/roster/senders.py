@@ -111,7 +111,8 @@ class SenderDirectory:
 
 
 class KeyWarmer:
-    """Derives the seal keys of lone curators ahead of their pieces, in the pauses of the loop."""
+    """Derives the keys of lone curators ahead of their pieces, in the pauses of the loop, in rounds
+    of format 1. Sessions begin with the pieces themselves."""
 
     def __init__(self, aggregator: Aggregator) -> None:
         self._aggregator = aggregator
@@ -122,7 +123,7 @@ class KeyWarmer:
         """Begin with the senders of a round, once for each of our epochs."""
         own = context.own_key
         busy = self._task is not None and not self._task.done()
-        if own is None or own.epoch in self._warmed or busy:
+        if not isinstance(own, EpochSecret) or own.epoch in self._warmed or busy:
             return
         self._warmed.add(own.epoch)
         self._task = asyncio.create_task(self._derive(own), name="tacit-keys")

@@ -32,6 +32,7 @@ from aggregator.errors import (
 )
 from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.rounds import differencing
+from aggregator.rounds.key_ends import end_round
 from aggregator.rounds.summing import sum_of
 from aggregator.rounds.verifying import Verifying
 from aggregator.store import rounds as store
@@ -271,6 +272,7 @@ async def reveal(
             return await _reveal(aggregator, transaction, context, digest)
 
         answer: str = await intake.submit(TransitionItem(context, run))
+        await end_round(aggregator, context)
         return answer
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import StillVerifying
-from aggregator.pieces.unsealing import batch_content, content_of
+from aggregator.pieces.unsealing import batch_content, content_of, record_prefix
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
@@ -32,7 +32,7 @@ from aggregator.store.roster import Party
 from common.batches import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
-from tacit.crypto.sealing import NONCE_BYTES, TAG_BYTES, span_within
+from tacit.crypto.sealing import TAG_BYTES, span_within
 from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round import ProvedPart
 from tacit.protocol.verification import Candidates
@@ -52,8 +52,6 @@ AT_ONCE: Final = 4096
 MANY: Final = 500_000
 """Elements of measurements from which on compiled arithmetic saves more than compiling takes: a
 process does it once, in one to five seconds."""
-_RECORD = 4 + NONCE_BYTES
-"""Bytes of a lone piece's record before its ciphertext: key epoch and nonce."""
 
 Taken: TypeAlias = Callable[[Rows], Awaitable[None]]
 """Called with verifier shares (n, bytes) of the next n contributions, in their order."""
@@ -186,7 +184,7 @@ class Evaluation:
                 for row, held in await piece_store.piece_numbers(transaction, context.key, 0)
                 if (place_of[np.frombuffer(held, "<u4")] >= 0).any()
             ]
-        record = _RECORD + self._plan.of(1).share_bytes(context.index)
+        record = record_prefix(context) + self._plan.of(1).share_bytes(context.index)
 
         def size(row: tuple[int, int]) -> int:
             return row[1] * record

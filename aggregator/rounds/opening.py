@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from pydantic import RootModel
 
-from aggregator.context import Aggregator, RoundContext, refuse_expired, wire_json
+from aggregator.context import Aggregator, OwnKey, RoundContext, refuse_expired, wire_json
 from aggregator.errors import (
     ContributionRefused,
     NotPaired,
@@ -23,31 +23,29 @@ from aggregator.errors import (
     PolicyRefused,
     RoundClosed,
     RoundConflict,
+    SealKeyGone,
     WrongLength,
 )
 from aggregator.keys import EpochKeyGone, EpochSecret
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
+from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys
 from aggregator.pieces.unsealing import check_words
 from aggregator.pieces.verify_keys import sealed_shares
 from aggregator.roster.peers import check_peers
 from aggregator.rounds.summing import opened_contribution
+from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
-from aggregator.store.rounds import ContributionRow, RoundRow
+from aggregator.store import seal_keys as key_store
+from aggregator.store.rounds import NO_EPOCH, ContributionRow, RoundRow
+from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
-from tacit.crypto.sealing import (
-    TAG_BYTES,
-    Direction,
-    Ends,
-    SealBroken,
-    agree_key,
-    piece_context,
-    seal_words,
-)
+from tacit.crypto.sealing import TAG_BYTES, piece_context, seal_words
 from tacit.crypto.signing import Signed
+from tacit.protocol import sessions
 from tacit.protocol.agreement import DescriptorRefused, check_descriptor
 from tacit.protocol.round import (
     AggregatorEntry,
@@ -137,8 +135,8 @@ def _opening(
     )
 
 
-async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> EpochSecret:
-    """The epoch key that the descriptor names, if the entry is this aggregator's own."""
+async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> OwnKey:
+    """The key that the descriptor names, if the entry is this aggregator's own."""
     try:
         entry: AggregatorEntry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
     except KeyError:
@@ -146,6 +144,8 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Epo
     identity = aggregator.keyring.identity.public_key
     if entry.identity_key != identity or entry.operator != aggregator.settings.operator:
         raise DescriptorRefused("the entry of this aggregator is not its own")
+    if descriptor.sessions:
+        return await _own_seal_key(aggregator, descriptor, entry)
     try:
         own = await aggregator.keyring.of(entry.epoch.epoch)
     except EpochKeyGone:
@@ -156,6 +156,21 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Epo
     ends = (own.epoch + 1) * settings.epoch_s + settings.epoch_grace_s
     if aggregator.clock.now().timestamp() >= ends:
         raise DescriptorRefused("the epoch key of this aggregator has expired")
+    return own
+
+
+async def _own_seal_key(
+    aggregator: Aggregator, descriptor: RoundDescriptor, entry: AggregatorEntry
+) -> SealSecret:
+    try:
+        own = await aggregator.seal_keyring.of(entry.seal.number)
+    except SealKeyGone:
+        raise DescriptorRefused("the seal key of this aggregator is not in use") from None
+    if own.signed.statement != entry.seal:
+        raise DescriptorRefused("the seal key of this aggregator is not its own")
+    refusal = aggregator.seal_keyring.may_open(own, descriptor.deadline)
+    if refusal is not None:
+        raise DescriptorRefused(refusal)
     return own
 
 
@@ -206,30 +221,34 @@ def check_promise(descriptor: RoundDescriptor) -> None:
 
 
 async def _open(
-    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: EpochSecret
+    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: OwnKey
 ) -> tuple[str, bool]:
     descriptor = signed.statement
-    shares = None
-    if shares_its_noise(descriptor.query):
-        shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own)
-    key_shares = None
-    if is_proved(descriptor.query):
-        key_shares = sealed_shares(aggregator, descriptor, digest, own)
+    shares, key_shares = None, None
+    noisy, proved = shares_its_noise(descriptor.query), is_proved(descriptor.query)
+    public = await public_keys(aggregator, descriptor) if noisy or proved else {}
+    if noisy:
+        shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own, public)
+    if proved:
+        key_shares = sealed_shares(aggregator, descriptor, digest, own, public)
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROUNDS_LOCK)
         known = await round_store.round_row(transaction, descriptor.round)
         if known is not None:
             return await _opened_before(transaction, known, digest), False
         await refuse_expired(transaction, descriptor.round)
+        if isinstance(own, SealSecret):
+            await _demand_published(transaction, own)
         key = await round_store.add_round(
             transaction,
             descriptor.round,
             digest,
             signed.model_dump_json(),
-            own.epoch,
+            NO_EPOCH if isinstance(own, SealSecret) else own.epoch,
+            own.number if isinstance(own, SealSecret) else None,
             descriptor.deadline,
             None if shares is None else wire_json(shares),
-            None if key_shares is None else KeyShares(key_shares).model_dump_json(),
+            None if key_shares is None else wire_json(KeyShares(key_shares)),
         )
         if shares is not None:
             index = descriptor.index_of(aggregator.id)
@@ -239,8 +258,19 @@ async def _open(
     return _opening(descriptor.round, digest, shares, key_shares), True
 
 
+async def _demand_published(transaction: Transaction, own: SealSecret) -> None:
+    """Nobody destroys a key between its check and the commit of a round that names it."""
+    row = await key_store.by_number(transaction, own.number)
+    if row is None or row.state is not KeyState.PUBLISHED:
+        raise DescriptorRefused("the seal key of this aggregator is not in use")
+
+
 def _share_noise(
-    aggregator: Aggregator, descriptor: RoundDescriptor, digest: bytes, own: EpochSecret
+    aggregator: Aggregator,
+    descriptor: RoundDescriptor,
+    digest: bytes,
+    own: OwnKey,
+    public: PublicKeys,
 ) -> Contribution:
     """This aggregator's noise, drawn once, split and sealed for every aggregator of the round."""
     query = descriptor.query
@@ -248,29 +278,30 @@ def _share_noise(
     assert plan is not None
     noise = draw(plan, aggregator.random, 1)[0]
     shares = scheme(query).split(noise, aggregator.random)
+    placed = sessions.piece_context if descriptor.sessions else piece_context
+    epoch = own.epoch if isinstance(own, EpochSecret) else None
     pieces = []
     for index, (entry, words) in enumerate(zip(descriptor.aggregators, shares, strict=True)):
-        receiver = entry.epoch
-        ends = Ends(
-            aggregator.id,
-            entry.id,
-            own.public_key,
-            receiver.public_key,
-            receiver.epoch,
-            Direction.AGGREGATOR_TO_AGGREGATOR,
+        to = outgoing(aggregator, descriptor, own, entry, public)
+        place = placed(digest, aggregator.id, entry.id, index, noise.size)
+        nonce, sealed = seal_words(to.key, words, place)
+        pieces.append(
+            Piece(
+                sender=aggregator.id,
+                key_epoch=epoch,
+                session=to.session,
+                nonce=nonce,
+                sealed=sealed,
+                announce=to.announce,
+            )
         )
-        place = piece_context(digest, aggregator.id, entry.id, index, noise.size)
-        try:
-            nonce, sealed = seal_words(agree_key(own.private_key, ends), words, place)
-        except SealBroken as error:
-            raise DescriptorRefused(f"{entry.id}: {error}") from None
-        pieces.append(Piece(sender=aggregator.id, key_epoch=own.epoch, nonce=nonce, sealed=sealed))
     return Contribution(aggregator=aggregator.id, pieces=tuple(pieces))
 
 
 def _contribution_row(position: int, piece: Piece) -> ContributionRow:
-    assert piece.key_epoch is not None  # checked where it is taken
-    return ContributionRow(position, piece.key_epoch, piece.nonce, piece.sealed)
+    epoch = NO_EPOCH if piece.key_epoch is None else piece.key_epoch
+    announce = None if piece.announce is None else piece.announce.model_dump_json()
+    return ContributionRow(position, epoch, piece.nonce, piece.sealed, announce)
 
 
 # --- contributions of noise ----------------------------------------------------------------------
@@ -319,7 +350,10 @@ def _checked_contribution(
         raise ContributionRefused("the aggregator is not one of the round") from None
     if index == context.index or piece.sender != item.aggregator:
         raise ContributionRefused("the share is not another aggregator's")
-    if piece.key_epoch != descriptor.aggregators[index].epoch.epoch:
+    if descriptor.sessions:
+        if piece.announce is None:
+            raise ContributionRefused("the share announces no session")
+    elif piece.key_epoch != descriptor.aggregators[index].epoch.epoch:
         raise ContributionRefused("the share was sealed with another epoch key")
     if len(piece.sealed) != 8 * context.dimension + TAG_BYTES:
         raise WrongLength(extra={"dimension": context.dimension})

@@ -27,6 +27,7 @@ from aggregator.errors import RoundClosed, RoundNotKeyed, RoundReleased
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.rounds import differencing
 from aggregator.rounds.evaluating import held_parts
+from aggregator.rounds.key_ends import end_round
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
@@ -44,6 +45,7 @@ from tacit.protocol.round import (
     AbortRequest,
     AbortStatement,
     AcceptedSet,
+    Frozen,
     ProvedPart,
     RoundState,
 )
@@ -156,7 +158,7 @@ async def abort(
             round=context.id,
             descriptor_hash=context.digest,
             aggregator=aggregator.id,
-            frozen=may_have_frozen or row.state is not RoundState.OPEN,
+            frozen=_frozen(context, row.state, may_have_frozen),
             reason=request.reason,
         )
         signed = wire_json(aggregator.keyring.identity.sign(ABORT_LABEL, statement))
@@ -177,7 +179,18 @@ async def abort(
 
     async with aggregator.lock(round_id):
         answer: str = await intake.submit(TransitionItem(context, run))
-        return answer
+    await end_round(aggregator, context)
+    return answer
+
+
+def _frozen(context: RoundContext, state: RoundState, may_have: bool) -> bool | Frozen:
+    """What an abort statement says, in the words of the round's format."""
+    has = state is not RoundState.OPEN
+    if not context.descriptor.sessions:
+        return may_have or has
+    if has:
+        return Frozen.YES
+    return Frozen.MAYBE if may_have else Frozen.NEVER
 
 
 async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) -> int:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import SealBrokenHere
-from aggregator.pieces.unsealing import batch_content, words_of
+from aggregator.pieces.peer_seals import incoming_key
+from aggregator.pieces.unsealing import batch_content, received, words_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
@@ -29,14 +30,16 @@ from common.store.transactions import LARGE_ROWS
 from tacit import sets
 from tacit.crypto.sealing import (
     TAG_BYTES,
-    Direction,
     SealBroken,
     open_words,
     piece_context,
     read_batch_header,
 )
 from tacit.crypto.sharing import Words
+from tacit.crypto.signing import Signed
+from tacit.protocol import sessions
 from tacit.protocol.round import Manifest
+from tacit.protocol.sessions import Session
 
 _BLOCK_WORDS = 1 << 18
 _ROWS = 64
@@ -108,7 +111,7 @@ def _add_batch(
     heard: Heard,
     total: Words,
 ) -> tuple[Words, int]:
-    header, _ = read_batch_header(body)
+    header, _ = read_batch_header(received(context, body))
     span = header.span
     present = sets.unpack(header.presence, span.length)
     chosen = listed[span.first : span.first + span.length][present]
@@ -186,15 +189,13 @@ def opened_contribution(
 ) -> Words:
     """An aggregator's share of noise, opened. Raises SealBrokenHere."""
     entry = context.descriptor.aggregators[row.position]
-    assert context.own_key is not None
-    place = piece_context(context.digest, entry.id, aggregator.id, context.index, context.dimension)
+    placed = sessions.piece_context if context.descriptor.sessions else piece_context
+    place = placed(context.digest, entry.id, aggregator.id, context.index, context.dimension)
+    announce = None
+    if row.announce is not None:
+        announce = Signed[Session].model_validate_json(row.announce)
     try:
-        key = aggregator.keyring.seal_key(
-            context.own_key,
-            entry.id,
-            entry.epoch.public_key,
-            Direction.AGGREGATOR_TO_AGGREGATOR,
-        )
+        key = incoming_key(aggregator, context, entry, announce)
         return open_words(key, row.nonce, row.sealed, place)
     except SealBroken:
         raise SealBrokenHere from None

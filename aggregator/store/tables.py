@@ -38,6 +38,28 @@ epoch_keys = Table(
     Column("signed", Text, nullable=False),
     Column("destroyed", Instant, nullable=True),
 )
+seal_keys = Table(
+    "seal_key",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("key_hash", LargeBinary, nullable=False, unique=True),
+    Column("round", String(36), nullable=True, unique=True),
+    Column("made", Instant, nullable=False),
+    Column("until", Instant, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("seed", LargeBinary, nullable=True),
+    Column("verification_secret", LargeBinary, nullable=True),
+    Column("signed", Text, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("destroyed", Instant, nullable=True),
+)
+peer_seal_keys = Table(
+    "peer_seal_key",
+    metadata,
+    Column("key_hash", LargeBinary, primary_key=True),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("received", Instant, nullable=False),
+)
 coordinators = Table(
     "coordinator",
     metadata,
@@ -97,6 +119,15 @@ party_keys = Table(
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("public_key", LargeBinary, nullable=False),
 )
+sessions = Table(
+    "session",
+    metadata,
+    Column("seal_key", BigInteger, ForeignKey("seal_key.number"), primary_key=True),
+    Column("party", Key, ForeignKey("party.key"), primary_key=True),
+    Column("session", LargeBinary, primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
 hosted = Table(
     "hosted",
     metadata,
@@ -113,6 +144,7 @@ rounds = Table(
     Column("descriptor_hash", LargeBinary, nullable=False),
     Column("descriptor", Text, nullable=False),
     Column("own_epoch", BigInteger, nullable=False),
+    Column("seal_key", BigInteger, nullable=True),
     Column("deadline", Instant, nullable=False),
     Column("received", Integer, nullable=False),
     Column("noise_shares", Text, nullable=True),
@@ -162,6 +194,7 @@ contributions = Table(
     Column("round", Key, ForeignKey("round.key"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("key_epoch", BigInteger, nullable=False),
+    Column("announce", Text, nullable=True),
     Column("nonce", LargeBinary, nullable=False),
     Column("sealed", LargeBinary, nullable=False),
 )

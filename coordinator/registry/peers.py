@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 from uuid import UUID
 
 import httpx
@@ -18,7 +18,12 @@ from pydantic import BaseModel, Field, RootModel, ValidationError
 from common.runtime.tracing import Tracer, Untraced
 from common.web.client import distrusted, service_client
 from common.web.problems import ProblemReceived, raise_for_problem
-from coordinator.errors import AggregatorTokenRefused, AggregatorUnreachable, NotAnAggregator
+from coordinator.errors import (
+    AggregatorTokenRefused,
+    AggregatorUnreachable,
+    NotAnAggregator,
+    SealKeysMissing,
+)
 from coordinator.registry.step_queue import StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
@@ -43,10 +48,11 @@ from tacit.protocol.round import (
     VerdictRequest,
     Verification,
 )
+from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
 from tacit.query.words import Identifier
 from tacit.sets import Bits
-from tacit.wire import WireModel
+from tacit.wire import WireModel, encode_binary
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
@@ -57,8 +63,12 @@ OCTETS: Final = "application/octet-stream"
 KEY_KEPT: Final = timedelta(minutes=1)
 """How long an epoch key that was shown serves for further rounds."""
 
+HANDED: Final = 256
+"""Keys of others that an aggregator is known to have."""
+
 Model = TypeVar("Model", bound=BaseModel)
 Answer = TypeVar("Answer")
+Statement = TypeVar("Statement", bound=WireModel)
 
 
 class Opening(WireModel):
@@ -83,6 +93,12 @@ class Progress(BaseModel):
     accepted: Annotated[int, Field(ge=0)]
 
 
+class _OfRound(WireModel):
+    """For which round a seal key is asked."""
+
+    round: str
+
+
 class _FreezeAnswer(RootModel[Signed[AcceptedSet] | Progress]):
     """The set, or that it is too early for one."""
 
@@ -102,12 +118,41 @@ class WellKnown(BaseModel):
 
 
 @dataclass
-class _ShownKey:
-    """The epoch key that an aggregator showed last, verified, and when."""
+class _ShownKey(Generic[Statement]):
+    """The key that an aggregator showed last, verified, and when."""
 
-    key: Signed[EpochKey] | None = None
+    key: Signed[Statement] | None = None
     at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def current(
+        self, now: datetime, ask: Callable[[], Awaitable[Signed[Statement]]]
+    ) -> Signed[Statement]:
+        """The one shown within the last minute, or what it shows now."""
+        async with self.lock:
+            if self.key is None or not timedelta() <= now - self.at < KEY_KEPT:
+                self.key, self.at = await ask(), now
+            return self.key
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The keys that an aggregator showed last; `handed`: those of others that it was given."""
+
+    epoch: _ShownKey[EpochKey] = field(default_factory=_ShownKey)
+    seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
+    handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+
+    def hand(self, key_hash: bytes) -> None:
+        """It has another one's key."""
+        self.handed[key_hash] = None
+        while len(self.handed) > HANDED:
+            self.handed.popitem(last=False)
+
+    def forget(self) -> None:
+        """Show and ask for them again."""
+        self.epoch.key = self.seal.key = None
+        self.handed.clear()
 
 
 class Peer:
@@ -118,7 +163,7 @@ class Peer:
         row: AggregatorRow,
         client: httpx.AsyncClient,
         steps: StepQueue,
-        shown: _ShownKey,
+        shown: _Shown,
         tracer: Tracer,
     ) -> None:
         self.id = row.id
@@ -131,12 +176,9 @@ class Peer:
     async def epoch_key(self, now: datetime) -> Signed[EpochKey]:
         """The current epoch key, verified, or the one shown within the last minute. Raises
         AggregatorUnreachable."""
-        async with self._shown.lock:
-            if self._shown.key is None or not timedelta() <= now - self._shown.at < KEY_KEPT:
-                self._shown.key, self._shown.at = await self._current_key(), now
-            return self._shown.key
+        return await self._shown.epoch.current(now, self._current_epoch_key)
 
-    async def _current_key(self) -> Signed[EpochKey]:
+    async def _current_epoch_key(self) -> Signed[EpochKey]:
         try:
             key: Signed[EpochKey] = await self._ask("GET", "/v1/keys/current", Signed[EpochKey])
             verify(EPOCH_KEY_LABEL, key, self.row.identity_key)
@@ -146,12 +188,49 @@ class Peer:
             raise AggregatorUnreachable(f"{self.id} shows a key of another identity") from None
         return key
 
+    async def seal_key(self, now: datetime) -> Signed[SealKeyStatement]:
+        """The current seal key, as `epoch_key`. Raises SealKeysMissing for an aggregator that has
+        none."""
+        return await self._shown.seal.current(now, lambda: self._seal_key("GET", "/current"))
+
+    async def round_seal_key(self, round_id: str) -> Signed[SealKeyStatement]:
+        """A seal key for one round alone; the same if it is asked for again."""
+        return await self._seal_key("POST", "", _OfRound(round=round_id))
+
+    async def _seal_key(
+        self, method: str, ending: str, body: BaseModel | None = None
+    ) -> Signed[SealKeyStatement]:
+        path, form = f"/v1/seal-keys{ending}", Signed[SealKeyStatement]
+        try:
+            key: Signed[SealKeyStatement] = await self._ask(method, path, form, body)
+            verify(SEAL_KEY_LABEL, key, self.row.identity_key)
+        except ProblemReceived as error:
+            if error.status == 404:
+                raise SealKeysMissing(self.id) from None
+            raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
+        except SignatureBroken:
+            raise AggregatorUnreachable(f"{self.id} shows a key of another identity") from None
+        return key
+
+    async def seal_key_content(self, key_hash: bytes) -> bytes:
+        """What it serves as the public key of this hash."""
+        return (await self._send("GET", f"/v1/seal-keys/{encode_binary(key_hash)}")).content
+
+    async def hand_seal_key(self, key_hash: bytes, content: bytes) -> None:
+        """Give it another aggregator's public key, to which it will seal; once."""
+        if key_hash not in self._shown.handed:
+            path = f"/v1/seal-keys/{encode_binary(key_hash)}"
+            raise_for_problem(await self._request("PUT", path, content, OCTETS))
+            self._shown.hand(key_hash)
+
     async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
         """Announce a round; the answer may hold the aggregator's noise contribution."""
         try:
             return await self._step(StepName.OPEN, descriptor.statement.round, Opening, descriptor)
-        except ProblemReceived:
-            self._shown.key = None  # the reason may be a key that it has no longer
+        except ProblemReceived as error:
+            self._shown.forget()  # the reason may be a key that it has no longer
+            if error.name == "peer_key_missing":
+                raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
             raise
 
     async def relay(self, round_id: str, pieces: list[RelayedPiece]) -> None:
@@ -293,7 +372,7 @@ class Peers:
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
         self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(StepQueue)
-        self._shown: defaultdict[tuple[str, bytes], _ShownKey] = defaultdict(_ShownKey)
+        self._shown: defaultdict[tuple[str, bytes], _Shown] = defaultdict(_Shown)
 
     def of(self, row: AggregatorRow) -> Peer:
         """The aggregator of a registry row."""

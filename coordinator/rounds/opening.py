@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ from coordinator.budget.round_charges import Price
 from coordinator.errors import (
     NotEnoughAggregators,
     RosterTooLarge,
+    SealKeysMissing,
     UnknownAggregator,
     WindowFixed,
     WindowMissing,
@@ -32,18 +33,25 @@ from coordinator.registry import groups
 from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.state_machine import Conduct
-from coordinator.store import registry
+from coordinator.store import registry, suites
 from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import check_descriptor, segment_size_of
+from tacit.protocol.enrolment import EpochKey
 from tacit.protocol.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
+from tacit.protocol.sessions import SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, Identifier
 from tacit.wire import WireModel
+
+LONG: Final = timedelta(hours=3)
+"""A round that may end so long after a seal key's time needs keys of its own."""
+KEYS_KEPT: Final = timedelta(days=1)
+"""How long after a round's deadline the mirror serves its seal keys."""
 
 
 class OpenRequest(WireModel):
@@ -80,20 +88,25 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
         else:
             enrolled = await registry.active_curators(transaction, size, now)
         seq, head = await conduct.ledger.head(transaction)
+        number = await conduct.formats.next(transaction, now)
     if enrolled > query.n_max:
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
-    entries = await asyncio.gather(*(_entry(conduct.peers.of(row), now) for row in rows))
+    round_id, open_for = str(uuid7(conduct.clock)), request.deadline_s or query.deadline_s
+    peers = [conduct.peers.of(row) for row in rows]
+    until = now + timedelta(seconds=open_for)
+    entries = await _entries(conduct, peers, number, round_id, until)
     now = conduct.clock.now()
     opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
     descriptor = RoundDescriptor(
+        format="tacit.round/1" if entries[0].seal_key is None else "tacit.round/2",
         deployment=conduct.deployment,
-        round=str(uuid7(conduct.clock)),
+        round=round_id,
         query_id=query_row.id,
         query=query,
         window=window,
         opened=opened,
-        deadline=opened + timedelta(seconds=request.deadline_s or query.deadline_s),
-        aggregators=tuple(entries),
+        deadline=opened + timedelta(seconds=open_for),
+        aggregators=entries,
         roster_version=version,
         roster_size=size,
         segment_size=segment_size_of(query),
@@ -120,6 +133,8 @@ async def add(
     state = await conduct.ledger.current(transaction)
     plan = charging.planned(state, descriptor, prepared.price)
     await differencing.forewarn(transaction, descriptor, plan.members)
+    if descriptor.sessions:
+        await _expect_seal_keys(transaction, descriptor)
     event = charging.debit(state, descriptor, plan)
     await conduct.ledger.append(transaction, [event])
     await store.add(
@@ -170,11 +185,55 @@ def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> 
     return chosen
 
 
-async def _entry(peer: Peer, now: datetime) -> AggregatorEntry:
+async def _entries(
+    conduct: Conduct, peers: Sequence[Peer], number: int, round_id: str, deadline: datetime
+) -> tuple[AggregatorEntry, ...]:
+    """The aggregators of a round of format `number`, with their keys. A format 1 that stands in for
+    a 2 says so in the keys."""
+    now = conduct.clock.now()
+    if number == 2:
+        try:
+            return await _sealed(peers, now, round_id, deadline, own=conduct.formats.key_per_round)
+        except SealKeysMissing:
+            async with conduct.database.reading() as transaction:
+                if not await conduct.formats.may_be_first(transaction):
+                    raise
+    keys = await asyncio.gather(*(peer.epoch_key(now) for peer in peers))
+    return tuple(_entry(peer, epoch_key=key) for peer, key in zip(peers, keys, strict=True))
+
+
+async def _sealed(
+    peers: Sequence[Peer], now: datetime, round_id: str, deadline: datetime, *, own: bool
+) -> tuple[AggregatorEntry, ...]:
+    """With seal keys: those of the hour, or keys for this round alone (`own`), which a long round
+    needs: an aggregator does not keep the key of an hour for days."""
+    if not own:
+        keys = await asyncio.gather(*(peer.seal_key(now) for peer in peers))
+        if all(deadline < key.statement.until + LONG for key in keys):
+            return tuple(_entry(peer, seal_key=key) for peer, key in zip(peers, keys, strict=True))
+    keys = await asyncio.gather(*(peer.round_seal_key(round_id) for peer in peers))
+    return tuple(_entry(peer, seal_key=key) for peer, key in zip(peers, keys, strict=True))
+
+
+def _entry(
+    peer: Peer,
+    *,
+    epoch_key: Signed[EpochKey] | None = None,
+    seal_key: Signed[SealKeyStatement] | None = None,
+) -> AggregatorEntry:
     return AggregatorEntry(
         id=peer.id,
         operator=peer.row.operator,
         url=peer.row.url,
         identity_key=peer.row.identity_key,
-        epoch_key=await peer.epoch_key(now),
+        epoch_key=epoch_key,
+        seal_key=seal_key,
     )
+
+
+async def _expect_seal_keys(transaction: Transaction, descriptor: RoundDescriptor) -> None:
+    """Curators may ask for the keys of a round, and the deployment does not go back."""
+    await suites.raise_format(transaction, 2)
+    await suites.forget_seal_keys(transaction, descriptor.opened)
+    keys = [(entry.seal.public_key_hash, entry.id) for entry in descriptor.aggregators]
+    await suites.expect_seal_keys(transaction, keys, descriptor.deadline + KEYS_KEPT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from common.store.transactions import Database
 from common.web import idempotency
+from common.web.auth import Principal
 from common.web.bodies import takes
 from common.web.paging import Page, PageQuery, next_link
 from common.web.parts import part
@@ -26,6 +28,7 @@ from coordinator.rounds.opening import OpenRequest
 from coordinator.rounds.state_machine import Conduct
 from coordinator.store import refusals as refusal_store
 from coordinator.store import rounds as store
+from coordinator.store import suites
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
@@ -54,6 +57,7 @@ COMPLETENESS = (
     "answered: curators whose contribution is in the sum; one without a reading answers too, with "
     "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
 )
+SECOND_FORMAT = b'"tacit.round/2"'
 OPERATOR_ABORTS = "an operator aborted the round"
 
 
@@ -116,7 +120,7 @@ def _add_following(app: FastAPI) -> None:
         page: PageQuery,
         database: DatabasePart,
         changes: ChangesPart,
-        _: Reader,
+        caller: Reader,
         state: RoundState | None = None,
         query_id: str | None = None,
         newest_first: Annotated[bool, Parameter(description="Else the oldest first.")] = False,
@@ -131,7 +135,10 @@ def _add_following(app: FastAPI) -> None:
             ids, shown, newest = await looked()
             body = b'{"rounds":[' + b",".join(shown) + b"]"
             # A change behind a full page changes its tag too.
-            body += b"}" if newest is None else b',"newest":' + encode(newest) + b"}"
+            body += b"" if newest is None else b',"newest":' + encode(newest)
+            if await _left_out(database, caller, shown):
+                body += b',"upgrade_needed":true'
+            body += b"}"
             headers = next_link(request, ids[-1]) if newest is not None else {}
             answer = etag_response(request, body, headers=headers)
             return answer, answer.status_code == 304 or (first_look and not ids)
@@ -353,6 +360,14 @@ async def _page(
             ids, shown = [row.id for row in found], [encode(_shown(row)) for row in found]
         newest = await store.newest(transaction, which) if len(ids) == limit else None
     return ids, shown, newest
+
+
+async def _left_out(database: Database, caller: Principal, shown: Sequence[bytes]) -> bool:
+    """Whether a descriptor is of a format that this party cannot read."""
+    if caller.subject is None or not any(SECOND_FORMAT in each for each in shown):
+        return False
+    async with database.reading() as transaction:
+        return await suites.suite_of(transaction, caller.subject) == 1
 
 
 async def _find(database: Database, round_id: str) -> RoundHead:

@@ -38,6 +38,7 @@ from coordinator.errors import (
     UnknownRound,
 )
 from coordinator.models.budget_events import Draft
+from coordinator.registry import suites
 from coordinator.registry.peers import (
     Opening,
     Peer,
@@ -50,6 +51,8 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
 from coordinator.store import registry
 from coordinator.store import rounds as store
@@ -108,6 +111,8 @@ class Conduct:
     clock: Clock
     patience_s: float
     ledger: Ledger
+    formats: Formats
+    mirror: SealKeyMirror
 
 
 class RoundAborted(Exception):
@@ -136,6 +141,8 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     """
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
+    if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
+        await conduct.mirror.hand_over(peers, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)
     needed = quorum.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
@@ -458,6 +465,9 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             report=with_total(report, query, total).model_dump_json(),
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),
+        )
+        await suites.note_delivered(
+            transaction, manifest.members, descriptor.roster_size, conduct.clock.now()
         )
 
 

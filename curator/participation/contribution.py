@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import TypeAlias
@@ -26,7 +26,7 @@ from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
-from curator.errors import DeadlinePassed, PeerUnavailable, StepRefused
+from curator.errors import DeadlinePassed, PeerUnavailable, SealKeyUnusable, StepRefused
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charges, charges_of
 from curator.participation import consent
@@ -42,8 +42,10 @@ from curator.participation.grouping import (
 )
 from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
+from curator.participation.suites import Ratchet
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
-from curator.parties.parties import Keyring
+from curator.parties.keyring import Keyring
+from curator.parties.seal_keys import SealKeys
 from curator.policy import Policy
 from curator.records.records import Question, RecordSource, RecordWindow
 from curator.store import accounts, outbox
@@ -51,6 +53,7 @@ from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
+from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import spans
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
@@ -100,10 +103,12 @@ class Contributor:
         clock: Clock,
         policy: Callable[[], Awaitable[Policy]],
         restore: Restore,
+        ratchet: Ratchet,
+        seal_keys: SealKeys,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
-        self._steps = steps
+        self._steps, self._ratchet, self._seal_keys = steps, ratchet, seal_keys
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
 
@@ -117,7 +122,7 @@ class Contributor:
         willing = []
         for task in tasks:
             try:
-                terms = self._check(round_row, task.party)
+                terms = await self._check(round_row, task.party)
             except DomainError as error:
                 await self._refuse(task, error)
             else:
@@ -125,7 +130,10 @@ class Contributor:
         question, willing = await self._question(descriptor, willing)
         if terms is None or not willing:
             return
-        work = Work(terms, charges, await self._policy())
+        seal_keys = await self._sealed_to(terms.descriptor, willing)
+        if seal_keys is None:
+            return
+        work = Work(replace(terms, seal_keys=seal_keys), charges, await self._policy())
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
@@ -157,6 +165,21 @@ class Contributor:
             await asyncio.sleep(STEP_RETRY_S)
         return None, []
 
+    async def _sealed_to(
+        self, descriptor: RoundDescriptor, tasks: Sequence[Task]
+    ) -> tuple[SealPublicKey, ...] | None:
+        """The seal keys of a round of format 2; None while one cannot be fetched, and if one cannot
+        be used."""
+        try:
+            return await self._seal_keys.of(descriptor, tasks[0].party)
+        except SealKeyUnusable as error:
+            for task in tasks:
+                await self._refuse(task, error)
+        except PeerUnavailable as error:
+            _logger.warning("seal_key_waits", round=descriptor.round, problem=error.name)
+            await asyncio.sleep(STEP_RETRY_S)
+        return None
+
     async def _left(self, work: Work, tasks: Sequence[Task]) -> list[Portion]:
         """What is to be prepared; tasks whose portions all are move on."""
         ids = [task.contribution.id for task in tasks]
@@ -183,8 +206,9 @@ class Contributor:
         async with self._store.reading() as transaction:
             return await reading_source(transaction, descriptor)
 
-    def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
-        """The descriptor, by the pinned coordinator key and the anchors of the join token."""
+    async def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
+        """The descriptor, by the pinned coordinator key and the anchors of the join token. One that
+        passes sets the least suite of later ones."""
         assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
@@ -196,8 +220,10 @@ class Contributor:
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
+        self._ratchet.check(descriptor, party)
         consent.check_round(party, descriptor, now, self._restore)
         _check_parts(terms, party)
+        await self._ratchet.turn(descriptor, party)
         return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
@@ -278,7 +304,7 @@ class Contributor:
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
-        engine = await self._keyring.engine_of(transaction, party.id)
+        engine = await self._keyring.engine_of(transaction, party)
         decided = [
             Decided(portion, decision.within(portion.within(first)), engine) for portion in run
         ]
@@ -332,6 +358,8 @@ class Contributor:
                 Place(contribution, each.portion.span.segment, PART, body.aggregator),
                 body.media_type,
                 body.content,
+                body.session,
+                body.announce,
             )
             for each, own in zip(run, prepared, strict=True)
             for body in own.bodies

@@ -4,6 +4,10 @@ Only the outbox is sent, and an entry is written in the same transaction as its 
 requests are in flight per aggregator; pieces that wait for it meanwhile share the next one, in
 which each has its own party's token, and so do batches. An answer 200 or 201 is final, as is a
 refusal that a retry cannot change; everything else is retried until the round is over.
+
+In a round of format 2 the announcement of the session goes with a piece, or ahead of a host's
+batches, until its aggregator has answered under it (spec: keys, section 2.3). It is kept in the
+outbox beside what was sealed: after a restart the same bytes are sent with the same announcement.
 """
 
 from __future__ import annotations
@@ -15,24 +19,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+import cbor2
+
 from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
+from common.web.wire import CBOR, encode
 from curator.engine import OCTETS
 from curator.errors import PeerUnavailable
-from curator.parties.parties import Keyring
+from curator.parties.keyring import Keyring
 from curator.parties.peers import Peers
 from curator.store import outbox
-from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
+from curator.store.outbox import MISSED, PENDING, SENT, Answer, Sealed, State
 from curator.store.parties import Anchor, PartyRow
 from tacit.protocol.round import ItemAnswer
 
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20
 """Pieces or batches in one request, at most, and their bytes; a larger one goes alone."""
+PIECES: Final = "pieces"
+BATCHES: Final = "batches"
 _RETRIED = frozenset({"unknown_round", "token_unknown", "round_not_keyed"})
 _logger = get_logger("tacit.curator.delivery")
 
@@ -62,7 +71,12 @@ class Letter:
     @property
     def kind(self) -> str:
         """What an aggregator calls it."""
-        return "batches" if self.item.media_type == OCTETS else "pieces"
+        return BATCHES if self.item.media_type == OCTETS else PIECES
+
+    @property
+    def session(self) -> tuple[str, bytes]:
+        """Whose session it is sealed under."""
+        return self.parcel.party.id, self.item.session or b""
 
     @property
     def path(self) -> str:
@@ -134,8 +148,14 @@ class Delivery:
                     future.set_result(answer)
 
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
+        refused = await self._introduced(letters)
+        left = [letter for letter in letters if letter not in refused]
+        found = dict(zip(left, await self._carried(left), strict=True))
+        return [{**refused, **found}[letter] for letter in letters]
+
+    async def _carried(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         if len(letters) > 1:
-            carried = [(letter.anchor, letter.item.body) for letter in letters]
+            carried = [(letter.anchor, self._body(letter)) for letter in letters]
             try:
                 found = await self._peers.upload_together(carried, letters[0].path)
             except PeerUnavailable:
@@ -152,22 +172,61 @@ class Delivery:
         return [await self._alone(letter) for letter in letters]
 
     async def _alone(self, letter: Letter) -> Answer | None:
-        parcel, item = letter.parcel, letter.item
+        media_type, body = letter.item.media_type, self._body(letter)
         try:
-            await self._peers.upload(letter.anchor, letter.path, item.media_type, item.body)
+            await self._peers.upload(letter.anchor, letter.path, media_type, body)
         except PeerUnavailable:
             return None
         except ProblemReceived as error:
-            return await self._answer_to(parcel, item.place, error)
-        return Answer(item.place, SENT)
+            return await self._answer_to(letter, error)
+        return self._sent(letter)
 
     async def _answered(self, letter: Letter, answer: ItemAnswer) -> Answer | None:
         """The answer to one of several, as if it had been sent alone."""
         if answer.status < 400:
-            return Answer(letter.item.place, SENT)
+            return self._sent(letter)
         problem = {"included": answer.included, "retryable": answer.status in RETRIED}
         error = ProblemReceived(answer.status, answer.problem or "", problem)
-        return await self._answer_to(letter.parcel, letter.item.place, error)
+        return await self._answer_to(letter, error)
+
+    def _sent(self, letter: Letter) -> Answer:
+        if letter.item.session is not None:
+            self._keyring.answered(*letter.session)
+        return Answer(letter.item.place, SENT)
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def _unannounced(self, letter: Letter) -> bytes | None:
+        """The announcement that has to go with it, if one has."""
+        announce = letter.item.announce
+        known = announce is None or self._keyring.is_answered(*letter.session)
+        return None if known else announce
+
+    def _body(self, letter: Letter) -> bytes:
+        """What is sent: a piece takes its announcement along. What was sealed never changes."""
+        announce, body = self._unannounced(letter), letter.item.body
+        if announce is None or letter.kind == BATCHES:
+            return body
+        piece: dict[str, object] = cbor2.loads(body)
+        return encode({**piece, "announce": cbor2.loads(announce)}, CBOR)
+
+    async def _introduced(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
+        """Announce the sessions of hosts' batches; the answers to those that cannot be sent."""
+        refused: dict[Letter, Answer | None] = {}
+        for letter in letters:
+            announce = self._unannounced(letter)
+            if announce is None or letter.kind != BATCHES:
+                continue
+            party, session = letter.session
+            try:
+                await self._peers.announce_session(letter.anchor, party, session, announce)
+            except PeerUnavailable:
+                refused[letter] = None
+            except ProblemReceived as error:
+                refused[letter] = await self._answer_to(letter, error)
+            else:
+                self._keyring.answered(party, session)
+        return refused
 
     async def note(self, answers: Iterable[Answer | None]) -> bool:
         """Store the final answers of what was sent; whether all are."""
@@ -232,15 +291,17 @@ class Delivery:
                     "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
                 )
 
-    async def _answer_to(
-        self, parcel: Parcel, place: Place, error: ProblemReceived
-    ) -> Answer | None:
+    async def _answer_to(self, letter: Letter, error: ProblemReceived) -> Answer | None:
+        parcel, place = letter.parcel, letter.item.place
         if error.name == "round_closed":
             included = error.problem.get("included") is True
             return Answer(place, SENT) if included else Answer(place, MISSED, error.name)
         if error.name == "unknown_epoch_key":
             with contextlib.suppress(PeerUnavailable, ProblemReceived):
                 await self._keyring.announce_current(parcel.party)
+            return None
+        if error.name == "unknown_session":
+            self._keyring.unknown(*letter.session)
             return None
         if error.name in _RETRIED or error.retryable or error.status >= 500:
             return None

@@ -34,7 +34,9 @@ from curator.participation.grouping import Task
 from curator.participation.noisy_reports import Reporting
 from curator.participation.refusals import Refusing
 from curator.participation.settlement import Settling
-from curator.parties.parties import Enroller, Keyring
+from curator.parties.capabilities import Capabilities
+from curator.parties.keyring import Keyring
+from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
 from curator.settings import CuratorSettings
 from curator.store import outbox
@@ -73,12 +75,14 @@ class Participation:
         delivery: Delivery,
         settling: Settling,
         enroller: Enroller,
+        capabilities: Capabilities,
         reporting: Reporting,
         refusing: Refusing,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
+        self._capabilities = capabilities
         self._reporting, self._refusing = reporting, refusing
         self._rounds = Discovery(database, peers.open_rounds, self._take_up)
         self._collections = Discovery(database, peers.collecting, reporting.take_up)
@@ -99,6 +103,7 @@ class Participation:
         self._spawn(self._forever(self._work, 0.0))
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
+        self._spawn(self._forever(self._capabilities.tell_all, ROTATE_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
         self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
@@ -356,7 +361,7 @@ class Participation:
             _logger.warning("log_not_emptied")
 
     async def rotate_keys(self) -> None:
-        """Replace sealing keys that are older than an epoch."""
+        """Replace sealing keys older than an epoch, or destroy those that no round needs."""
         before = self._clock.now() - timedelta(seconds=self._settings.key_epoch_s)
         async with self._store.reading() as transaction:
             old = await party_store.parties_with_old_keys(transaction, before)

@@ -28,7 +28,9 @@ from curator.errors import (
     NotInRound,
     PeerUnavailable,
     PolicyRefused,
+    SealKeyUnusable,
     StepRefused,
+    SuiteDowngraded,
 )
 from curator.parties.peers import Peers
 from curator.store import history
@@ -45,6 +47,8 @@ GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
         StepRefused.name: RefusalGround.DESCRIPTOR,
         DescriptorRefused.name: RefusalGround.DESCRIPTOR,
         KeyNotAnchored.name: RefusalGround.DESCRIPTOR,
+        SuiteDowngraded.name: RefusalGround.DESCRIPTOR,
+        SealKeyUnusable.name: RefusalGround.DESCRIPTOR,
     }
 )
 UNINVITED: Final = frozenset({NotConcerned.name, NotInRound.name, DeadlinePassed.name})

@@ -17,6 +17,7 @@ from curator.errors import OpenedBeforeRestore, RestoredRecently
 from curator.settings import CuratorSettings
 from curator.store import parties as store
 from tacit.protocol.agreement import CLOCK_SKEW
+from tacit.protocol.round import RoundDescriptor
 from tacit.wire import format_instant
 
 RESTORED: Final = "restored_at"
@@ -37,10 +38,22 @@ class Restore:
         dated later than a clock's error after it. Raises RestoredRecently while quiet."""
         if self.at is None:
             return
-        if opened <= self.at + min(CLOCK_SKEW, self.quiet):
-            raise OpenedBeforeRestore
+        self._check_after(opened)
         if now < self.at + self.quiet:
             raise RestoredRecently(extra={"until": format_instant(self.at + self.quiet)})
+
+    def check_round(self, descriptor: RoundDescriptor, now: datetime) -> None:
+        """The same for a round. In format 2 no quiet time is needed: that a seal key was made after
+        the restore is its own aggregator's word, which no descriptor of before can have."""
+        if not descriptor.sessions:
+            self.check(descriptor.opened, now)
+            return
+        for moment in (descriptor.opened, *(entry.seal.made for entry in descriptor.aggregators)):
+            self._check_after(moment)
+
+    def _check_after(self, moment: datetime) -> None:
+        if self.at is not None and moment <= self.at + min(CLOCK_SKEW, self.quiet):
+            raise OpenedBeforeRestore
 
 
 async def find_restore(database: Database, settings: CuratorSettings, clock: Clock) -> Restore:

@@ -1,4 +1,4 @@
-"""Parties hosted here: enrolling them with a join token, and their sealing keys by epoch.
+"""Parties hosted here: enrolling them with a join token.
 
 Spec: aggregation, section 8. The token brings the fingerprints of all services out of band; every
 identity is checked against them before anything is sent. Keys are stored before the first request,
@@ -8,19 +8,15 @@ process.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import TypeAdapter, ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine, SealingKey
 from curator.errors import (
     CuratorExists,
     CuratorsNeeded,
@@ -30,23 +26,23 @@ from curator.errors import (
     PartyExists,
     PeerRefused,
 )
+from curator.parties.capabilities import Capabilities
+from curator.parties.keyring import new_key, sign_epoch_key
 from curator.parties.peers import Peers
 from curator.store import parties as store
+from curator.store import suites
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
-from tacit.crypto.signing import Identity, Signed, fingerprint
+from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import places_of
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
     Enrolment,
     EnrolmentAnswer,
-    EpochKey,
     Grant,
     JoinToken,
     PartyKind,
 )
 from tacit.query.words import Identifier
-from tacit.randomness import SecureRandom
 
 _ids: TypeAdapter[str] = TypeAdapter(Identifier)
 _logger = get_logger("tacit.curator.parties")
@@ -94,6 +90,7 @@ class Enroller:
     database: Database
     peers: Peers
     clock: Clock
+    capabilities: Capabilities
 
     async def enrol(self, text: str, named: Sequence[str] | None) -> PartyRow:
         """The party of a join token, enrolled with the coordinator and every aggregator."""
@@ -146,9 +143,10 @@ class Enroller:
             join_token=token.to_text(),
             created=now,
             enrolled=None,
+            minimum_suite=token.minimum_suite,
             anchors=_anchors(token),
         )
-        await store.add_party(transaction, row, ids, _new_key(token.party, 0, now, active=True))
+        await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))
 
     async def _take_over(self, transaction: Transaction, known: PartyRow, token: JoinToken) -> None:
         """A fresh token for an enrolment that no service has answered yet."""
@@ -160,6 +158,7 @@ class Enroller:
             join_token=token.to_text(),
             deployment=token.coordinator.party,
             coordinator_url=token.coordinator.url.rstrip("/"),
+            minimum_suite=max(known.minimum_suite, token.minimum_suite),
         )
         await store.put_anchors(transaction, known.id, _anchors(token))
 
@@ -168,6 +167,8 @@ class Enroller:
         coordinator_key = await self._check_identities(token)
         async with self.database.begin() as transaction:
             await store.change_party(transaction, row.id, coordinator_key=coordinator_key)
+            least = await suites.least_suite(transaction, coordinator_key, row.deployment)
+            await suites.raise_suite(transaction, coordinator_key, row.deployment, least)
         identity = Identity.from_bytes(row.identity)
         if row.coordinator_token is None or row.first is None:
             answer = await self._ask(identity, token, token.coordinator, ids, key, None)
@@ -182,6 +183,7 @@ class Enroller:
             answer = await self._ask(identity, token, grant, ids, key, row.first)
             async with self.database.begin() as transaction:
                 await store.set_anchor_token(transaction, row.id, grant.party, answer.token)
+        await self.capabilities.tell((await self._load(row.id))[0])
         async with self.database.begin(large=True) as transaction:
             await store.change_party(
                 transaction, row.id, state=ACTIVE, join_token=None, enrolled=self.clock.now()
@@ -250,65 +252,3 @@ def _anchors(token: JoinToken) -> tuple[Anchor, ...]:
         Anchor(grant.party, grant.url.rstrip("/"), grant.fingerprint, None)
         for grant in token.aggregators
     )
-
-
-def _new_key(party: str, epoch: int, now: datetime, *, active: bool) -> EpochRow:
-    return EpochRow(party, epoch, os.urandom(32), active, now)
-
-
-def sign_epoch_key(identity: Identity, key: EpochRow) -> Signed[EpochKey]:
-    """The public half of a sealing key, signed by its party."""
-    private = X25519PrivateKey.from_private_bytes(key.secret)
-    statement = EpochKey(
-        party=key.party, epoch=key.epoch, public_key=private.public_key().public_bytes_raw()
-    )
-    return identity.sign(EPOCH_KEY_LABEL, statement)
-
-
-class Keyring:
-    """One engine per party, kept as long as its sealing key; rotates keys by age."""
-
-    def __init__(self, database: Database, peers: Peers, clock: Clock, epoch_s: int) -> None:
-        self._store, self._peers, self._clock = database, peers, clock
-        self._age = timedelta(seconds=epoch_s)
-        self._engines: dict[str, Engine] = {}
-        self._source = SecureRandom()
-
-    async def engine_of(self, transaction: Transaction, party: str) -> Engine:
-        """The engine with the party's newest active key."""
-        held = self._engines.get(party)
-        if held is not None:
-            return held
-        keys = [key for key in await store.list_epoch_keys(transaction, party) if key.active]
-        newest = keys[-1]
-        made = Engine(SealingKey.from_bytes(party, newest.epoch, newest.secret), self._source)
-        self._engines[party] = made
-        return made
-
-    async def rotate(self, row: PartyRow) -> None:
-        """Replace a key that is older than an epoch. It is used once every aggregator knows it."""
-        async with self._store.begin() as transaction:
-            keys = await store.list_epoch_keys(transaction, row.id)
-            newest = keys[-1]
-            if newest.active:
-                if self._clock.now() - newest.created < self._age:
-                    return
-                newest = _new_key(row.id, newest.epoch + 1, self._clock.now(), active=False)
-                await store.add_epoch_key(transaction, newest)
-        await self.announce(row, newest)
-        async with self._store.begin() as transaction:
-            await store.activate_epoch_key(transaction, row.id, newest.epoch)
-        self._engines.pop(row.id, None)
-        _logger.info("key_rotated", party=row.logged, epoch=newest.epoch)
-
-    async def announce(self, row: PartyRow, key: EpochRow) -> None:
-        """Announce a key to every aggregator of the party; harmless to repeat."""
-        signed = sign_epoch_key(Identity.from_bytes(row.identity), key)
-        for anchor in row.anchors:
-            await self._peers.announce_key(anchor, row.id, signed)
-
-    async def announce_current(self, row: PartyRow) -> None:
-        """Announce the key in use again, after an aggregator reported it as unknown."""
-        async with self._store.reading() as transaction:
-            keys = [key for key in await store.list_epoch_keys(transaction, row.id) if key.active]
-        await self.announce(row, keys[-1])

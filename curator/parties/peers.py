@@ -24,6 +24,7 @@ from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
 from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
+from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 PAGE: Final = 1000
@@ -114,6 +115,27 @@ class Peers:
         await self._patiently(
             anchor.url, lambda client: client.put(path, content=body, headers=headers)
         )
+
+    async def seal_key(self, url: str, key_hash: bytes) -> bytes:
+        """What a service holds for the seal key of this hash: not compared with it yet."""
+        path = f"/v1/seal-keys/{encode_binary(key_hash)}"
+        return (await self._call(url, lambda client: client.get(path))).content
+
+    async def announce_session(
+        self, anchor: Anchor, party: str, session: bytes, announce: bytes
+    ) -> None:
+        """Give an aggregator a host's session before its batches; harmless to repeat."""
+        path = f"/v1/parties/{party}/sessions/{encode_binary(session)}"
+        headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
+        await self._call(
+            anchor.url, lambda client: client.put(path, content=announce, headers=headers)
+        )
+
+    async def announce_suites(self, url: str, token: str, signed: Signed[Suites]) -> None:
+        """Tell the coordinator which suites a party can do."""
+        path = f"/v1/parties/{signed.statement.party}/suites"
+        body, headers = _encoded(signed), {**_JSON, **_bearer(token)}
+        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
 
     async def open_rounds(
         self, url: str, token: str, etag: str | None, wait_s: float

@@ -73,11 +73,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Sealed:
-    """Sealed bytes for one aggregator."""
+    """Sealed bytes for one aggregator. `session`: under which they are sealed, in a round of format
+    2; `announce`: of the session, in CBOR, if the aggregator may not know it."""
 
     place: Place
     media_type: str
     body: bytes
+    session: bytes | None = None
+    announce: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -321,6 +324,8 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
                 "media_type": item.media_type,
                 "state": PENDING,
                 "body": item.body,
+                "session": item.session,
+                "announce": item.announce,
             }
             for item in items
         ],
@@ -334,7 +339,10 @@ async def pending(transaction: Transaction, contribution: int) -> list[Sealed]:
         .where(outbox.c.contribution == contribution, outbox.c.state == PENDING)
         .order_by(outbox.c.id)
     )
-    return [Sealed(_place(row), row.media_type, bytes(row.body)) for row in rows]
+    return [
+        Sealed(_place(row), row.media_type, bytes(row.body), row.session, row.announce)
+        for row in rows
+    ]
 
 
 async def mark_sent(transaction: Transaction, answers: Sequence[Answer]) -> None:
@@ -345,6 +353,7 @@ async def mark_sent(transaction: Transaction, answers: Sequence[Answer]) -> None
             "state": answer.state,
             "problem": answer.problem,
             "body": None,
+            "announce": None,
         }
         for answer in answers
     ]

@@ -38,7 +38,8 @@ class Anchor:
 @dataclass(frozen=True)
 class PartyRow:
     """A party and its anchors. `first` is its first roster number, `first_key` the key of its
-    first curator in this store; both runs are contiguous."""
+    first curator in this store; both runs are contiguous. `minimum_suite`: of the rounds that it
+    takes part in; it only rises. `software_told`: the version that its coordinator knows of."""
 
     id: str
     kind: PartyKind
@@ -55,6 +56,8 @@ class PartyRow:
     created: datetime
     enrolled: datetime | None
     anchors: tuple[Anchor, ...]
+    minimum_suite: int = 1
+    software_told: str | None = None
 
     @property
     def logged(self) -> str:
@@ -305,6 +308,12 @@ async def activate_epoch_key(transaction: Transaction, party_id: str, epoch: int
     )
     await to_erase(transaction)
     await transaction.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
+
+
+async def destroy_epoch_keys(transaction: Transaction, party_id: str) -> None:
+    """Destroy all keys of a party that needs none any more."""
+    await to_erase(transaction)
+    await transaction.execute(delete(epoch_keys).where(epoch_keys.c.party == party_id))
 
 
 # --- curators ------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ parties = Table(
     Column("join_token", Text, nullable=True),
     Column("created", Instant, nullable=False),
     Column("enrolled", Instant, nullable=True),
+    Column("minimum_suite", Integer, nullable=False, server_default="1"),
+    Column("software_told", String(128), nullable=True),
 )
 anchors = Table(
     "anchor",
@@ -242,6 +244,8 @@ outbox = Table(
     Column("state", String(16), nullable=False),
     Column("problem", String(64), nullable=True),
     Column("body", LargeBinary, nullable=True),
+    Column("session", LargeBinary, nullable=True),
+    Column("announce", LargeBinary, nullable=True),
     UniqueConstraint("contribution", "segment", "part", "aggregator"),
     Index("ix_outbox_pending", "contribution", "state"),
 )

@@ -39,7 +39,7 @@ def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortState
     digest, believed = descriptor.digest(), set()
     for signed in aborts:
         statement = signed.statement
-        if statement.frozen or statement.round != descriptor.round:
+        if not statement.never_frozen or statement.round != descriptor.round:
             continue
         if statement.descriptor_hash != digest:
             continue

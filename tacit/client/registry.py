@@ -52,6 +52,11 @@ def _curators() -> Stream[Json]:
     return pages("/v1/curators", "curators")
 
 
+def _suites() -> Steps[Json]:
+    """Which suites the parties can do, who needs an upgrade, and the next round's format."""
+    return json_of(get("/v1/suites"))
+
+
 def _remove_party(party: str) -> Steps[None]:
     """A party leaves."""
     yield Request("DELETE", f"/v1/parties/{party}")
@@ -138,6 +143,7 @@ class Registry:
     enrol = operation(_enrol)
     parties = stream(_parties)
     curators = stream(_curators)
+    suites = operation(_suites)
     remove_party = operation(_remove_party)
     return_party = operation(_return_party)
     create_group = operation(_create_group)

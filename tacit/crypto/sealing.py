@@ -16,6 +16,9 @@ host sends the pieces of all its curators in one segment of roster numbers (spec
 with header and presence as associated data. All fields of variable length are length-prefixed. A
 *part* of a proved round is laid out alike, but holds one plaintext for all its curators, of which
 the header tells the length (spec: validity, section 9).
+
+The header says under which key its content is sealed, in 16 bytes: in rounds of format 2 a session
+(spec: keys, section 2.3), in those of format 1 the epoch of the sender's key (`epoch_name`).
 """
 
 from __future__ import annotations
@@ -37,12 +40,13 @@ from tacit import sets
 
 _LABEL = b"tacit sealed piece v1"
 _VERSION = b"1"
-_MAGIC = b"TCB1"
-_HEADER = struct.Struct("<4s32sBHIIIIIIB12s")
-_PART_MAGIC = b"TCB2"
-_PART_HEADER = struct.Struct("<4s32sBHIIIII12sIB12s")
-_NO_SESSION = bytes(12)
-"""Fills the 16 bytes of a session before the 4 of the key epoch: there are no sessions yet."""
+_MAGIC = b"TCB2"
+_HEADER = struct.Struct("<4s32sBHIIIII16sB12s")
+_EPOCH_MAGIC = b"TCB1"
+_EPOCH_HEADER = struct.Struct("<4s32sBHIIIIIIB12s")
+"""Of batches under an epoch: it has the 4 bytes of the epoch in the place of the name's 16."""
+_EPOCH_PREFIX = bytes(12)
+_NAME_BYTES = len(_EPOCH_PREFIX) + 4
 NONCE_BYTES = 12
 TAG_BYTES = 16
 MAX_SEGMENT = 262_144
@@ -71,6 +75,19 @@ class Ends:
     receiver_key: bytes
     epoch: int
     direction: Direction
+
+
+def epoch_name(epoch: int) -> bytes:
+    """The 16 bytes that name the epoch of a sender's key where a session's id could stand."""
+    return _EPOCH_PREFIX + epoch.to_bytes(4, "little")
+
+
+def epoch_of(name: bytes) -> int | None:
+    """The epoch that these 16 bytes name; None of a session. No session's id begins with 12 zero
+    bytes."""
+    if not name.startswith(_EPOCH_PREFIX):
+        return None
+    return int.from_bytes(name[len(_EPOCH_PREFIX) :], "little")
 
 
 def length_prefixed(*fields: bytes) -> bytes:
@@ -199,7 +216,8 @@ def span_within(run_first: int, run_length: int, size: int, segment: int) -> Spa
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """Where a batch belongs. `presence` tells which numbers of the span have a piece inside."""
+    """Where a batch belongs. `presence` tells which numbers of the span have a piece inside;
+    `sealed_under`: a session's id, or `epoch_name`."""
 
     host: str
     descriptor_hash: bytes
@@ -207,7 +225,7 @@ class BatchHeader:
     part: int
     span: Span
     dimension: int
-    key_epoch: int
+    sealed_under: bytes
     presence: bytes
 
     @property
@@ -216,10 +234,15 @@ class BatchHeader:
         return sets.count(self.presence)
 
 
-def _pack_header(header: BatchHeader, nonce: bytes) -> bytes:
+def _pack(header: BatchHeader | PartHeader, size: int, nonce: bytes) -> bytes:
+    """Header, host id and presence; `size`: the dimension of a batch, the bytes in a part."""
+    if len(header.sealed_under) != _NAME_BYTES:
+        raise ValueError(f"a session or epoch is named in {_NAME_BYTES} bytes")
     host = header.host.encode()
-    packed = _HEADER.pack(
-        _MAGIC,
+    epoch = epoch_of(header.sealed_under) if isinstance(header, BatchHeader) else None
+    first = epoch is not None
+    packed = (_EPOCH_HEADER if first else _HEADER).pack(
+        _EPOCH_MAGIC if first else _MAGIC,
         header.descriptor_hash,
         header.share_index,
         header.part,
@@ -227,12 +250,22 @@ def _pack_header(header: BatchHeader, nonce: bytes) -> bytes:
         header.span.first,
         header.span.length,
         header.count,
-        header.dimension,
-        header.key_epoch,
+        size,
+        header.sealed_under if epoch is None else epoch,
         len(host),
         nonce,
     )
     return packed + host + header.presence
+
+
+def _layout(body: bytes) -> struct.Struct:
+    """The fixed part of a header, by its magic."""
+    return _EPOCH_HEADER if body.startswith(_EPOCH_MAGIC) else _HEADER
+
+
+def _nonce(body: bytes) -> bytes:
+    size = _layout(body).size
+    return body[size - NONCE_BYTES : size]
 
 
 def seal_batch(key: bytes, header: BatchHeader, words: NDArray[np.uint64]) -> bytes:
@@ -240,29 +273,34 @@ def seal_batch(key: bytes, header: BatchHeader, words: NDArray[np.uint64]) -> by
     if words.size != header.count * header.dimension:
         raise ValueError("a batch holds count * dimension words")
     nonce = os.urandom(NONCE_BYTES)
-    context = _pack_header(header, nonce)
+    context = _pack(header, header.dimension, nonce)
     return context + AESGCM(key).encrypt(nonce, _octets(words), context)
 
 
 def read_batch_header(body: bytes) -> tuple[BatchHeader, int]:
     """The header and the offset of the ciphertext; raises SealBroken for a malformed body."""
-    if len(body) < _HEADER.size:
+    layout = _layout(body)
+    if len(body) < layout.size:
         raise SealBroken("shorter than a batch header")
-    (magic, digest, share, part, segment, first, length, count, d, epoch, host_length, _nonce) = (
-        _HEADER.unpack_from(body)
+    (magic, digest, share, part, segment, first, length, count, d, under, host_length, _) = (
+        layout.unpack_from(body)
     )
-    offset = _HEADER.size + host_length
+    offset = layout.size + host_length
     end = offset + sets.byte_length(length)
-    if magic != _MAGIC or len(body) != end + 8 * count * d + TAG_BYTES:
+    if magic not in (_MAGIC, _EPOCH_MAGIC) or len(body) != end + 8 * count * d + TAG_BYTES:
         raise SealBroken("not a batch, or of the wrong length")
     presence = body[offset:end]
     try:
-        host = body[_HEADER.size : offset].decode("ascii")
+        host = body[layout.size : offset].decode("ascii")
         sets.unpack(presence, length)
     except ValueError:
         raise SealBroken("a malformed batch header") from None
+    if magic == _EPOCH_MAGIC:
+        under = epoch_name(under)
+    elif epoch_of(under) is not None:
+        raise SealBroken("a batch under an epoch has the shorter header")
     header = BatchHeader(
-        host, digest, share, part, Span(segment, first, length), d, epoch, presence
+        host, digest, share, part, Span(segment, first, length), d, under, presence
     )
     if header.count != count or count == 0:
         raise SealBroken("the presence bitmap does not match the count")
@@ -288,9 +326,8 @@ def in_segment(span: Span, size: int) -> bool:
 
 def open_batch(key: bytes, body: bytes, offset: int) -> NDArray[np.uint64]:
     """The flat words of a batch whose header was read; raises SealBroken."""
-    nonce = body[_HEADER.size - NONCE_BYTES : _HEADER.size]
     view = memoryview(body)
-    return _words(_open(key, nonce, view[offset:], view[:offset]))
+    return _words(_open(key, _nonce(body), view[offset:], view[:offset]))
 
 
 # --- parts of a host in a proved round -----------------------------------------------------------
@@ -307,7 +344,7 @@ class PartHeader:
     part: int
     span: Span
     plaintext_bytes: int
-    key_epoch: int
+    sealed_under: bytes
     presence: bytes
 
     @property
@@ -320,49 +357,31 @@ def seal_part(key: bytes, header: PartHeader, plain: bytes | memoryview) -> byte
     """The part's bytes (spec: validity, section 9)."""
     if len(plain) != header.plaintext_bytes:
         raise ValueError("a part holds as many bytes as its header says")
-    host = header.host.encode()
     nonce = os.urandom(NONCE_BYTES)
-    fixed = _PART_HEADER.pack(
-        _PART_MAGIC,
-        header.descriptor_hash,
-        header.share_index,
-        header.part,
-        header.span.segment,
-        header.span.first,
-        header.span.length,
-        header.count,
-        header.plaintext_bytes,
-        _NO_SESSION,
-        header.key_epoch,
-        len(host),
-        nonce,
-    )
-    context = fixed + host + header.presence
+    context = _pack(header, header.plaintext_bytes, nonce)
     return context + AESGCM(key).encrypt(nonce, plain, context)
 
 
 def read_part_header(body: bytes, segment_size: int) -> tuple[PartHeader, int]:
     """The header and the offset of the ciphertext; raises SealBroken for a malformed body, and for
     numbers that lie in no one segment of this size, whole bytes in."""
-    if len(body) < _PART_HEADER.size:
+    if len(body) < _HEADER.size:
         raise SealBroken("shorter than a part's header")
-    (magic, digest, share, part, segment, first, length, count, size, session, epoch, host, _) = (
-        _PART_HEADER.unpack_from(body)
+    (magic, digest, share, part, segment, first, length, count, size, under, host, _) = (
+        _HEADER.unpack_from(body)
     )
-    offset = _PART_HEADER.size + host
+    offset = _HEADER.size + host
     end = offset + sets.byte_length(length)
-    if magic != _PART_MAGIC or len(body) != end + size + TAG_BYTES:
+    if magic != _MAGIC or len(body) != end + size + TAG_BYTES:
         raise SealBroken("not a part of a proved round, or of the wrong length")
-    if session != _NO_SESSION:
-        raise SealBroken("there are no sessions: a part names the epoch of a key")
     presence = body[offset:end]
     try:
-        name = body[_PART_HEADER.size : offset].decode("ascii")
+        name = body[_HEADER.size : offset].decode("ascii")
         sets.unpack(presence, length)
     except ValueError:
         raise SealBroken("a malformed part's header") from None
     header = PartHeader(
-        name, digest, share, part, Span(segment, first, length), size, epoch, presence
+        name, digest, share, part, Span(segment, first, length), size, under, presence
     )
     if header.count != count or count == 0 or not name:
         raise SealBroken("the presence bitmap does not match the count, or nobody sends the part")
@@ -373,6 +392,5 @@ def read_part_header(body: bytes, segment_size: int) -> tuple[PartHeader, int]:
 
 def open_part(key: bytes, body: bytes, offset: int) -> bytes:
     """The plaintext of a part whose header was read; raises SealBroken."""
-    nonce = body[_PART_HEADER.size - NONCE_BYTES : _PART_HEADER.size]
     view = memoryview(body)
-    return _open(key, nonce, view[offset:], view[:offset])
+    return _open(key, _nonce(body), view[offset:], view[:offset])

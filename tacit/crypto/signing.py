@@ -8,6 +8,7 @@ shown to people as hex.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Generic, TypeVar, cast
 
@@ -72,8 +73,22 @@ def fingerprint(public_key: bytes) -> bytes:
 
 def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
     """The statement, if the key signed it for this purpose; raises SignatureBroken."""
+    return _verified(label, signed, public_key, _check_kept)
+
+
+def verify_once(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
+    """The same for a statement that is checked once: nothing of it is kept, so that many of them
+    drive out nothing that is asked again."""
+    return _verified(label, signed, public_key, _check)
+
+
+def _verified(
+    label: str,
+    signed: Signed[Statement],
+    public_key: bytes,
+    check: Callable[[bytes, bytes, bytes], None],
+) -> Statement:
     message = signed_bytes(label, signed.statement)
-    check = _check_once if len(message) <= SHORT_BYTES else _check
     try:
         check(public_key, signed.signature, message)
     except (InvalidSignature, ValueError):
@@ -85,7 +100,12 @@ def _check(public_key: bytes, signature: bytes, message: bytes) -> None:
     Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
 
 
-_check_once = lru_cache(maxsize=512)(_check)
+def _check_kept(public_key: bytes, signature: bytes, message: bytes) -> None:
+    check = _check_short if len(message) <= SHORT_BYTES else _check
+    check(public_key, signature, message)
+
+
+_check_short = lru_cache(maxsize=512)(_check)
 """What held once for these bytes holds again: an epoch key is in every round of its epoch. What
 fails is not kept."""
 

@@ -13,10 +13,10 @@ import hashlib
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.query.words import Identifier
-from tacit.wire import Binary, Instant, WireModel, encode_binary
+from tacit.wire import Binary, Instant, WireModel, encode_binary, require
 
 PublicKey = Annotated[Binary, Field(min_length=32, max_length=32)]
 Fingerprint = Annotated[Binary, Field(min_length=32, max_length=32)]
@@ -58,15 +58,25 @@ class Grant(WireModel):
 
 
 class JoinToken(WireModel):
-    """What an operator hands to a curator or host, out of band. Good once, until it expires."""
+    """What an operator hands to a curator or host, out of band. Good once, until it expires.
 
-    format: Literal["tacit.join/1"] = "tacit.join/1"
+    `minimum_suite`: the party takes part in no round of a lower one. Only format 2 has it.
+    """
+
+    format: Literal["tacit.join/1", "tacit.join/2"] = "tacit.join/2"
     party: Identifier
     kind: PartyKind
     max_curators: Annotated[int, Field(ge=1, le=10_000_000)]
     coordinator: Grant
     aggregators: tuple[Grant, ...]
     expires: Instant
+    minimum_suite: Annotated[int, Field(ge=1, le=2)] = 1
+
+    @model_validator(mode="after")
+    def _suite_of_the_format(self) -> JoinToken:
+        first = self.format == "tacit.join/1"
+        require(not first or self.minimum_suite == 1, None, "format 1 knows no minimum suite")
+        return self
 
     def to_text(self) -> str:
         """One word that survives mail and command lines."""

@@ -379,16 +379,30 @@ class AbortRequest(WireModel):
     reason: Annotated[str, Field(min_length=1, max_length=256)]
 
 
+class Frozen(StrEnum):
+    """Whether an aggregator had signed a round's accepted set. `maybe`: as after a restore from a
+    backup."""
+
+    NEVER = "never"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
 class AbortStatement(WireModel):
     """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
-    signed an accepted set before, or may have, as after a restore from a backup. A statement
-    "never frozen" may earn a credit."""
+    signed an accepted set before, or may have, in rounds of format 1 as one truth value. A
+    statement "never frozen" may earn a credit."""
 
     round: RoundId
     descriptor_hash: Hash
     aggregator: Identifier
-    frozen: bool
+    frozen: bool | Frozen
     reason: str
+
+    @property
+    def never_frozen(self) -> bool:
+        """Whether it says that nothing was frozen."""
+        return self.frozen in (False, Frozen.NEVER)
 
 
 class RefusalGround(StrEnum):

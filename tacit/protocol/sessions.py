@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field
 
 from tacit.crypto.seal_keys import SEALED_OVERHEAD, SUITE, SealKey, SealPublicKey
-from tacit.crypto.sealing import Direction, SealBroken, length_prefixed
-from tacit.crypto.signing import Identity, SignatureBroken, Signed, fingerprint, verify
+from tacit.crypto.sealing import Direction, SealBroken, epoch_of, length_prefixed
+from tacit.crypto.signing import Identity, SignatureBroken, Signed, fingerprint, verify_once
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel
 
@@ -63,7 +63,7 @@ class Session(WireModel):
     deployment: Identifier
     party: Identifier
     aggregator: Identifier
-    direction: Direction
+    direction: Annotated[Direction, Field(strict=False)]  # CBOR has texts only
     key: KeyHash
     session: SessionId
     sealed: Annotated[Binary, Field(min_length=_SEALED_BYTES, max_length=_SEALED_BYTES)]
@@ -135,12 +135,14 @@ def begin_session(identity: Identity, ends: SessionEnds, seal_key: SealPublicKey
 def open_session(signed: Signed[Session], ends: SessionEnds, seal_key: SealKey) -> bytes:
     """The session's key, 32 bytes, if these ends made it for this key. Raises SessionRefused."""
     try:
-        statement = verify(SESSION_LABEL, signed, ends.party_key)
+        statement = verify_once(SESSION_LABEL, signed, ends.party_key)
     except SignatureBroken:
         raise SessionRefused("it is not signed by its party") from None
     said = statement.deployment, statement.party, statement.aggregator, statement.direction
     if said != (ends.deployment, ends.party, ends.aggregator, ends.direction):
         raise SessionRefused("it is of other ends")
+    if epoch_of(statement.session) is not None:
+        raise SessionRefused("its id is the name of an epoch")
     key_hash = seal_key.public.hash
     if statement.key != key_hash:
         raise SessionRefused("it is for another seal key")

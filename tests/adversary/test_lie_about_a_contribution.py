@@ -16,10 +16,13 @@ import pytest
 
 from tacit import sets
 from tacit.protocol.proved_pieces import proof_context
+from tacit.protocol.round import ProofReason
+from tacit.protocol.verification import contradictions
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Sender
+from tests.aggregator.joint_lie import only_the_seed_differs
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.proved import ProvedRound, keyed, proved
 
@@ -141,6 +144,39 @@ async def test_no_lie_about_a_histogram_is_counted(alliance: Alliance) -> None:
         senders = await federation.lone(len(lies) + 2)
         current = await keyed(federation, proved(**HISTOGRAM))
         await refused_alike(current, senders, lies, HONEST["histogram"])
+
+
+@pytest.mark.parametrize("misled", [0, 1, 2])
+async def test_a_lie_that_only_joint_randomness_shows_is_not_counted(
+    alliance: Alliance, misled: int
+) -> None:
+    """One aggregator refuses it, the others see a proof that holds: nobody of them lied, and the
+    round goes on without it."""
+    async with alliance(3) as federation:
+        senders = await federation.lone(4)
+        current = await keyed(federation, proved(function="histogram", edges=["0", "10"]))
+        for sender, value in zip(senders, [0, 1, 2], strict=False):
+            await current.prove(sender, np.array([value]))
+        plan = proof_plan(current.descriptor.query)
+        plain = only_the_seed_differs(
+            plan.of(1),
+            proof_context(current.descriptor.digest()),
+            plan.of(1).function.encode(np.array([[2]])),
+            misled,
+            federation.random,
+        )
+        await current.deliver(senders[3], [bytes(rows[0]) for rows in plain])
+        accepted = await current.freeze()
+        verifications = await current.verify(accepted)
+        await current.exchange()
+        verdicts = await current.decide(verifications)
+        reasons = [item.statement.reasons for item in verdicts]
+        fourth = {ProofReason.JOINT_RANDOMNESS: b"\x08"}
+        assert reasons == [fourth if index == misled else {} for index in range(3)]
+        made = [item.statement for item in verifications]
+        assert list(contradictions(made, [item.statement for item in verdicts])) == []
+        total, manifest = await current.opened(accepted, verdicts)
+        assert (total.tolist(), manifest.count) == ([3], 3)
 
 
 async def test_a_host_lies_for_a_whole_part_and_loses_it(alliance: Alliance) -> None:

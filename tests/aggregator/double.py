@@ -23,17 +23,20 @@ from aggregator.pieces.intake import Intake
 from aggregator.roster.senders import SenderDirectory
 from common.web.parts import Part, part_of
 from tacit import sets
+from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     Ends,
     agree_key,
+    epoch_name,
     piece_context,
     seal_batch,
     seal_words,
     spans,
 )
 from tacit.crypto.signing import Identity, Signed
+from tacit.protocol import sessions
 from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum, segment_size_of
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
@@ -55,6 +58,12 @@ from tacit.protocol.round import (
     Reveal,
     RevealRequest,
     RoundDescriptor,
+)
+from tacit.protocol.sessions import (
+    OwnSession,
+    SealKeyStatement,
+    SessionEnds,
+    begin_session,
 )
 from tacit.query.fields import Window
 from tacit.query.mechanisms import scheme
@@ -168,6 +177,16 @@ class Sender:
 
 
 @dataclass(frozen=True)
+class Sealing:
+    """With what a party seals in a round. `name`: what a batch's header says of it; `fields`: what
+    a piece says."""
+
+    key: bytes
+    name: bytes
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Parts:
     """The parts of an aggregator that pieces and rounds go through."""
 
@@ -183,7 +202,13 @@ def parts_of(federation: Federation) -> Parts:
 
 
 class Federation:
-    """The coordinator's and all curators' side of real aggregators."""
+    """The coordinator's and all curators' side of real aggregators.
+
+    `sessions`: rounds are of format 2; `round_keys`: each with keys of its own.
+    """
+
+    sessions = False
+    round_keys = False
 
     def __init__(self, *clients: httpx.AsyncClient, now: datetime | None = None) -> None:
         self.peers = [Peer(client) for client in clients]
@@ -192,6 +217,12 @@ class Federation:
         self.next_number = 0
         self.now = now or datetime.now(UTC).replace(microsecond=0)
         self._seal_keys: dict[tuple[str, int, bytes, bytes], bytes] = {}
+        self.public_keys: dict[bytes, SealPublicKey] = {}
+        self.begun: dict[tuple[str, int, bytes], OwnSession] = {}
+        self.senders: dict[str, Sender] = {}
+        """Those that are enrolled, by id."""
+        self.acknowledged: set[bytes] = set()
+        """Sessions under which an aggregator has answered."""
 
     async def pair(self) -> Federation:
         """Learn every aggregator's identity, and become its coordinator."""
@@ -262,6 +293,7 @@ class Federation:
             answer = await peer.client.post("/v1/enrolments", content=_dump(body), headers=headers)
             assert answer.status_code == 201, answer.text
             sender.tokens.append(answer.json()["token"])
+        self.senders[sender.id] = sender
         return sender
 
     async def lone(self, count: int, prefix: str = "curator") -> list[Sender]:
@@ -276,21 +308,24 @@ class Federation:
 
     async def descriptor(self, asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
         """A signed descriptor with the aggregators' present keys."""
+        round_id = changes.pop("round", str(uuid4()))
         entries = []
         for peer in self.peers:
-            answer = await peer.client.get("/v1/keys/current")
             entries.append(
                 AggregatorEntry(
                     id=peer.id,
                     operator=peer.operator,
                     url=str(peer.client.base_url),
                     identity_key=peer.identity_key,
-                    epoch_key=Signed[EpochKey].model_validate_json(answer.content),
+                    **await self._key_of(peer, round_id),
                 )
             )
+        if self.sessions:
+            await self._hand_over(entries)
         values: dict[str, Any] = {
+            "format": "tacit.round/2" if self.sessions else "tacit.round/1",
             "deployment": DEPLOYMENT,
-            "round": str(uuid4()),
+            "round": round_id,
             "query_id": "query-1",
             "query": asked,
             "window": Window(start=self.now - timedelta(hours=1), end=self.now),
@@ -302,6 +337,34 @@ class Federation:
             "segment_size": segment_size_of(asked),
         }
         return self.identity.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
+
+    async def _key_of(self, peer: Peer, round_id: str) -> dict[str, Any]:
+        """The key for an aggregator's entry."""
+        if not self.sessions:
+            answer = await peer.client.get("/v1/keys/current")
+            return {"epoch_key": Signed[EpochKey].model_validate_json(answer.content)}
+        if self.round_keys:
+            answer = await peer.coordinate("POST", "/v1/seal-keys", {"round": round_id})
+        else:
+            answer = await peer.client.get("/v1/seal-keys/current")
+        assert answer.status_code == 200, answer.text
+        return {"seal_key": Signed[SealKeyStatement].model_validate_json(answer.content)}
+
+    async def _hand_over(self, entries: Sequence[AggregatorEntry]) -> None:
+        """Fetch the seal keys of these entries, and give each aggregator those of the others."""
+        for own, entry in zip(self.peers, entries, strict=True):
+            key_hash = entry.seal.public_key_hash
+            if key_hash in self.public_keys:
+                continue
+            path = f"/v1/seal-keys/{encode_binary(key_hash)}"
+            raw = (await own.client.get(path)).content
+            self.public_keys[key_hash] = SealPublicKey(raw)
+            for peer in self.peers:
+                if peer is not own:
+                    form = "application/octet-stream"
+                    token = peer.coordinator_token
+                    answer = await peer.ask("PUT", path, raw, token, form=form)
+                    assert answer.status_code == 201, answer.text
 
     async def open(self, asked: Query, **changes: Any) -> Round:
         """A round that every aggregator has opened, its noise shares relayed."""
@@ -326,6 +389,41 @@ class Federation:
                 answer = await peer.coordinate("POST", path, _json(relayed))
                 assert answer.status_code == 200, answer.text
         return opened
+
+    def session(self, sender: Sender, index: int, entry: AggregatorEntry) -> OwnSession:
+        """The session of a sender under an aggregator's seal key, begun once."""
+        key_hash = entry.seal.public_key_hash
+        place = (sender.id, index, key_hash)
+        if place not in self.begun:
+            ends = SessionEnds(
+                deployment=DEPLOYMENT,
+                party=sender.id,
+                party_key=sender.identity.public_key,
+                aggregator=entry.id,
+                aggregator_key=entry.identity_key,
+                direction=Direction.CURATOR_TO_AGGREGATOR,
+            )
+            self.begun[place] = begin_session(sender.identity, ends, self.public_keys[key_hash])
+        return self.begun[place]
+
+    def sealing(self, sender: Sender, index: int, entry: AggregatorEntry) -> Sealing:
+        """With what a sender seals to an aggregator of a round."""
+        if entry.seal_key is None:
+            key = self.seal_key(sender, index, entry.epoch)
+            return Sealing(key, epoch_name(sender.epoch), {"key_epoch": sender.epoch})
+        own = self.session(sender, index, entry)
+        fields: dict[str, Any] = {"session": own.id}
+        if own.id not in self.acknowledged:
+            fields["announce"] = own.announce
+        return Sealing(own.key, own.id, fields)
+
+    async def announce(self, sender: Sender, index: int, own: OwnSession) -> httpx.Response:
+        """Put a session to an aggregator, apart from pieces."""
+        path = f"/v1/parties/{sender.id}/sessions/{encode_binary(own.id)}"
+        answer = await self.peers[index].ask("PUT", path, own.announce, sender.tokens[index])
+        if answer.status_code in (200, 201):
+            self.acknowledged.add(own.id)
+        return answer
 
     def seal_key(self, sender: Sender, index: int, key: EpochKey) -> bytes:
         """The key of a sender towards an aggregator in one of its epochs."""
@@ -370,10 +468,11 @@ class Round:
     def piece(self, sender: Sender, index: int, words: Words) -> Piece:
         """One lone curator's sealed share for one aggregator."""
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(sender, index, entry.epoch)
-        place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, words.size)
-        nonce, sealed = seal_words(key, words, place)
-        return Piece(sender=sender.id, key_epoch=sender.epoch, nonce=nonce, sealed=sealed)
+        sealing = self.federation.sealing(sender, index, entry)
+        placed = sessions.piece_context if self.descriptor.sessions else piece_context
+        place = placed(self.descriptor.digest(), sender.id, entry.id, index, words.size)
+        nonce, sealed = seal_words(sealing.key, words, place)
+        return Piece(sender=sender.id, nonce=nonce, sealed=sealed, **sealing.fields)
 
     def batches(
         self,
@@ -387,7 +486,7 @@ class Round:
         if present is None:
             present = np.ones(len(host.curators), np.bool_)
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(host, index, entry.epoch)
+        sealing = self.federation.sealing(host, index, entry)
         bodies = []
         for span in spans(host.first, len(host.curators), self.descriptor.segment_size):
             here = slice(span.first - host.first, span.first - host.first + span.length)
@@ -401,19 +500,28 @@ class Round:
                 part,
                 span,
                 words.shape[1],
-                host.epoch,
+                sealing.name,
                 sets.pack(chosen),
             )
-            bodies.append(seal_batch(key, header, words[here][chosen]))
+            bodies.append(seal_batch(sealing.key, header, words[here][chosen]))
         return bodies
 
     async def send(self, sender: Sender, index: int, piece: Piece) -> httpx.Response:
         """Post a lone piece."""
         peer = self.federation.peers[index]
-        return await peer.ask("POST", self.path("pieces"), piece, sender.tokens[index])
+        answer = await peer.ask("POST", self.path("pieces"), piece, sender.tokens[index])
+        if piece.session is not None and answer.status_code in (200, 201):
+            self.federation.acknowledged.add(piece.session)
+        return answer
 
     async def send_batch(self, host: Sender, index: int, body: bytes) -> httpx.Response:
-        """Post a batch."""
+        """Post a batch; in a round of format 2 its session comes first."""
+        entry = self.descriptor.aggregators[index]
+        if entry.seal_key is not None:
+            own = self.federation.session(host, index, entry)
+            if own.id not in self.federation.acknowledged:
+                answer = await self.federation.announce(host, index, own)
+                assert answer.status_code == 201, answer.text
         return await self.federation.peers[index].ask(
             "POST",
             self.path("batches"),

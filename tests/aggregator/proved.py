@@ -110,10 +110,10 @@ class ProvedRound(Round):
     def proved_piece(self, sender: Sender, index: int, plain: bytes) -> Piece:
         """A lone curator's sealed share."""
         entry = self.descriptor.aggregators[index]
-        key = self.federation.seal_key(sender, index, entry.epoch)
+        sealing = self.federation.sealing(sender, index, entry)
         place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, len(plain))
-        nonce, sealed = seal_octets(key, plain, place)
-        return Piece(sender=sender.id, key_epoch=sender.epoch, nonce=nonce, sealed=sealed)
+        nonce, sealed = seal_octets(sealing.key, plain, place)
+        return Piece(sender=sender.id, nonce=nonce, sealed=sealed, **sealing.fields)
 
     async def prove(
         self, sender: Sender, coordinates: NDArray[np.int64], lie: Lie | None = None
@@ -146,6 +146,7 @@ class ProvedRound(Round):
         span = run[segment]
         chosen = np.ones(span.length, np.bool_) if present is None else present
         entry = self.descriptor.aggregators[index]
+        sealing = self.federation.sealing(host, index, entry)
         header = PartHeader(
             host.id,
             self.descriptor.digest(),
@@ -153,11 +154,10 @@ class ProvedRound(Round):
             part,
             span,
             len(plain),
-            host.epoch,
+            sealing.name,
             sets.pack(chosen),
         )
-        key = self.federation.seal_key(host, index, entry.epoch)
-        return seal_part(key, header, plain)
+        return seal_part(sealing.key, header, plain)
 
     async def prove_parts(self, host: Sender, values: NDArray[np.int64]) -> None:
         """All parts of a host: the totals of its curators' values (n, d)."""

@@ -23,10 +23,12 @@ from starlette.routing import Route
 
 from common.web.wire import CBOR, decode_cbor, encode, parse_cbor, parse_json
 from tacit import sets
+from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import (
     Direction,
     Ends,
     agree_key,
+    epoch_of,
     open_batch,
     open_octets,
     open_part,
@@ -37,7 +39,7 @@ from tacit.crypto.sealing import (
     segment_size,
 )
 from tacit.crypto.signing import Identity, Signed, verify
-from tacit.protocol import proved_pieces
+from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -57,13 +59,21 @@ from tacit.protocol.round import (
     Refusal,
     RoundDescriptor,
 )
+from tacit.protocol.sessions import (
+    SEAL_KEY_LABEL,
+    SealKeyStatement,
+    Session,
+    SessionEnds,
+    open_session,
+)
+from tacit.protocol.suites import Suites
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import SEGMENT_SIZE, is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.validity.prio3 import Outcome
-from tacit.wire import encode_binary
+from tacit.wire import encode_binary, parse_binary
 
 DEPLOYMENT = "test"
 COORDINATOR = "http://coordinator.test"
@@ -110,6 +120,12 @@ class FakeAggregator:
     refusals: list[Response] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
     die_after_enrolment: bool = False
+    seal_key: SealKey = field(default_factory=lambda: SealKey(SealKey.new_seed()))
+    seal_number: int = 1
+    sessions: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
+    announced: list[tuple[str, bytes]] = field(default_factory=list)
+    """Party and session of every announcement that was opened."""
+    serves_seal_keys: bool = True
 
     def __post_init__(self) -> None:
         self.url = f"http://{self.id}.test"
@@ -118,6 +134,8 @@ class FakeAggregator:
                 Route("/.well-known/tacit-aggregator", self.who),
                 Route("/v1/enrolments", self.enrol, methods=["POST"]),
                 Route("/v1/parties/{party}/keys/{epoch:int}", self.key, methods=["PUT"]),
+                Route("/v1/parties/{party}/sessions/{session}", self.session, methods=["PUT"]),
+                Route("/v1/seal-keys/{hash}", self.shown_seal_key),
                 Route("/v1/rounds/{round}/pieces", self.piece, methods=["POST"]),
                 Route("/v1/rounds/{round}/batches", self.batch, methods=["POST"]),
             ]
@@ -136,6 +154,65 @@ class FakeAggregator:
             identity_key=self.identity.public_key,
             epoch_key=self.identity.sign(EPOCH_KEY_LABEL, key),
         )
+
+    def sealed_entry(self, made: datetime) -> AggregatorEntry:
+        """As in a round of format 2."""
+        statement = SealKeyStatement(
+            party=self.id,
+            number=self.seal_number,
+            public_key_hash=self.seal_key.public.hash,
+            made=made,
+            until=made + timedelta(hours=1),
+        )
+        signed = self.identity.sign(SEAL_KEY_LABEL, statement)
+        return self.entry.model_copy(update={"epoch_key": None, "seal_key": signed})
+
+    def renew_seal_key(self) -> None:
+        """Another hour: another key."""
+        self.seal_key, self.seal_number = SealKey(SealKey.new_seed()), self.seal_number + 1
+
+    async def shown_seal_key(self, request: Request) -> Response:
+        asked = parse_binary(request.path_params["hash"])
+        if not self.serves_seal_keys or asked != self.seal_key.public.hash:
+            return problem(404, "unknown_seal_key")
+        return Response(self.seal_key.public.raw, media_type="application/octet-stream")
+
+    async def session(self, request: Request) -> Response:
+        party = request.path_params["party"]
+        self._authorise(request, party)
+        signed = parse_cbor(await request.body(), Signed[Session])
+        assert signed.statement.session == parse_binary(request.path_params["session"])
+        return JSONResponse({}, 201 if self._begin(party, signed) else 200)
+
+    def _begin(self, party: str, signed: Signed[Session]) -> bool:
+        """Open an announced session; whether it is new."""
+        name = (party, signed.statement.session)
+        self.announced.append(name)
+        if name in self.sessions:
+            return False
+        ends = SessionEnds(
+            DEPLOYMENT,
+            party,
+            self.parties[party].identity_key,
+            self.id,
+            self.identity.public_key,
+            Direction.CURATOR_TO_AGGREGATOR,
+        )
+        self.sessions[name] = open_session(signed, ends, self.seal_key)
+        return True
+
+    def _key_of(self, sender: str, sealed_under: bytes) -> bytes | None:
+        """Of a batch or part; None if it is not known."""
+        epoch = epoch_of(sealed_under)
+        if epoch is None:
+            return self.sessions.get((sender, sealed_under))
+        return self._agreed(sender, epoch) if (sender, epoch) in self.keys else None
+
+    @staticmethod
+    def _unknown(sealed_under: bytes) -> Response:
+        if epoch_of(sealed_under) is None:
+            return problem(409, "unknown_session", retryable=True)
+        return problem(409, "unknown_epoch_key")
 
     async def who(self, _: Request) -> Response:
         return JSONResponse(
@@ -218,7 +295,7 @@ class FakeAggregator:
         self.together.append(len(items))
         answers = []
         for index, item in enumerate(items):
-            piece = CarriedPiece.model_validate(item)
+            piece = CarriedPiece.model_validate_json(to_json(item, bytes_mode="base64"))
             if piece.token != self.tokens[piece.sender]:
                 answers.append({"index": index, "status": 401, "problem": "token_unknown"})
                 continue
@@ -226,11 +303,22 @@ class FakeAggregator:
         return JSONResponse(answers)
 
     def _open(self, round_id: str, piece: Piece) -> Response:
-        if (piece.sender, piece.key_epoch) not in self.keys:
-            return problem(409, "unknown_epoch_key")
         descriptor = self.world.rounds[round_id].statement
+        assert descriptor.sessions == (piece.session is not None)
+        if piece.session is not None:
+            if piece.announce is not None:
+                self._begin(piece.sender, piece.announce)
+            key = self.sessions.get((piece.sender, piece.session))
+            context_of = sessions.piece_context
+            if key is None:
+                return problem(409, "unknown_session", retryable=True)
+        else:
+            assert piece.key_epoch is not None
+            if (piece.sender, piece.key_epoch) not in self.keys:
+                return problem(409, "unknown_epoch_key")
+            key, context_of = self._agreed(piece.sender, piece.key_epoch), piece_context
         d, index = dimension(descriptor.query), descriptor.index_of(self.id)
-        key, number = self._agreed(piece.sender, piece.key_epoch), self.world.numbers[piece.sender]
+        number = self.world.numbers[piece.sender]
         if is_proved(descriptor.query):
             length = proof_plan(descriptor.query).of(1).share_bytes(index)
             context = proved_pieces.piece_context(
@@ -238,7 +326,7 @@ class FakeAggregator:
             )
             plain = open_octets(key, piece.nonce, piece.sealed, context)
             return self._keep_proved(round_id, (number,), plain)
-        context = piece_context(descriptor.digest(), piece.sender, self.id, index, d)
+        context = context_of(descriptor.digest(), piece.sender, self.id, index, d)
         words = open_words(key, piece.nonce, piece.sealed, context)
         assert words.size == d
         return self._keep(round_id, {number: words})
@@ -263,12 +351,12 @@ class FakeAggregator:
             return self._part(round_id, body, token)
         header, offset = read_batch_header(body)
         assert token == self.tokens[header.host]
-        if (header.host, header.key_epoch) not in self.keys:
-            return problem(409, "unknown_epoch_key")
+        key = self._key_of(header.host, header.sealed_under)
+        if key is None:
+            return self._unknown(header.sealed_under)
         descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
-        key = self._agreed(header.host, header.key_epoch)
         words = open_batch(key, body, offset).reshape(header.count, header.dimension)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         first = header.span.first
@@ -282,7 +370,10 @@ class FakeAggregator:
         descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
-        plain = open_part(self._agreed(header.host, header.key_epoch), body, offset)
+        key = self._key_of(header.host, header.sealed_under)
+        if key is None:
+            return self._unknown(header.sealed_under)
+        plain = open_part(key, body, offset)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         numbers = tuple((present + header.span.first).tolist())
         return self._keep_proved(round_id, numbers, plain)
@@ -339,12 +430,16 @@ class FakeWorld:
         self.gone: dict[str, Response] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         """What was told, by round and party."""
+        self.suites: dict[str, Signed[Suites]] = {}
+        self.mirrored: dict[bytes, bytes] = {}
         self.next_number = 0
         self.die_after_enrolment = False
         self.app = Starlette(
             routes=[
                 Route("/.well-known/tacit-coordinator", self._who),
                 Route("/v1/enrolments", self._enrol, methods=["POST"]),
+                Route("/v1/parties/{party}/suites", self._suites, methods=["PUT"]),
+                Route("/v1/seal-keys/{hash}", self._seal_key),
                 Route("/v1/rounds", self._list),
                 Route("/v1/rounds/{round}", self._one),
                 Route("/v1/rounds/{round}/refusal", self._refuse, methods=["PUT"]),
@@ -399,6 +494,11 @@ class FakeWorld:
         descriptor = RoundDescriptor(**{**values, **changes})
         self.rounds[descriptor.round] = signer.sign(DESCRIPTOR_LABEL, descriptor)
         return descriptor
+
+    def second_format(self, made: datetime, count: int = 3) -> dict[str, Any]:
+        """What `open_round` changes for a round of format 2."""
+        entries = tuple(item.sealed_entry(made) for item in self.aggregators[:count])
+        return {"format": "tacit.round/2", "aggregators": entries}
 
     def finish(self, descriptor: RoundDescriptor, state: str, statements: int = 0) -> None:
         """End a round; `statements`: how many aggregators sign "never frozen"."""
@@ -463,6 +563,18 @@ class FakeWorld:
         first = self.aggregators[0]
         proved = first.plaintexts.get(descriptor.round, {})
         return set(first.words.get(descriptor.round, {})).union(*proved)
+
+    async def _suites(self, request: Request) -> Response:
+        signed = parse_json(await request.body(), Signed[Suites])
+        assert self._known(request)
+        assert signed.statement.party == request.path_params["party"]
+        self.suites[signed.statement.party] = signed
+        return Response(status_code=204)
+
+    async def _seal_key(self, request: Request) -> Response:
+        """The mirror, which may lie: `mirrored` is what it serves under a hash."""
+        found = self.mirrored.get(parse_binary(request.path_params["hash"]))
+        return problem(404, "unknown_seal_key") if found is None else Response(found)
 
     async def _who(self, _: Request) -> Response:
         return JSONResponse(

@@ -15,20 +15,15 @@ from common.web.wire import parse_cbor
 from curator.engine import (
     Engine,
     HostPart,
-    SealingKey,
     Terms,
     Total,
     no_readings,
     prepare_parts,
     prepare_together,
 )
-from tacit.crypto.sealing import (
-    TAG_BYTES,
-    Span,
-    open_part,
-    read_part_header,
-    spans,
-)
+from curator.sealer import Sealer, SealingKey
+from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
+from tacit.crypto.signing import Identity
 from tacit.protocol import proved_pieces
 from tacit.protocol.round import Piece
 from tacit.query.functions import Readings
@@ -41,10 +36,15 @@ from tests.curator.double import FakeWorld
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def sealer(party: str) -> Sealer:
+    key = SealingKey.from_bytes(party, 0, bytes(range(32)))
+    return Sealer(party, Identity.from_bytes(bytes(32)), key)
+
+
 def test_a_segment_is_sealed_from_arrays() -> None:
     world = FakeWorld()
     world.next_number = 64
-    engine = Engine(SealingKey.from_bytes("gw", 0, bytes(range(32))), SeededRandom(7))
+    engine = Engine(sealer("gw"), SeededRandom(7))
     descriptor = world.open_round(query(PLAIN), START, START + HOUR, NOW)
     (span,) = spans(0, 40, descriptor.segment_size)
     assert span == Span(0, 0, 40)
@@ -60,7 +60,7 @@ def test_a_segment_is_sealed_from_arrays() -> None:
 @pytest.mark.parametrize("readings", [0, 3])
 def test_a_piece_has_one_size(readings: int) -> None:
     world = FakeWorld()
-    engine = Engine(SealingKey.from_bytes("house", 0, bytes(range(32))), SeededRandom(7))
+    engine = Engine(sealer("house"), SeededRandom(7))
     noise = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
     descriptor = world.open_round(query(NOISY, **noise), START, START + HOUR, NOW)
     empty = no_readings(descriptor.query, 1)
@@ -122,8 +122,7 @@ def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(
     quantity = data.draw(st.lists(amount, min_size=owner.size, max_size=owner.size))
     offset = np.sort(SeededRandom(1).generator.integers(0, 2**32, owner.size))
     readings = Readings(3, owner, np.array(quantity, np.int64), offset)
-    source, key = SeededRandom(7), SealingKey.from_bytes("gw", 0, bytes(range(32)))
-    engine = Engine(key, source)
+    engine = Engine(sealer("gw"), SeededRandom(7))
     proofs = terms.proofs
     assert proofs is not None
     for each in prepare_together(terms, [engine] * 3, readings):
@@ -150,10 +149,7 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
     proofs = terms.proofs
     assert proofs is not None
     sizes, source = (3, 5, 3, 2, 5), SecureRandom()
-    engines = [
-        Engine(SealingKey.from_bytes(f"gw-{place}", 0, bytes([place + 1] * 32)), source)
-        for place in range(len(sizes))
-    ]
+    engines = [Engine(sealer(f"gw-{place}"), source) for place in range(len(sizes))]
     values = [np.array([10 * place + 1], np.int64) for place in range(len(sizes))]
     none = np.zeros(0, np.int64)
     parts = [
@@ -170,7 +166,7 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
             assert (header.host, header.span, header.part) == (f"gw-{place}", own.span, place)
             assert header.count == sizes[place]
             aggregator = world.aggregators[index]
-            aggregator.keys[header.host, 0] = engines[place].key.public
+            aggregator.keys[header.host, 0] = engines[place].sealer.sealing_key.public
             plain = open_part(aggregator._agreed(header.host, 0), body.content, offset)
             shares.append(np.frombuffer(plain, np.uint8)[np.newaxis])
         assert total_of(proofs.of(sizes[place]), shares, terms.digest) == [
@@ -195,7 +191,7 @@ def total_of(proof: ContributionProof, shares: list[Rows], digest: bytes) -> lis
 def test_nothing_that_is_drawn_is_drawn_twice() -> None:
     """The same readings again: no nonce, seed or sealed byte is as before."""
     terms = proved_terms("histogram", "exact")
-    engine = Engine(SealingKey.from_bytes("gw", 0, bytes(range(32))), SecureRandom())
+    engine = Engine(sealer("gw"), SecureRandom())
     empty = no_readings(terms.query, 1)
     split = proved_pieces.split
     made: list[bytes] = []

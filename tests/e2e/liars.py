@@ -94,11 +94,11 @@ class Lying:
         for place in range(len(values)):
             own = None if noise is None else noise[place : place + 1]
             lie = next(self._lies)
-            rows.append(_lied(lie, proof, descriptor_hash, values[place : place + 1], own, source))
+            rows.append(lied(lie, proof, descriptor_hash, values[place : place + 1], own, source))
         return tuple(np.concatenate(each) for each in zip(*rows, strict=True))
 
 
-def _lied(
+def lied(
     lie: str,
     proof: ContributionProof,
     descriptor_hash: bytes,
@@ -106,6 +106,7 @@ def _lied(
     noise: NDArray[np.int64] | None,
     source: NoiseSource,
 ) -> Plaintexts:
+    """Plaintexts (B, length) for each aggregator, one lie of this kind for each row of values."""
     drawn = None if noise is None else proved_pieces.clamped(proof, noise)
     measurement = proof.function.encode(values, drawn).copy()
     if lie in MEASUREMENTS:
@@ -113,7 +114,7 @@ def _lied(
     if lie == OTHER_ROUND:
         descriptor_hash = bytes(32)
     context = proved_pieces.proof_context(descriptor_hash)
-    nonces, randomness = proof.prio3.draw_randomness(source, 1)
+    nonces, randomness = proof.prio3.draw_randomness(source, len(values))
     found = proved_pieces.pack(nonces, proof.prio3.shard(context, measurement, nonces, randomness))
     plaintexts = tuple(rows.copy() for rows in found)
     if lie in PLAINTEXTS:

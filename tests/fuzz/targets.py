@@ -19,6 +19,7 @@ from tacit.crypto.sealing import (
     BatchHeader,
     SealBroken,
     Span,
+    epoch_name,
     open_batch,
     open_words,
     read_batch_header,
@@ -49,7 +50,7 @@ class Target:
 
 def _batch() -> bytes:
     presence = sets.pack(np.ones(16, bool))
-    header = BatchHeader("gateway-1", DIGEST, 1, 0, Span(0, 64, 16), 4, 7, presence)
+    header = BatchHeader("gateway-1", DIGEST, 1, 0, Span(0, 64, 16), 4, epoch_name(7), presence)
     return seal_batch(KEY, header, np.arange(64, dtype=np.uint64))
 
 

@@ -26,7 +26,7 @@ from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow
 from common.store.transactions import Transaction
 from tacit import sets
-from tacit.crypto.sealing import BatchHeader, Span
+from tacit.crypto.sealing import BatchHeader, Span, epoch_name
 from tacit.errors import DomainError
 from tacit.protocol.round import ItemAnswer, RoundState
 from tacit.wire import parse_binary
@@ -41,7 +41,7 @@ async def opened_piece(current: Round, sender: Sender, value: int) -> LonePiece:
     context = await service.aggregator.round(current.id)
     party = await service.directory.find(sender.tokens[0])
     piece = current.piece(sender, 0, np.array([value], np.uint64))
-    return open_lone(service.aggregator, context, party, piece)
+    return open_lone(service.aggregator, context, party, piece, None)
 
 
 async def request(current: Round, *pieces: LonePiece) -> PiecesItem:
@@ -94,7 +94,9 @@ def test_what_is_held_is_learned_row_by_row() -> None:
 
 def overlap(first: int, mine: NDArray[np.bool_], *others: NDArray[np.bool_]) -> dict[str, Any]:
     """What a refusal says of a batch that meets others of its segment."""
-    header = BatchHeader("h", bytes(32), 0, 1, Span(0, first, mine.size), 1, 1, sets.pack(mine))
+    header = BatchHeader(
+        "h", bytes(32), 0, 1, Span(0, first, mine.size), 1, epoch_name(1), sets.pack(mine)
+    )
     rows = [BatchRow(1, 0, 0, 0, first, b"", sets.pack(other)) for other in others]
     with pytest.raises(BatchOverlaps) as found:
         _refuse_overlap(header, rows)
@@ -110,7 +112,7 @@ def test_an_overlap_names_the_first_ten_thousand_numbers() -> None:
     found = overlap(0, ~some, odd, some)
     assert found["numbers"] == [number for number in range(size) if number % 2]
     assert parse_binary(found["overlap"]) == sets.pack(odd)
-    header = BatchHeader("h", bytes(32), 0, 1, Span(0, 0, size), 1, 1, sets.pack(odd))
+    header = BatchHeader("h", bytes(32), 0, 1, Span(0, 0, size), 1, epoch_name(1), sets.pack(odd))
     _refuse_overlap(header, [BatchRow(1, 0, 0, 0, 0, b"", sets.pack(~odd))])
 
 
@@ -250,7 +252,7 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
     async def item(sender: Sender, sent: Words, present: NDArray[np.bool_], part: int) -> BatchItem:
         party = await service.directory.find(sender.tokens[0])
         (body,) = current.batches(sender, 0, sent, present, part)
-        return open_sealed_batch(service.aggregator, context, party, body)
+        return open_sealed_batch(service.aggregator, context, party, body, None)
 
     items = [
         await item(host, words, early, 0),
@@ -283,7 +285,7 @@ async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Fede
     async def item(sender: Sender, words: Words) -> PiecesItem:
         party = await service.directory.find(sender.tokens[0])
         piece = current.piece(sender, 0, words)
-        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece),))
+        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece, None),))
 
     first, late = await item(one, shares[0]), await item(other, shares[1])
 

@@ -201,7 +201,7 @@ async def drawn(federation: Federation, current: Round, index: int) -> Contribut
     """Another draw of an aggregator's noise, shared and sealed for the round."""
     aggregator, descriptor = aggregator_of(federation, index), current.descriptor
     own = await aggregator.keyring.current()
-    return opening._share_noise(aggregator, descriptor, descriptor.digest(), own)
+    return opening._share_noise(aggregator, descriptor, descriptor.digest(), own, {})
 
 
 async def test_only_another_aggregators_own_share_is_taken(alliance: Alliance) -> None:

@@ -24,6 +24,8 @@ from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
 from coordinator.registry.peers import Peers
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suites import Formats
 from coordinator.rounds.state_machine import Conduct
 from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
@@ -47,15 +49,18 @@ class Desk:
         self.database, self.clock = database, clock
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
         identity = Identity.generate()
+        peers = Peers(1.0)
         conduct = Conduct(
             database,
             identity,
             bytes(32),
             "test",
-            Peers(1.0),
+            peers,
             clock,
             1.0,
             Ledger(database, clock, identity),
+            Formats("1", key_per_round=False),
+            SealKeyMirror(database, peers),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

@@ -252,6 +252,8 @@ ROUTES = [
     ("GET", "/v1/curators", {"operator"}),
     ("DELETE", "/v1/parties/a", {"operator"}),
     ("POST", "/v1/parties/a/return", {"operator"}),
+    ("PUT", "/v1/parties/a/suites", {"curator"}),
+    ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
     ("DELETE", "/v1/tokens/a", {"operator"}),
@@ -318,7 +320,11 @@ ROUTES = [
     ("GET", "/v1/job-schedules/a", {"operator"}),
     ("DELETE", "/v1/job-schedules/a", {"operator"}),
 ]
-OPEN_TO_ALL = {("GET", "/.well-known/tacit-coordinator"), ("POST", "/v1/enrolments")}
+OPEN_TO_ALL = {
+    ("GET", "/.well-known/tacit-coordinator"),
+    ("POST", "/v1/enrolments"),
+    ("GET", "/v1/seal-keys/a"),
+}
 
 
 async def test_every_route_asks_for_its_scope(house: Houses) -> None:

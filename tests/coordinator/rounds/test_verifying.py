@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aggregator.context import RoundContext
+from aggregator.errors import StillVerifying
+from aggregator.rounds.verifying import Verifying
+from coordinator.rounds.conductor import Conductor
 from tacit.protocol.agreement import check_transcript
-from tacit.protocol.round import Transcript
+from tacit.protocol.proved_pieces import proof_context
+from tacit.protocol.round import RoundState, Transcript
+from tacit.query.proofs import proof_plan
 from tacit.wire import parse_binary
 from tests.adversary.test_lie_about_a_contribution import LIES
 from tests.aggregator.double import Sender
+from tests.aggregator.joint_lie import only_the_seed_differs
 from tests.aggregator.proved import ProvedRound
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, query
@@ -93,6 +100,30 @@ async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
         assert checked.participants_bound
 
 
+async def test_a_liar_whom_only_joint_randomness_shows_is_named_so(house: Houses) -> None:
+    """The verdicts differ, and no aggregator is blamed for it."""
+    async with house(3) as it:
+        senders = await lone(it, 4)
+        current = await opened(it, proved(function="histogram", edges=["0", "10"]))
+        for sender in senders[:3]:
+            await current.prove(sender, np.array([1]))
+        proof = proof_plan(current.descriptor.query).of(1)
+        lie = only_the_seed_differs(
+            proof,
+            proof_context(current.descriptor.digest()),
+            proof.function.encode(np.array([[2]])),
+            1,
+            it.federation.random,
+        )
+        await current.deliver(senders[3], [bytes(rows[0]) for rows in lie])
+        shown = await it.finish(current)
+        assert (shown["state"], shown["participants"], shown["refused"]) == ("released", 3, 1)
+        named = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
+        assert named["statements"] == []
+        (refused,) = named["refused"]
+        assert (refused["number"], refused["reasons"]) == (senders[3].first, ["joint_randomness"])
+
+
 async def test_different_keys_end_a_round_before_any_curator_sees_it(house: Houses) -> None:
     async with house(3) as it:
         await lone(it, 3)
@@ -157,6 +188,37 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(house: Houses, step
         await it.start()
         shown = await it.finish(current)
         assert (shown["state"], shown["participants"]) == ("released", 4)
+
+
+@pytest.mark.parametrize("state", [RoundState.FROZEN, RoundState.VERIFIED])
+async def test_an_aggregator_at_work_after_a_restart_is_asked_again(
+    house: Houses, monkeypatch: pytest.MonkeyPatch, state: RoundState
+) -> None:
+    """In the verdict and in the commitment, as in the verification: it is no aggregator that does
+    not answer."""
+    asked, said = [0], []
+    remember, wait = Verifying.remember, Conductor._wait
+
+    async def at_work(self: Verifying, context: RoundContext, before: RoundState) -> None:
+        if before is state and context.index == 1 and asked[0] < 3:
+            asked[0] += 1
+            raise StillVerifying
+        await remember(self, context, before)
+
+    def waited(self: Conductor, row: Any, look: Any, error: Exception) -> float:
+        said.append(getattr(error, "name", repr(error)))
+        return wait(self, row, look, error)
+
+    monkeypatch.setattr(Verifying, "remember", at_work)
+    monkeypatch.setattr(Conductor, "_wait", waited)
+    async with house(3) as it:
+        senders = await lone(it, 3)
+        current = await opened(it, proved())
+        for sender in senders:
+            await current.prove(sender, np.array([5]))
+        shown = await it.finish(current)
+        assert (shown["state"], shown["participants"]) == ("released", 3)
+    assert said == ["still_verifying"] * 3
 
 
 @pytest.mark.slow

@@ -24,6 +24,14 @@ async def as_before(transaction: Transaction) -> None:
     for name in (*indices, "ix_round_kept_deadline"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
+    for column in (
+        "outbox.session",
+        "outbox.announce",
+        "party.minimum_suite",
+        "party.software_told",
+    ):
+        table, _, name = column.partition(".")
+        await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
     await transaction.execute(text("ALTER TABLE debit DROP COLUMN refused"))
     await transaction.execute(
         text("ALTER TABLE debit ADD COLUMN verified BOOLEAN DEFAULT true NOT NULL")

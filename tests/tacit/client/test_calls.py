@@ -22,6 +22,8 @@ OTHERS = {
     ("PUT", "/v1/rounds/{}/acknowledgement"),
     ("PUT", "/v1/rounds/{}/acknowledgements"),
     ("PUT", "/v1/rounds/{}/refusal"),
+    ("PUT", "/v1/parties/{}/suites"),
+    ("GET", "/v1/seal-keys/{}"),
     ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
 }
 

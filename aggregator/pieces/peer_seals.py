@@ -1,0 +1,148 @@
+"""What the aggregators of a round seal to each other: shares of noise, and of a verify key.
+
+In a round of format 1 two aggregators agree on a key by their epoch keys. In one of format 2 the
+sender begins a session and announces it with what it seals; the receiver keeps that as it came, and
+opens it with its seal key. An aggregator sends no requests: the coordinator brings the public seal
+keys of the others, which are checked by the hashes that they signed. Spec: keys, section 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from aggregator.context import Aggregator, OwnKey, RoundContext
+from aggregator.errors import PeerKeyMissing, SealKeyMalformed, TooManySealKeys
+from aggregator.keys import EpochSecret
+from aggregator.store import seal_keys as store
+from common.store.database import exclusive
+from tacit.crypto import seal_keys
+from tacit.crypto.seal_keys import SealPublicKey
+from tacit.crypto.sealing import Direction, Ends, SealBroken, agree_key
+from tacit.crypto.signing import Signed
+from tacit.protocol.agreement import DescriptorRefused
+from tacit.protocol.round import AggregatorEntry, RoundDescriptor
+from tacit.protocol.sessions import (
+    Session,
+    SessionEnds,
+    SessionRefused,
+    begin_session,
+    open_session,
+)
+from tacit.wire import encode_binary
+
+KEPT: Final = timedelta(days=1)
+"""How long another aggregator's public key waits for the rounds that name it."""
+MOST_KEPT: Final = 10_000
+_DIRECTION: Final = Direction.AGGREGATOR_TO_AGGREGATOR
+
+PublicKeys = Mapping[bytes, SealPublicKey]
+"""Seal keys by hash."""
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """With what an aggregator seals to another. `announce`: in a round of format 2."""
+
+    key: bytes
+    announce: Signed[Session] | None = None
+
+    @property
+    def session(self) -> bytes | None:
+        """The session's id."""
+        return None if self.announce is None else self.announce.statement.session
+
+
+async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) -> bool:
+    """Keep another aggregator's public seal key; whether it is new. Raises SealKeyMalformed."""
+    try:
+        public_key = SealPublicKey(raw)
+    except seal_keys.SealKeyMalformed as error:
+        raise SealKeyMalformed(str(error)) from None
+    if public_key.hash != key_hash:
+        raise SealKeyMalformed("the key has another hash than the path's")
+    now = aggregator.clock.now()
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, "peer seal keys")
+        if await store.count_peer_keys(transaction) >= MOST_KEPT:
+            raise TooManySealKeys(extra={"most": MOST_KEPT})
+        return await store.add_peer_key(transaction, key_hash, raw, now)
+
+
+async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> PublicKeys:
+    """The seal keys of a round's other aggregators; none in one of format 1. Raises
+    PeerKeyMissing."""
+    if not descriptor.sessions:
+        return {}
+    others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
+    wanted = [entry.seal.public_key_hash for entry in others]
+    async with aggregator.database.reading() as transaction:
+        held = await store.peer_keys(transaction, wanted)
+    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in held]
+    if missing:
+        raise PeerKeyMissing(extra={"key_hashes": missing})
+    return {key_hash: SealPublicKey(raw) for key_hash, raw in held.items()}
+
+
+def outgoing(
+    aggregator: Aggregator,
+    descriptor: RoundDescriptor,
+    own: OwnKey,
+    receiver: AggregatorEntry,
+    public: PublicKeys,
+) -> Outgoing:
+    """With what this aggregator seals to one of the round, which may be itself. Raises
+    DescriptorRefused for a key with which nobody can agree."""
+    try:
+        if isinstance(own, EpochSecret):
+            return Outgoing(agree_key(own.private_key, _ends(aggregator.id, own, receiver)))
+        ends = SessionEnds(
+            deployment=descriptor.deployment,
+            party=aggregator.id,
+            party_key=aggregator.keyring.identity.public_key,
+            aggregator=receiver.id,
+            aggregator_key=receiver.identity_key,
+            direction=_DIRECTION,
+        )
+        to_itself = receiver.id == aggregator.id
+        key = own.key.public if to_itself else public[receiver.seal.public_key_hash]
+        begun = begin_session(aggregator.keyring.identity, ends, key)
+    except SealBroken as error:
+        raise DescriptorRefused(f"{receiver.id}: {error}") from None
+    return Outgoing(begun.key, begun.announce)
+
+
+def _ends(sender: str, own: EpochSecret, receiver: AggregatorEntry) -> Ends:
+    epoch = receiver.epoch
+    return Ends(sender, receiver.id, own.public_key, epoch.public_key, epoch.epoch, _DIRECTION)
+
+
+def incoming_key(
+    aggregator: Aggregator,
+    context: RoundContext,
+    sender: AggregatorEntry,
+    announce: Signed[Session] | None,
+) -> bytes:
+    """With what an aggregator of the round sealed to this one. Raises SealBroken, or SealKeyGone
+    after the own key's end."""
+    if not context.descriptor.sessions:
+        return aggregator.keyring.seal_key(
+            context.epoch_secret, sender.id, sender.epoch.public_key, _DIRECTION
+        )
+    own = context.seal_secret
+    if announce is None:
+        raise SealBroken("it announces no session")
+    ends = SessionEnds(
+        deployment=context.descriptor.deployment,
+        party=sender.id,
+        party_key=sender.identity_key,
+        aggregator=aggregator.id,
+        aggregator_key=aggregator.keyring.identity.public_key,
+        direction=_DIRECTION,
+    )
+    try:
+        return open_session(announce, ends, own.key)
+    except SessionRefused as error:
+        raise SealBroken(str(error)) from None

@@ -1,0 +1,313 @@
+"""Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
+
+A key of a period serves all rounds of that time; a round may have a key of its own. The private
+half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
+file is overwritten and removed, and only then is its row told. So whatever was copied of the
+database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
+
+No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
+from aggregator.sealing.files import KeyDirectory
+from aggregator.sealing.sessions import SessionCache, Wrapping
+from aggregator.store import seal_keys as store
+from aggregator.store.seal_keys import KeyState, Limits, SealKeyRow
+from common.runtime.clock import Clock
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
+from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealBroken
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.verification import SECRET_BYTES
+
+UNUSED_S: Final = 900
+"""How long a round's key waits for its round."""
+MOST_WAITING: Final = 64
+OVERDUE_S: Final = 3600
+_AT_ONCE: Final = 20_000
+"""Sessions that are deleted in one transaction, for which pieces wait."""
+_LOCK: Final = "seal key"
+_SignedKey = Signed[SealKeyStatement]
+
+
+@dataclass(frozen=True)
+class SealSecret:
+    """A seal key that is not destroyed, with all that opens with it."""
+
+    number: int
+    signed: Signed[SealKeyStatement]
+    key: SealKey = field(repr=False)
+    verification_secret: bytes = field(repr=False)
+    wrapping: Wrapping = field(repr=False)
+    sessions: SessionCache = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Periods:
+    """For how long keys are used: the length of a period, the grace after it in which a key may
+    open a new round, how long after it a live round holds a key at most, and the longest round."""
+
+    period_s: int
+    grace_s: int
+    hold_s: int
+    longest_round_s: int
+
+
+class SealKeyring:
+    """The seal keys in use. `directory`: that of their wrapping keys."""
+
+    def __init__(
+        self,
+        database: Database,
+        identity: Identity,
+        party: str,
+        clock: Clock,
+        directory: KeyDirectory,
+        periods: Periods,
+        *,
+        capacity: int,
+    ) -> None:
+        self._database = database
+        self._identity = identity
+        self._party = party
+        self._clock = clock
+        self._directory = directory
+        self._periods = periods
+        self._capacity = capacity
+        self._held: dict[int, SealSecret] = {}
+        self._dying: set[int] = set()
+        """Nothing loads these any more."""
+
+    # --- using ---
+
+    async def current(self) -> Signed[SealKeyStatement]:
+        """The signed key of the present period, made at its first use."""
+        now = self._clock.now()
+        async with self._alone() as transaction:
+            row = await store.newest(transaction, now)
+            if row is None or not self._opens(row):
+                until = now + timedelta(seconds=self._periods.period_s)
+                row = await self._make(transaction, until, None)
+        return await self._published(row)
+
+    async def for_round(self, round_id: str) -> Signed[SealKeyStatement]:
+        """The signed key of one round, made when it is first asked for. Raises TooManySealKeys, and
+        SealKeyGone after its end."""
+        async with self._alone() as transaction:
+            row = await store.by_round(transaction, round_id)
+            if row is None:
+                if await store.count_waiting(transaction) >= MOST_WAITING:
+                    raise TooManySealKeys(extra={"most": MOST_WAITING})
+                until = self._clock.now() + timedelta(seconds=self._periods.longest_round_s)
+                row = await self._make(transaction, until, round_id)
+            elif row.state is KeyState.DESTROYED:
+                raise SealKeyGone
+        return await self._published(row)
+
+    async def of(self, number: int) -> SealSecret:
+        """A key that is not destroyed. Raises SealKeyGone; SealKeyUnavailable if only another
+        replica has its wrapping file."""
+        if number in self._dying:
+            raise SealKeyGone
+        if number not in self._held:
+            async with self._database.reading() as transaction:
+                row = await store.by_number(transaction, number)
+            if row is None or row.state is KeyState.DESTROYED:
+                raise SealKeyGone
+            secret = await asyncio.to_thread(self._opened, row)
+            if number in self._dying:
+                raise SealKeyGone
+            self._held[number] = secret
+        return self._held[number]
+
+    def may_open(self, secret: SealSecret, deadline: datetime) -> str | None:
+        """Why a new round with this deadline may not use the key; None if it may."""
+        statement, periods = secret.signed.statement, self._periods
+        if self._clock.now() >= statement.until + timedelta(seconds=periods.grace_s):
+            return "the seal key of this aggregator has expired"
+        longest = statement.until + timedelta(seconds=periods.hold_s / 2)
+        if statement.round is None and deadline >= longest:
+            return "a long round needs a key of its own"
+        return None
+
+    # --- destroying ---
+
+    async def due(self) -> tuple[int, ...]:
+        """The keys that are to be destroyed now; those whose period is over are retired."""
+        limits = self._limits()
+        async with self._alone() as transaction:
+            await store.retire(transaction, limits.ended)
+            return await store.due(transaction, limits)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Step 0 of a destruction: nothing in memory, and nothing loads them again."""
+        for number in numbers:
+            self._dying.add(number)
+            self._held.pop(number, None)
+
+    async def destroy(self, number: int) -> None:
+        """Steps 1 and 2: the wrapping key, then what is stored. The log is emptied after that."""
+        self.forget([number])
+        await asyncio.to_thread(self._directory.destroy, number)
+        done = False
+        while not done:
+            async with self._alone() as transaction:
+                done = await store.delete_sessions(transaction, number, _AT_ONCE)
+        async with self._alone() as transaction:
+            await store.destroy(transaction, number, self._clock.now())
+        self._dying.discard(number)
+
+    async def tidy(self) -> None:
+        """Forget what another replica destroyed, and remove files that their makers did not get to
+        use."""
+        async with self._alone() as transaction:
+            alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
+            stray = set(self._directory.numbers()) - set(alive)
+            for number in sorted(stray):
+                await asyncio.to_thread(self._directory.destroy, number)
+        self.forget_all_but(alive)
+
+    def forget_all_but(self, alive: Iterable[int]) -> None:
+        """Keep only these in memory."""
+        for number in set(self._held) - set(alive):
+            del self._held[number]
+
+    async def lost(self) -> tuple[int, ...]:
+        """Keys whose wrapping file is gone: nothing opens with them. After a crash in a
+        destruction, or where memory that held the directory was lost."""
+        async with self._database.reading() as transaction:
+            alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
+        here = set(self._directory.numbers())
+        return tuple(number for number in alive if number not in here and self._was_here(number))
+
+    async def claim(self) -> None:
+        """Make the directory this aggregator's own. Raises KeyDirectoryTaken."""
+        await asyncio.to_thread(self._directory.claim, self._identity.fingerprint.hex())
+
+    async def rolled_back(self) -> bool:
+        """Whether the database is older than the directory of wrapping keys."""
+        async with self._database.reading() as transaction:
+            highest = await store.highest(transaction)
+        return highest < self._directory.generation()
+
+    async def renew(self) -> None:
+        """Destroy every key, also those that only the directory knows, and make a new one if there
+        was any: it has a higher number than all of them."""
+        if not self._directory.generation() and not await self._any():
+            return
+        for number in self._directory.numbers():
+            self.forget([number])
+            await asyncio.to_thread(self._directory.destroy, number)
+        async with self._database.reading() as transaction:
+            alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
+        for number in alive:
+            await self.destroy(number)
+        await self.current()
+
+    async def _any(self) -> bool:
+        async with self._database.reading() as transaction:
+            return await store.highest(transaction) > 0
+
+    async def readiness(self) -> str | None:
+        """The readiness check for `/readyz`."""
+        limits = self._limits(self._clock.now() - timedelta(seconds=OVERDUE_S))
+        async with self._database.reading() as transaction:
+            late = await store.due_by_time(transaction, limits)
+        return "keys_overdue" if late else None
+
+    # --- making ---
+
+    async def _make(
+        self, transaction: Transaction, until: datetime, round_id: str | None
+    ) -> SealKeyRow:
+        """A new key: first its wrapping file, then its row. A file without a row is removed
+        later."""
+        highest = await store.highest(transaction)
+        generation = await asyncio.to_thread(self._directory.generation)
+        number = max(highest, generation) + 1
+        wrapping_key = await asyncio.to_thread(self._directory.make, number)
+        seed = SealKey.new_seed()
+        public = SealKey(seed).public
+        statement = SealKeyStatement(
+            party=self._party,
+            number=number,
+            public_key_hash=public.hash,
+            made=self._clock.now(),
+            until=until,
+            round=round_id,
+        )
+        wrapping = Wrapping(wrapping_key, self._party, number, public.hash)
+        row = SealKeyRow(
+            number,
+            public.hash,
+            round_id,
+            statement.made,
+            until,
+            KeyState.PUBLISHED,
+            wrapping.wrap("seed", seed),
+            wrapping.wrap("verification secret", os.urandom(SECRET_BYTES)),
+            self._identity.sign(SEAL_KEY_LABEL, statement).model_dump_json(exclude_none=True),
+            public.raw,
+        )
+        await store.add(transaction, row)
+        return row
+
+    async def _published(self, row: SealKeyRow) -> Signed[SealKeyStatement]:
+        """Nobody sees a key before its number is kept beside the wrapping keys."""
+        await asyncio.to_thread(self._directory.published, row.number)
+        return (await self.of(row.number)).signed
+
+    def _opens(self, row: SealKeyRow) -> bool:
+        """Whether the key can be used here."""
+        try:
+            self._opened(row)
+        except (SealKeyGone, SealKeyUnavailable):
+            return False
+        return True
+
+    def _opened(self, row: SealKeyRow) -> SealSecret:
+        wrapping_key = self._directory.read(row.number)
+        if wrapping_key is None:
+            raise SealKeyGone if self._was_here(row.number) else SealKeyUnavailable
+        wrapping = Wrapping(wrapping_key, self._party, row.number, row.key_hash)
+        try:
+            seed = wrapping.unwrap("seed", row.seed or b"")
+            secret = wrapping.unwrap("verification secret", row.verification_secret or b"")
+        except SealBroken:  # a destruction has begun
+            raise SealKeyGone from None
+        signed = _SignedKey.model_validate_json(row.signed)
+        cache = SessionCache(self._capacity)
+        return SealSecret(row.number, signed, SealKey(seed), secret, wrapping, cache)
+
+    def _was_here(self, number: int) -> bool:
+        """Whether this directory is the one that had the key's wrapping file. A SQLite database has
+        one machine's replicas, and so one directory."""
+        alone = self._database.dialect.name == "sqlite"
+        return alone or number <= self._directory.generation()
+
+    def _limits(self, now: datetime | None = None) -> Limits:
+        now, periods = now or self._clock.now(), self._periods
+        return Limits(
+            ended=now - timedelta(seconds=periods.grace_s),
+            held=now - timedelta(seconds=periods.hold_s),
+            unused=now - timedelta(seconds=UNUSED_S),
+        )
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[Transaction]:
+        """A transaction while which no other process makes or destroys a key."""
+        async with self._database.begin() as transaction:
+            await exclusive(transaction, _LOCK)
+            yield transaction

@@ -1,0 +1,265 @@
+"""Seal keys of this aggregator, and public ones of others. What of a key is secret is stored under
+its wrapping key only, which is in a file (`aggregator.sealing.files`). Spec: keys, section 2.4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, update
+
+from aggregator.store.rounds import LIVE
+from aggregator.store.tables import peer_seal_keys, rounds, seal_keys, sessions
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
+
+
+class KeyState(StrEnum):
+    """`retired`: it opens no new round; `destroyed`: nothing opens with it any more."""
+
+    PUBLISHED = "published"
+    RETIRED = "retired"
+    DESTROYED = "destroyed"
+
+
+@dataclass(frozen=True)
+class SealKeyRow:
+    """A seal key as stored. `seed` and `verification_secret` are under the wrapping key, and None
+    once the key is destroyed."""
+
+    number: int
+    key_hash: bytes
+    round: str | None
+    made: datetime
+    until: datetime
+    state: KeyState
+    seed: bytes | None
+    verification_secret: bytes | None
+    signed: str
+    public_key: bytes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Until which instants keys were needed that nobody needs any more.
+
+    `ended`: a key's period, with its grace; `held`: the period of one that even a live round no
+    longer holds back; `unused`: when a round's key was made that no round was opened with.
+    """
+
+    ended: datetime
+    held: datetime
+    unused: datetime
+
+
+_ROW = tuple(seal_keys.c[name] for name in SealKeyRow.__dataclass_fields__)
+_ALIVE = seal_keys.c.state != KeyState.DESTROYED.value
+_NAMED = select(rounds.c.seal_key).where(rounds.c.seal_key.is_not(None))
+_NEEDED = _NAMED.where(rounds.c.state.in_(LIVE))
+
+
+async def add(transaction: Transaction, row: SealKeyRow) -> None:
+    """Keep a new key."""
+    values = {**asdict(row), "state": row.state.value}
+    await transaction.execute(insert(seal_keys).values(**values))
+
+
+async def by_number(transaction: Transaction, number: int) -> SealKeyRow | None:
+    """A key by its number."""
+    return await _one(transaction, seal_keys.c.number == number)
+
+
+async def by_round(transaction: Transaction, round_id: str) -> SealKeyRow | None:
+    """The key that was made for a round."""
+    return await _one(transaction, seal_keys.c.round == round_id)
+
+
+async def newest(transaction: Transaction, now: datetime) -> SealKeyRow | None:
+    """The published key of the present period."""
+    found = await transaction.execute(
+        select(*_ROW)
+        .where(
+            seal_keys.c.round.is_(None),
+            seal_keys.c.state == KeyState.PUBLISHED.value,
+            seal_keys.c.until > now,
+        )
+        .order_by(seal_keys.c.number.desc())
+        .limit(1)
+    )
+    row = found.first()
+    return None if row is None else _row(row)
+
+
+async def number_of(transaction: Transaction, key_hash: bytes) -> int | None:
+    """The number of the key with this hash."""
+    found = await transaction.execute(
+        select(seal_keys.c.number).where(seal_keys.c.key_hash == key_hash)
+    )
+    number: int | None = found.scalar_one_or_none()
+    return number
+
+
+async def public_key(transaction: Transaction, key_hash: bytes) -> bytes | None:
+    """A public key of this aggregator by its hash."""
+    found = await transaction.execute(
+        select(seal_keys.c.public_key).where(seal_keys.c.key_hash == key_hash)
+    )
+    raw: bytes | None = found.scalar_one_or_none()
+    return raw
+
+
+async def highest(transaction: Transaction) -> int:
+    """The highest number that was given; 0 before the first."""
+    found = await transaction.execute(select(func.max(seal_keys.c.number)))
+    return int(found.scalar_one() or 0)
+
+
+async def numbers(transaction: Transaction, *states: KeyState) -> tuple[int, ...]:
+    """The numbers of keys in these states."""
+    wanted = seal_keys.c.state.in_([state.value for state in states])
+    return tuple((await transaction.execute(select(seal_keys.c.number).where(wanted))).scalars())
+
+
+async def count_waiting(transaction: Transaction) -> int:
+    """How many keys of rounds there are with which no round was opened."""
+    found = await transaction.execute(
+        select(func.count()).where(
+            seal_keys.c.round.is_not(None), _ALIVE, seal_keys.c.number.not_in(_NAMED)
+        )
+    )
+    return int(found.scalar_one())
+
+
+async def retire(transaction: Transaction, ended: datetime) -> None:
+    """Retire keys whose period with its grace was over at that instant."""
+    await transaction.execute(
+        update(seal_keys)
+        .where(seal_keys.c.state == KeyState.PUBLISHED.value, seal_keys.c.until <= ended)
+        .values(state=KeyState.RETIRED.value)
+    )
+
+
+async def due(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
+    """Keys that are to be destroyed, the oldest first."""
+    over = or_(seal_keys.c.state == KeyState.RETIRED.value, seal_keys.c.until <= limits.ended)
+    return await _due(transaction, limits, over)
+
+
+async def due_by_time(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
+    """Those of them whose time was over then; not those that were retired before it."""
+    return await _due(transaction, limits, seal_keys.c.until <= limits.ended)
+
+
+async def _due(
+    transaction: Transaction, limits: Limits, over: ColumnElement[bool]
+) -> tuple[int, ...]:
+    idle = seal_keys.c.number.not_in(_NEEDED)
+    of_period = and_(
+        seal_keys.c.round.is_(None), or_(and_(over, idle), seal_keys.c.until <= limits.held)
+    )
+    used = seal_keys.c.number.in_(_NAMED)
+    of_round = and_(
+        seal_keys.c.round.is_not(None),
+        idle,
+        or_(used, seal_keys.c.made <= limits.unused, over),
+    )
+    found = await transaction.execute(
+        select(seal_keys.c.number)
+        .where(_ALIVE, or_(of_period, of_round))
+        .order_by(seal_keys.c.number)
+    )
+    return tuple(found.scalars())
+
+
+async def live_rounds(transaction: Transaction, numbers: Sequence[int]) -> tuple[str, ...]:
+    """Live rounds that name one of these keys, or one that is destroyed."""
+    gone = select(seal_keys.c.number).where(seal_keys.c.state == KeyState.DESTROYED.value)
+    found = await transaction.execute(
+        select(rounds.c.id).where(
+            rounds.c.state.in_(LIVE),
+            or_(rounds.c.seal_key.in_(numbers), rounds.c.seal_key.in_(gone)),
+        )
+    )
+    return tuple(found.scalars())
+
+
+async def delete_sessions(transaction: Transaction, number: int, most: int) -> bool:
+    """Delete about so many sessions of a key; whether there are none left."""
+    await to_erase(transaction)
+    parties = select(sessions.c.party).where(sessions.c.seal_key == number)
+    found = await transaction.execute(parties.order_by(sessions.c.party).limit(1).offset(most))
+    bound = found.scalar_one_or_none()
+    wanted = sessions.c.seal_key == number
+    if bound is not None:
+        wanted = and_(wanted, sessions.c.party <= bound)
+    await transaction.execute(delete(sessions).where(wanted))
+    return bound is None
+
+
+async def destroy(transaction: Transaction, number: int, now: datetime) -> None:
+    """Forget what is secret of a key, which nothing can open any more."""
+    await to_erase(transaction)
+    await transaction.execute(delete(sessions).where(sessions.c.seal_key == number))
+    await transaction.execute(
+        update(seal_keys)
+        .where(seal_keys.c.number == number)
+        .values(seed=None, verification_secret=None, destroyed=now, state=KeyState.DESTROYED.value)
+    )
+
+
+async def purge(transaction: Transaction, before: datetime) -> None:
+    """Forget keys that were destroyed before an instant, but not the newest: numbers only rise."""
+    newest_number = select(func.max(seal_keys.c.number)).scalar_subquery()
+    await transaction.execute(
+        delete(seal_keys).where(seal_keys.c.destroyed < before, seal_keys.c.number < newest_number)
+    )
+
+
+# --- public keys of other aggregators ------------------------------------------------------------
+
+
+async def add_peer_key(
+    transaction: Transaction, key_hash: bytes, raw: bytes, now: datetime
+) -> bool:
+    """Keep another aggregator's public key; whether it is new."""
+    held = await peer_keys(transaction, [key_hash])
+    if held:
+        return False
+    await transaction.execute(
+        insert(peer_seal_keys).values(key_hash=key_hash, public_key=raw, received=now)
+    )
+    return True
+
+
+async def count_peer_keys(transaction: Transaction) -> int:
+    """How many public keys of others are held."""
+    found = await transaction.execute(select(func.count()).select_from(peer_seal_keys))
+    return int(found.scalar_one())
+
+
+async def peer_keys(transaction: Transaction, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Those of these public keys that are held, by hash."""
+    found = await transaction.execute(
+        select(peer_seal_keys.c.key_hash, peer_seal_keys.c.public_key).where(
+            peer_seal_keys.c.key_hash.in_(hashes)
+        )
+    )
+    return {row.key_hash: row.public_key for row in found}
+
+
+async def forget_peer_keys(transaction: Transaction, before: datetime) -> None:
+    """Forget public keys that were received before an instant."""
+    await transaction.execute(delete(peer_seal_keys).where(peer_seal_keys.c.received < before))
+
+
+async def _one(transaction: Transaction, condition: Any) -> SealKeyRow | None:
+    row = (await transaction.execute(select(*_ROW).where(condition))).first()
+    return None if row is None else _row(row)
+
+
+def _row(row: Row[Any]) -> SealKeyRow:
+    values = dict(row._mapping)
+    return SealKeyRow(**{**values, "state": KeyState(values["state"])})

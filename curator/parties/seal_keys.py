@@ -1,0 +1,70 @@
+"""Seal keys by the hash that an aggregator signed, fetched once and kept in memory.
+
+A key comes from the aggregator, at the address of the join token, or from the coordinator, which
+mirrors it. Who serves it need not be trusted: the hash is compared before anything is parsed.
+Spec: keys, section 2.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+from common.web.problems import ProblemReceived
+from curator.errors import PeerUnavailable, SealKeyUnusable
+from curator.parties.peers import Peers
+from curator.store.parties import PartyRow
+from tacit.crypto.seal_keys import SealKeyMalformed, SealPublicKey, key_hash
+from tacit.crypto.sealing import SealBroken
+from tacit.protocol.round import AggregatorEntry, RoundDescriptor
+
+KEPT: Final = 256
+"""Keys of 1,216 bytes: those of a day and more, of sixteen aggregators."""
+
+
+class SealKeys:
+    """The public keys that rounds of format 2 seal to."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._keys: OrderedDict[bytes, SealPublicKey] = OrderedDict()
+        self._alone = asyncio.Lock()
+
+    async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> tuple[SealPublicKey, ...]:
+        """Of all aggregators of a round, in their order; () in a round of format 1.
+
+        Raises SealKeyUnusable for what an aggregator signed and is no key, PeerUnavailable if
+        nobody serves what it signed.
+        """
+        if not descriptor.sessions:
+            return ()
+        async with self._alone:  # parties of one round ask for the same keys
+            return tuple([await self._key(entry, party) for entry in descriptor.aggregators])
+
+    async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
+        wanted = entry.seal.public_key_hash
+        found = self._keys.get(wanted)
+        if found is None:
+            raw = await self._fetched(entry.id, wanted, party)
+            try:
+                found = SealPublicKey(raw)
+                found.seal(b"", b"")  # an X25519 half of small order shows only here
+            except (SealKeyMalformed, SealBroken) as error:
+                raise SealKeyUnusable(f"{entry.id}: {error}") from None
+            self._keys[wanted] = found
+            while len(self._keys) > KEPT:
+                self._keys.popitem(last=False)
+        self._keys.move_to_end(wanted)
+        return found
+
+    async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
+        anchored = [each.url for each in party.anchors if each.aggregator == aggregator]
+        for url in (*anchored, party.coordinator_url):
+            try:
+                raw = await self._peers.seal_key(url, wanted)
+            except (PeerUnavailable, ProblemReceived):
+                continue
+            if key_hash(raw) == wanted:
+                return raw
+        raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")

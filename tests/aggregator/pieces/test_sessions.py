@@ -1,0 +1,333 @@
+"""Sessions over HTTP: begun once, known afterwards, refused where anything of them is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from aggregator.context import Aggregator
+from aggregator.errors import SealBrokenHere
+from aggregator.pieces.sessions import Beginning, session_for
+from aggregator.sealing.sessions import HeldSession
+from common.web.wire import CBOR, encode
+from tacit.crypto.sealing import Direction, epoch_name
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.round import Piece
+from tacit.protocol.sessions import SESSION_LABEL, OwnSession, Session, SessionEnds, begin_session
+from tacit.wire import encode_binary
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Round, Sender, query
+from tests.aggregator.pieces.test_pieces import flipped, held, problem
+
+ASKED = query(aggregators=2, mechanism="exact")
+
+
+async def stored(federation: Federation) -> int:
+    async with federation.peers[0].part(Aggregator).database.reading() as transaction:
+        found = await transaction.execute(text("SELECT count(*) FROM session"))
+        return int(found.scalar_one())
+
+
+async def opened(federation: Federation) -> tuple[Round, Sender, Piece]:
+    federation.sessions = True
+    await federation.lone(1, "other")
+    (sender,) = await federation.lone(1)
+    current = await federation.open(ASKED)
+    return current, sender, current.piece(sender, 0, np.array([5], np.uint64))
+
+
+def begun(federation: Federation, current: Round, sender: Sender, **changes: Any) -> OwnSession:
+    """Another session of a sender, with ends of its choice."""
+    entry = current.descriptor.aggregators[0]
+    values: dict[str, Any] = {
+        "deployment": "test",
+        "party": sender.id,
+        "party_key": sender.identity.public_key,
+        "aggregator": entry.id,
+        "aggregator_key": entry.identity_key,
+        "direction": Direction.CURATOR_TO_AGGREGATOR,
+    }
+    key = federation.public_keys[changes.pop("key", entry.seal.public_key_hash)]
+    return begin_session(sender.identity, SessionEnds(**{**values, **changes}), key)
+
+
+async def test_a_session_is_announced_once_and_known_in_all_rounds_of_its_key(
+    alliance: Alliance, database_url: str
+) -> None:
+    async with alliance(2, database_url) as federation:
+        current, sender, piece = await opened(federation)
+        assert piece.announce is not None
+        plain = piece.model_copy(update={"announce": None})
+        answer = await current.send(sender, 0, plain)
+        assert (answer.status_code, problem(answer)) == (409, "unknown_session")
+        assert answer.json()["retryable"] is True
+        assert await stored(federation) == await held(current) == 0
+        assert (await current.send(sender, 0, piece)).status_code == 201
+        assert (await current.send(sender, 0, piece)).status_code == 200
+        assert (await current.send(sender, 0, plain)).status_code == 200
+        again = await federation.open(ASKED)
+        second = again.piece(sender, 0, np.array([7], np.uint64))
+        assert second.announce is None and second.session == piece.session
+        # a process that was started anew knows it from its store
+        aggregator = federation.peers[0].part(Aggregator)
+        aggregator.seal_keyring.forget_all_but([])
+        aggregator.forget_rounds()
+        assert (await again.send(sender, 0, second)).status_code == 201
+        assert await stored(federation) == 1
+
+
+async def test_an_array_begins_sessions_of_several_parties(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = True
+        lone = await federation.lone(3)
+        current = await federation.open(ASKED)
+        items = []
+        for sender in lone:
+            item = current.piece(sender, 0, np.array([5], np.uint64)).model_dump(
+                mode="json", exclude_none=True
+            )
+            items.append({**item, "token": sender.tokens[0]})
+        items.append({**items[0], "session": encode_binary(bytes(range(16)))})
+        items.append({key: value for key, value in items[1].items() if key != "announce"})
+        answer = await federation.peers[0].ask(
+            "POST", current.path("pieces"), items, lone[0].tokens[0]
+        )
+        assert [item["status"] for item in answer.json()] == [201, 201, 201, 422, 409]
+        assert await stored(federation) == await held(current) == 3
+
+
+async def test_a_piece_in_cbor_announces_too(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        body = encode(piece, CBOR)
+        answer = await federation.peers[0].ask(
+            "POST", current.path("pieces"), body, sender.tokens[0], form=CBOR
+        )
+        assert (answer.status_code, await stored(federation)) == (201, 1)
+
+
+def resigned(own: OwnSession, identity: Identity, **changes: Any) -> Signed[Session]:
+    statement = own.announce.statement.model_copy(update=changes)
+    return identity.sign(SESSION_LABEL, statement)
+
+
+Lie = Callable[[Federation, Round, Sender, Sender, OwnSession], Signed[Session]]
+REFUSED: dict[str, Lie] = {
+    "re-signed by another": lambda _f, _r, me, other, own: resigned(
+        begun(_f, _r, other), me.identity, party=me.id, session=own.id
+    ),
+    "of another, as it is": lambda f, r, _me, other, own: resigned(
+        begun(f, r, other), other.identity, session=own.id
+    ),
+    "foreign signature": lambda _f, _r, _me, other, own: resigned(own, other.identity),
+    "another label": lambda _f, _r, me, _other, own: me.identity.sign(
+        "tacit seal key v2", own.announce.statement
+    ),
+    "re-addressed": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, aggregator="aggregator-1"
+    ),
+    "another deployment": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, deployment="other"
+    ),
+    "another direction": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, direction=Direction.AGGREGATOR_TO_AGGREGATOR
+    ),
+    "the key of another aggregator": lambda f, r, me, _other, own: resigned(
+        own, me.identity, key=r.descriptor.aggregators[1].seal.public_key_hash
+    ),
+    "sealed to another aggregator": lambda f, r, me, _other, own: resigned(
+        begun(f, r, me, key=r.descriptor.aggregators[1].seal.public_key_hash),
+        me.identity,
+        key=own.announce.statement.key,
+        session=own.id,
+    ),
+    "ML-KEM ciphertext": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, sealed=flipped(own.announce.statement.sealed, 3)
+    ),
+    "X25519 half": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, sealed=flipped(own.announce.statement.sealed, 1100)
+    ),
+    "X25519 half of zeros": lambda _f, _r, me, _other, own: resigned(
+        own,
+        me.identity,
+        sealed=own.announce.statement.sealed[:1088]
+        + bytes(32)
+        + own.announce.statement.sealed[1120:],
+    ),
+    "secret": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, sealed=flipped(own.announce.statement.sealed, 1121)
+    ),
+    "tag": lambda _f, _r, me, _other, own: resigned(
+        own, me.identity, sealed=flipped(own.announce.statement.sealed, 1167)
+    ),
+}
+
+
+async def test_a_session_that_is_not_the_partys_own_begins_nothing(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        other = federation.senders["other-0"]
+        own = federation.session(sender, 0, current.descriptor.aggregators[0])
+        for name, lie in REFUSED.items():
+            announce = lie(federation, current, sender, other, own)
+            lying = piece.model_copy(update={"announce": announce})
+            answer = await current.send(sender, 0, lying)
+            assert (answer.status_code, problem(answer)) == (400, "session_refused"), name
+            path = f"/v1/parties/{sender.id}/sessions/{encode_binary(own.id)}"
+            alone = await federation.peers[0].ask("PUT", path, announce, sender.tokens[0])
+            known = {"session_refused", "unknown_seal_key"}
+            assert problem(alone) in known, name
+        assert await stored(federation) == await held(current) == 0
+        epoch = resigned(own, sender.identity, session=epoch_name(7))
+        lying = piece.model_copy(update={"announce": epoch, "session": epoch_name(7)})
+        assert problem(await current.send(sender, 0, lying)) == "session_refused"
+        assert (await current.send(sender, 0, piece)).status_code == 201
+
+
+@pytest.mark.parametrize("length", [1167, 1169, 0])
+async def test_a_session_of_another_length_is_no_session(alliance: Alliance, length: int) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        body = piece.model_dump(mode="json", exclude_none=True)
+        body["announce"]["statement"]["sealed"] = encode_binary(bytes(length))
+        answer = await federation.peers[0].ask(
+            "POST", current.path("pieces"), body, sender.tokens[0]
+        )
+        assert answer.status_code == 422
+        assert await stored(federation) == 0
+
+
+async def test_the_stored_session_decides(alliance: Alliance) -> None:
+    """The same id announced again with other bytes is not looked at, and its pieces do not open."""
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        own = federation.session(sender, 0, current.descriptor.aggregators[0])
+        assert (await federation.announce(sender, 0, own)).status_code == 201
+        assert (await federation.announce(sender, 0, own)).status_code == 200
+        other = begun(federation, current, sender)
+        entry = current.descriptor.aggregators[0]
+        federation.begun[sender.id, 0, entry.seal.public_key_hash] = other
+        false = current.piece(sender, 0, np.array([5], np.uint64)).model_copy(
+            update={"session": own.id, "announce": resigned(other, sender.identity, session=own.id)}
+        )
+        assert problem(await current.send(sender, 0, false)) == "seal_broken"
+        assert await held(current) == 0
+        assert (await current.send(sender, 0, piece)).status_code == 201
+
+
+async def test_of_two_processes_the_first_that_stored_a_session_decides(
+    alliance: Alliance,
+) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        assert (await current.send(sender, 0, piece)).status_code == 201
+        aggregator = federation.peers[0].part(Aggregator)
+        context = await aggregator.round(current.id)
+        own = context.seal_secret
+        async with aggregator.database.reading() as transaction:
+            party = await _party(transaction, sender)
+        known = await session_for(aggregator, context, party, piece.session or b"", None)
+        assert known is not None
+        async with aggregator.database.begin() as transaction:
+            beginning = await Beginning.of(transaction, own, [party.key])
+            assert beginning.add(party, known) is False
+            with pytest.raises(SealBrokenHere):
+                beginning.add(party, HeldSession(known.id, bytes(32), known.wrapped, fresh=True))
+
+
+async def _party(transaction: Any, sender: Sender) -> Any:
+    from aggregator.store.roster import active_party
+
+    party = await active_party(transaction, sender.id)
+    assert party is not None
+    return party
+
+
+async def test_a_party_has_64_sessions_under_a_key(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        other = federation.senders["other-0"]
+        for _ in range(64):
+            own = begun(federation, current, sender)
+            assert (await federation.announce(sender, 0, own)).status_code == 201
+        answer = await federation.announce(sender, 0, begun(federation, current, sender))
+        assert (answer.status_code, problem(answer)) == (429, "too_many_sessions")
+        answer = await current.send(sender, 0, piece)
+        assert (answer.status_code, problem(answer)) == (429, "too_many_sessions")
+        assert await held(current) == 0
+        assert (await federation.announce(sender, 0, own)).status_code == 200
+        assert (
+            await current.send(other, 0, current.piece(other, 0, np.array([5], np.uint64)))
+        ).status_code == 201
+
+
+async def test_the_format_of_a_round_decides_how_pieces_are_sealed(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        (sender,) = await federation.lone(1)
+        host = await federation.host("gateway", 70)
+        rounds, pieces, batches = [], [], []
+        for sessions in (False, True):
+            federation.sessions = sessions
+            current = await federation.open(ASKED)
+            rounds.append(current)
+            pieces.append(current.piece(sender, 0, np.array([5], np.uint64)))
+            words = np.zeros((70, 1), np.uint64)
+            batches.append(current.batches(host, 0, words)[0])
+        for current, other in (rounds, rounds[::-1]):
+            place = rounds.index(other)
+            answer = await current.send(sender, 0, pieces[place])
+            assert (answer.status_code, problem(answer)) == (400, "suite_refused")
+            forged = batches[place].replace(other.descriptor.digest(), current.descriptor.digest())
+            answer = await current.send_batch(host, 0, forged)
+            assert (answer.status_code, problem(answer)) == (400, "suite_refused")
+            assert await held(current) == 0
+
+
+async def test_hosts_announce_apart_from_their_batches(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = True
+        host = await federation.host("gateway", 70)
+        (sender,) = await federation.lone(1)
+        current = await federation.open(ASKED)
+        entry, peer = current.descriptor.aggregators[0], federation.peers[0]
+        (body,) = current.batches(host, 0, np.zeros((70, 1), np.uint64))
+        own = federation.session(host, 0, entry)
+        answer = await peer.ask(
+            "POST", current.path("batches"), body, host.tokens[0], form="application/octet-stream"
+        )
+        assert (answer.status_code, problem(answer)) == (409, "unknown_session")
+        path = f"/v1/parties/{host.id}/sessions/"
+        foreign = await peer.ask(
+            "PUT", path + encode_binary(own.id), own.announce, sender.tokens[0]
+        )
+        assert (foreign.status_code, problem(foreign)) == (403, "not_your_party")
+        elsewhere = await peer.ask(
+            "PUT", path + encode_binary(bytes(16)), own.announce, host.tokens[0]
+        )
+        assert (elsewhere.status_code, problem(elsewhere)) == (400, "session_refused")
+        unknown = resigned(own, host.identity, key=bytes(32))
+        lost = await peer.ask("PUT", path + encode_binary(own.id), unknown, host.tokens[0])
+        assert (lost.status_code, problem(lost)) == (404, "unknown_seal_key")
+        assert (await current.send_batch(host, 0, body)).status_code == 201
+        assert (await current.send_batch(host, 0, body)).status_code == 200
+        (again,) = current.batches(host, 0, np.zeros((70, 1), np.uint64))
+        assert again != body
+        assert (await current.send_batch(host, 0, again)).status_code == 200
+        (other,) = current.batches(host, 0, np.ones((70, 1), np.uint64))
+        assert problem(await current.send_batch(host, 0, other)) == "piece_conflict"
+
+
+async def test_after_the_freeze_it_says_whether_a_piece_is_in(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
+        current, sender, piece = await opened(federation)
+        late = federation.senders["other-0"]
+        assert (await current.send(sender, 0, piece)).status_code == 201
+        await current.freeze()
+        assert (await current.send(sender, 0, piece)).json()["included"] is True
+        answer = await current.send(late, 0, current.piece(late, 0, np.array([5], np.uint64)))
+        assert (answer.status_code, answer.json()["included"]) == (410, False)
+        assert await stored(federation) == 1

@@ -1,0 +1,307 @@
+"""Seal keys die by the aggregator's own clock, and with what they open."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from aggregator.context import Aggregator
+from aggregator.errors import SealKeyGone
+from aggregator.pieces.intake import Intake
+from aggregator.rounds import key_sweep, state_machine
+from aggregator.store import seal_keys as store
+from aggregator.store.seal_keys import KeyState
+from common.runtime.clock import ManualClock
+from tacit.accounting.credit import abort_credit
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement, Frozen
+from tests.aggregator.conftest import Alliance, settings
+from tests.aggregator.double import Federation, Round, query
+from tests.aggregator.proved import keyed, proved
+from tests.aggregator.rounds.test_opening import SHAMIR
+from tests.aggregator.rounds.test_state_machine import refused
+
+ASKED = query(aggregators=2, mechanism="exact")
+HOUR = 3600
+
+
+async def sweep(federation: Federation, index: int = 0) -> int:
+    peer = federation.peers[index]
+    return await key_sweep.sweep(peer.part(Aggregator), peer.part(Intake))
+
+
+async def states(federation: Federation) -> dict[int, KeyState]:
+    """Of the first aggregator's keys, by number."""
+    found = {}
+    async with federation.peers[0].part(Aggregator).database.reading() as transaction:
+        for number in range(1, await store.highest(transaction) + 1):
+            row = await store.by_number(transaction, number)
+            assert row is not None
+            found[number] = row.state
+            gone = row.state is KeyState.DESTROYED
+            assert (row.seed is None) == (row.verification_secret is None) == gone
+    return found
+
+
+def files(folder: Path) -> list[str]:
+    keys = settings(0, folder).data_dir / "keys"
+    return sorted(path.name for path in keys.glob("*.kek"))
+
+
+async def contributed(federation: Federation, **changes: Any) -> Round:
+    current = await federation.open(ASKED, **changes)
+    for sender in federation.senders.values():
+        await current.contribute(sender, np.ones((len(sender.curators), 1), np.int64))
+    return current
+
+
+async def state(current: Round) -> tuple[str, str | None]:
+    shown = (await current.federation.peers[0].coordinate("GET", current.path())).json()
+    return shown["state"], shown["reason"]
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("round_keys", [False, True])
+async def test_a_round_of_lone_curators_and_hosts_is_summed(
+    alliance: Alliance, database_url: str, round_keys: bool
+) -> None:
+    async with alliance(2, database_url) as federation:
+        federation.sessions, federation.round_keys = True, round_keys
+        await federation.lone(3)
+        await federation.host("gateway", 70)
+        current = await contributed(federation)
+        assert (await current.release())[0].tolist() == [73]
+        federation.sessions = False  # and a round of format 1 beside it
+        assert (await (await contributed(federation)).release())[0].tolist() == [73]
+
+
+@pytest.mark.parametrize("round_keys", [False, True])
+async def test_noise_is_shared_under_sessions(alliance: Alliance, round_keys: bool) -> None:
+    async with alliance(3) as federation:
+        federation.sessions, federation.round_keys = True, round_keys
+        lone = await federation.lone(3)
+        current = await federation.open(query(**SHAMIR))
+        for sender in lone:
+            await current.contribute(sender, np.array([[3000]]))
+        total, manifest = await current.release([0, 2])
+        assert manifest.contributions == (0, 1, 2)
+        assert abs(int(total[0]) - 9000) < 2_000_000
+
+
+@pytest.mark.parametrize("round_keys", [False, True])
+async def test_a_proved_round_is_verified_under_sessions(
+    alliance: Alliance, round_keys: bool
+) -> None:
+    async with alliance(2) as federation:
+        federation.sessions, federation.round_keys = True, round_keys
+        lone = await federation.lone(3)
+        host = await federation.host("gateway", 70)
+        current = await keyed(federation, proved(aggregators=2))
+        for sender in lone:
+            await current.prove(sender, np.array([4]))
+        await current.prove_parts(host, np.full((70, 1), 2))
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count) == ([152], 73)
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["release", "abort"])
+async def test_a_rounds_key_dies_with_the_round(
+    alliance: Alliance, tmp_path: Path, end: str
+) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = federation.round_keys = True
+        (sender, _) = await federation.lone(2)
+        current = await federation.open(ASKED)
+        piece = current.piece(sender, 0, np.array([5], np.uint64))
+        assert (await current.send(sender, 0, piece)).status_code == 201
+        assert files(tmp_path) == ["1.kek"]
+        peer = federation.peers[0]
+        if end == "release":
+            for own in federation.senders.values():
+                await current.send(own, 0, current.piece(own, 0, np.array([5], np.uint64)))
+                await current.send(own, 1, current.piece(own, 1, np.array([5], np.uint64)))
+            await current.release()
+        else:
+            await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
+        assert await states(federation) == {1: KeyState.DESTROYED}
+        assert files(tmp_path) == []
+        answer = await current.send(sender, 0, piece)
+        assert (answer.status_code, answer.json()["included"]) == (410, True)
+        with pytest.raises(SealKeyGone):
+            await peer.part(Aggregator).seal_keyring.of(1)
+        own = federation.session(sender, 0, current.descriptor.aggregators[0])
+        refused(await federation.announce(sender, 0, own), 410, "seal_key_gone")
+
+
+async def test_an_unused_key_of_a_round_dies_after_a_quarter_of_an_hour(
+    alliance: Alliance, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with alliance(1) as federation:
+        peer = federation.peers[0]
+        await peer.coordinate("POST", "/v1/seal-keys", {"round": str(uuid4())})
+        clock.advance(timedelta(seconds=899))
+        assert await sweep(federation) == 0
+        clock.advance(timedelta(seconds=1))
+        assert await sweep(federation) == 1
+        assert await states(federation) == {1: KeyState.DESTROYED}
+        assert files(tmp_path) == []
+
+
+async def test_a_periods_key_dies_after_its_grace_when_no_live_round_names_it(
+    alliance: Alliance, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = True
+        await federation.lone(2)
+        current = await contributed(federation)
+        clock.advance(timedelta(seconds=HOUR + 600))
+        assert await sweep(federation) == 0
+        assert await states(federation) == {1: KeyState.RETIRED}
+        with_old = await federation.descriptor(ASKED, opened=clock.now(), deadline=_later(clock))
+        assert with_old.statement.aggregators[0].seal.number == 2
+        assert (await current.release())[0].tolist() == [2]
+        assert await sweep(federation) == 1
+        assert await states(federation) == {1: KeyState.DESTROYED, 2: KeyState.PUBLISHED}
+        assert files(tmp_path) == ["2.kek"]
+
+
+def _later(clock: ManualClock) -> Any:
+    return clock.now() + timedelta(seconds=300)
+
+
+async def test_no_deadline_keeps_a_periods_key(
+    alliance: Alliance, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A hostile coordinator opens a round with the furthest deadline under every key."""
+    async with alliance(2) as federation:
+        federation.sessions = True
+        await federation.lone(2)
+        furthest = clock.now() + timedelta(hours=1 + 3) - timedelta(seconds=1)
+        refusal = await federation.descriptor(ASKED, deadline=furthest + timedelta(seconds=1))
+        answer = await federation.peers[0].coordinate("POST", "/v1/rounds", refusal)
+        refused(answer, 422, "descriptor_refused")
+        assert "a key of its own" in answer.json()["detail"]
+        current = await contributed(federation, deadline=furthest)
+        peer = federation.peers[0]
+        clock.advance(timedelta(seconds=7 * HOUR - 1))
+        assert await sweep(federation) == 0
+        assert (await state(current))[0] == "open"
+        clock.advance(timedelta(seconds=1))
+        assert await sweep(federation) == 1
+        assert await state(current) == ("aborted", "seal_key_gone")
+        assert await states(federation) == {1: KeyState.DESTROYED}
+        assert files(tmp_path) == []
+        answer = await peer.coordinate("POST", current.path("abort"), {"reason": "again"})
+        statement = Signed[AbortStatement].model_validate_json(answer.content).statement
+        assert statement.frozen is Frozen.NEVER
+
+
+async def test_a_long_round_has_a_key_of_its_own(
+    alliance: Alliance, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = federation.round_keys = True
+        await federation.lone(2)
+        current = await contributed(federation, deadline=clock.now() + timedelta(days=30))
+        clock.advance(timedelta(seconds=30 * 86_400))
+        assert await sweep(federation) == 0
+        clock.advance(timedelta(seconds=7 * 86_400 + 1))
+        peer = federation.peers[0]
+        await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
+        assert await state(current) == ("aborted", "abandoned")
+        assert files(tmp_path) == []
+
+
+async def test_a_key_is_good_for_new_rounds_until_its_grace_is_over(
+    alliance: Alliance, clock: ManualClock
+) -> None:
+    async with alliance(1) as federation:
+        federation.sessions = True
+        await federation.lone(2)
+        far = clock.now() + timedelta(hours=2)
+        early, late = [await federation.descriptor(query(), deadline=far) for _ in range(2)]
+        peer = federation.peers[0]
+        clock.advance(timedelta(seconds=HOUR + 599))
+        assert (await peer.coordinate("POST", "/v1/rounds", early)).status_code == 201
+        clock.advance(timedelta(seconds=1))
+        answer = await peer.coordinate("POST", "/v1/rounds", late)
+        refused(answer, 422, "descriptor_refused")
+
+
+async def test_rounds_whose_wrapping_file_is_lost_end(alliance: Alliance, tmp_path: Path) -> None:
+    """As after the end of a machine that had the directory in memory."""
+    async with alliance(2) as federation:
+        federation.sessions = True
+        (sender, _) = await federation.lone(2)
+        current = await contributed(federation)
+        keys = settings(0, tmp_path).data_dir / "keys"
+        for path in keys.iterdir():
+            path.unlink()
+        aggregator = federation.peers[0].part(Aggregator)
+        aggregator.seal_keyring.forget_all_but([])
+        aggregator.forget_rounds()
+        piece = current.piece(sender, 0, np.array([5], np.uint64))
+        refused(await current.send(sender, 0, piece), 410, "seal_key_gone")
+        assert await sweep(federation) == 1
+        assert await state(current) == ("aborted", "seal_key_gone")
+        again = await contributed(federation)
+        assert again.descriptor.aggregators[0].seal.number == 2
+        assert (await again.release())[0].tolist() == [2]
+
+
+async def test_a_key_that_cannot_be_destroyed_is_reported(
+    alliance: Alliance, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with alliance(1) as federation:
+        peer = federation.peers[0]
+        await peer.client.get("/v1/seal-keys/current")
+        path = settings(0, tmp_path).data_dir / "keys" / "1.kek"
+        path.unlink()
+        path.mkdir()  # nothing that a file system would let us overwrite
+        clock.advance(timedelta(seconds=HOUR + 600))
+        assert await sweep(federation) == 1
+        assert await states(federation) == {1: KeyState.RETIRED}
+        assert (await peer.client.get("/readyz")).status_code == 200
+        clock.advance(timedelta(seconds=HOUR))
+        answer = await peer.client.get("/readyz")
+        assert answer.status_code == 503
+        assert "keys_overdue" in answer.text
+        path.rmdir()
+        assert await sweep(federation) == 1
+        assert (await peer.client.get("/readyz")).status_code == 200
+
+
+async def test_a_file_without_a_row_is_removed(alliance: Alliance, tmp_path: Path) -> None:
+    async with alliance(1) as federation:
+        keys = settings(0, tmp_path).data_dir / "keys"
+        (keys / "7.kek").write_bytes(bytes(32))
+        await federation.peers[0].client.get("/v1/seal-keys/current")
+        await sweep(federation)
+        assert files(tmp_path) == ["1.kek"]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_only_never_frozen_earns_a_credit(alliance: Alliance, frozen: bool) -> None:
+    async with alliance(2) as federation:
+        federation.sessions = True
+        await federation.lone(2)
+        current = await contributed(federation)
+        if frozen:
+            await current.freeze()
+        statements = []
+        for peer in federation.peers:
+            answer = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
+            statements.append(Signed[AbortStatement].model_validate_json(answer.content))
+        expected = Frozen.YES if frozen else Frozen.NEVER
+        assert {item.statement.frozen for item in statements} == {expected}
+        assert abort_credit(current.descriptor, statements) is not frozen
