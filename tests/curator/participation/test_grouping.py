@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -163,3 +163,14 @@ async def test_a_large_window_is_read_in_parts(
         assert len(world.members(descriptor)) == 32
     assert len(asked) == scans
     assert sum(end - first for first, end in asked) == 32
+
+
+def test_a_lot_is_of_two_megabytes_and_a_hundred_portions() -> None:
+    """A whole segment of one coordinate is a lot; a lone curator is segment 0 of its own party."""
+    assert (LOT_WORDS, LOT_PORTIONS) == (262_144, 100)
+    lone, host = task(1, 70, 0, None), task(2, 128, 1, 300)
+    (alone,) = portions(lone, 64, ())
+    assert (alone.span.segment, alone.span.first, alone.span.length) == (0, 0, 1)
+    for value, name in ((lone, "party"), (cut([host], 64)[0], "span")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, None)
