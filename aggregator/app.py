@@ -137,8 +137,10 @@ async def _start(
         epoch_s=settings.epoch_s,
         grace_s=settings.epoch_grace_s,
         capacity=settings.cached_senders,
+        minimum_suite=settings.minimum_suite,
     )
-    await keyring.current()
+    if not await keyring.ended():
+        await keyring.current()
     seal_keyring = _seal_keyring(database, keyring, settings, clock)
     await seal_keyring.claim()
     random = SecureRandom()

@@ -78,6 +78,16 @@ class TooManySessions(TooMany):
     retryable_by_default = False
 
 
+class EpochKeysEnded(Gone):
+    name = "epoch_keys_ended"
+    title = "This aggregator seals in suite 2 and signs no epoch key any more"
+
+
+class SuiteDowngraded(Forbidden):
+    name = "suite_downgraded"
+    title = "This aggregator takes part in rounds of format 2 only"
+
+
 class SuiteRefused(Malformed):
     name = "suite_refused"
     title = "It is not sealed in the way of the round's format"

@@ -5,6 +5,9 @@ of the rounds whose descriptor names it. A verification secret is drawn, kept an
 (spec: validity, section 7). Both are destroyed once the key can open no new round and
 the last of those rounds is closed: there is no forward secrecy inside an epoch (spec: aggregation,
 section 8). Derived seal keys live in memory only. No key ever enters a log or an answer.
+
+Once the aggregator has opened a round of format 2 it signs no epoch key any more, so that no new
+descriptor of format 1 can name one: this protects every curator behind it (spec: keys, section 3).
 """
 
 from __future__ import annotations
@@ -15,17 +18,20 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from aggregator.errors import EpochKeysEnded
 from aggregator.store import keys as store
 from aggregator.store.keys import KeyPair
 from common.runtime.clock import Clock
 from common.store.database import exclusive
-from common.store.transactions import Database
+from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import Direction, Ends, agree_key
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.verification import SECRET_BYTES
 
 _IDENTITY = "identity"
+_ENDED = "epoch keys ended"
+"""Stored with the first round of format 2, in its transaction."""
 _SignedKey = Signed[EpochKey]
 
 
@@ -38,6 +44,13 @@ class EpochSecret:
     public_key: bytes
     signed: Signed[EpochKey]
     verification_secret: bytes | None
+
+
+async def end_epoch_keys(transaction: Transaction) -> None:
+    """From now on no epoch key is signed, and no round of format 1 is opened. The caller's
+    transaction opens a round of format 2, and holds the rounds' lock."""
+    if await store.secret(transaction, _ENDED) is None:
+        await store.add_secret(transaction, _ENDED, b"")
 
 
 class EpochKeyGone(LookupError):
@@ -69,6 +82,7 @@ class Keyring:
         epoch_s: int,
         grace_s: int,
         capacity: int,
+        minimum_suite: int = 1,
     ) -> None:
         self.identity = identity
         self.party = party
@@ -77,6 +91,7 @@ class Keyring:
         self._epoch_s = epoch_s
         self._grace_s = grace_s
         self._capacity = capacity
+        self._ended = minimum_suite > 1
         self._epochs: dict[int, EpochSecret] = {}
         self._derived: OrderedDict[tuple[int, Direction, str, bytes], bytes] = OrderedDict()
 
@@ -84,8 +99,17 @@ class Keyring:
         """The current epoch."""
         return int(self._clock.now().timestamp()) // self._epoch_s
 
+    async def ended(self) -> bool:
+        """Whether this aggregator is past epoch keys, and takes part in format 2 only."""
+        if not self._ended:
+            async with self._database.reading() as transaction:
+                self._ended = await store.secret(transaction, _ENDED) is not None
+        return self._ended
+
     async def current(self) -> EpochSecret:
-        """The key of the current epoch, made at its first use."""
+        """The key of the current epoch, made at its first use. Raises EpochKeysEnded."""
+        if await self.ended():
+            raise EpochKeysEnded
         epoch = self.epoch_now()
         if epoch not in self._epochs:
             async with self._database.begin() as transaction:
@@ -146,16 +170,18 @@ class Keyring:
         What was sealed for the old keys can no longer be opened, and a descriptor that names one
         of them is refused: no earlier round can be summed a second time.
         """
-        epoch, now = self.epoch_now(), self._clock.now()
+        epoch, now, ended = self.epoch_now(), self._clock.now(), await self.ended()
         async with self._database.begin() as transaction:
             await exclusive(transaction, "epoch key")
             for held in await store.held_epochs(transaction):
                 await store.destroy_epoch_key(transaction, held, now)
-            stored = self._new_key(epoch)
-            await store.replace_epoch_key(transaction, epoch, stored)
+            stored = None if ended else self._new_key(epoch)
+            if stored is not None:
+                await store.replace_epoch_key(transaction, epoch, stored)
         self._epochs.clear()
         self._derived.clear()
-        self._remember(epoch, stored)
+        if stored is not None:
+            self._remember(epoch, stored)
 
     def _new_key(self, epoch: int) -> KeyPair:
         private_key = X25519PrivateKey.generate()

@@ -42,6 +42,13 @@ class AggregatorSettings(ServiceSettings):
         ge=0,
         description="How long after its epoch a key may still open a new round.",
     )
+    minimum_suite: int = Field(
+        default=1,
+        ge=1,
+        le=2,
+        description="Open rounds of this suite or later: 2 signs no epoch key any more. After a "
+        "first round of suite 2 it is 2, whatever is set here.",
+    )
     seal_key_s: int = Field(
         default=3600,
         ge=60,

@@ -28,7 +28,7 @@ from cli.archives.envelope import (
     Passphrase,
     Recipient,
 )
-from cli.archives.places import Drafts, Places
+from cli.archives.places import Drafts, Places, rotated
 from cli.context import Answer, fail, printed
 from cli.recipients import private_key
 from cli.up import settings_type
@@ -138,6 +138,8 @@ async def _back_up(settings: ServiceSettings, out: Path, holder: Holder) -> tupl
         raise BackupRefused(f"{out} is there already")
     if not settings.data_dir.is_dir():
         raise BackupRefused(f"there is no directory {settings.data_dir}")
+    if rotated(settings.data_dir):
+        raise BackupRefused("the storage key is being rotated: back up when that has ended")
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=settings.data_dir) as directory:
         # The database comes first: what it names is on the disk before it is named.
         created, copy = datetime.now(UTC), Path(directory) / DATABASE

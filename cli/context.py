@@ -94,7 +94,7 @@ def plain_errors() -> Iterator[None]:
         first = error.errors(include_url=False, include_input=False)[0]
         fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")
     except OSError as error:
-        what = (error.strerror or type(error).__name__).lower()
+        what = (error.strerror or str(error) or type(error).__name__).lower()
         fail(f"{error.filename}: {what}" if error.filename else what)
     except (ValueError, RuntimeError, TimeoutError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)

@@ -254,7 +254,12 @@ def pair(deployment: Deployment) -> None:
 
 
 def join_token(
-    deployment: Deployment, party: str, kind: PartyKind, max_curators: int, valid_s: int
+    deployment: Deployment,
+    party: str,
+    kind: PartyKind,
+    max_curators: int,
+    valid_s: int,
+    minimum_suite: int = 1,
 ) -> JoinToken:
     """A join token: one grant from each service, each asked for by its own operator."""
     request = GrantRequest(party=party, kind=kind, max_curators=max_curators, valid_s=valid_s)
@@ -264,7 +269,7 @@ def join_token(
         with service.client() as client:
             return ask_grant(client, request)
 
-    return assemble(request, [grant(service) for service in services])
+    return assemble(request, [grant(service) for service in services], minimum_suite)
 
 
 def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
@@ -272,10 +277,18 @@ def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
     return GrantAnswer.model_validate(client.post("/v1/grants", request.model_dump(mode="json")))
 
 
-def assemble(request: GrantRequest, answers: Sequence[GrantAnswer]) -> JoinToken:
-    """A join token from the coordinator's grant and, after it, those of the aggregators."""
+def assemble(
+    request: GrantRequest, answers: Sequence[GrantAnswer], minimum_suite: int = 1
+) -> JoinToken:
+    """A join token from the coordinator's grant and, after it, those of the aggregators.
+
+    `minimum_suite`: of the rounds that the party takes part in. A token of 1 says nothing of it, so
+    that software of an earlier release reads it.
+    """
     coordinator, *aggregators = (answer.grant for answer in answers)
     return JoinToken(
+        format="tacit.join/1" if minimum_suite == 1 else "tacit.join/2",
+        minimum_suite=None if minimum_suite == 1 else minimum_suite,
         party=request.party,
         kind=request.kind,
         max_curators=request.max_curators,

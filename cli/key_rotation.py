@@ -54,4 +54,4 @@ def _done(found: dict[str, Any]) -> str:
     sealed = f"everything is sealed with the storage key of generation {found['generation']}"
     if found["kept_in"] == "settings":
         return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"
-    return f"{sealed}, {found['kept_in']} of the data directory; the older file is destroyed"
+    return f"{sealed}, in {found['kept_in']} of the data directory; the key before is destroyed"

@@ -42,9 +42,9 @@ def create(
     """Create a query. The same content is the same query.
 
     Where curators or hosts may lie, add `"validity": "proved"` (or `--validity proved`): a lie
-    then moves the sum by no more than the preview says. It costs each lone curator a few
-    hundred bytes and milliseconds, needs additive sharing, and helps while every aggregator is
-    honest. A declared sum (the default) is moved by a lie by any amount.
+    then moves the sum by no more than the preview says. It costs each lone curator some 500 bytes
+    and a few milliseconds, needs additive sharing, and helps while every aggregator is honest. A
+    declared sum (the default) is moved by a lie by any amount.
     """
     made = client.create_query(_asked(source, validity, noise_tail))
     return Answer(made, lambda: typer.echo(made["id"]))

@@ -266,12 +266,20 @@ def public_key(state, grant, wanted):
     return MLKEM768X25519PublicKey(halves[0], X25519PublicKey.from_public_bytes(halves[1]))
 
 
-def session_with(state, deployment, entry):
-    """The session under an aggregator's seal key: one encapsulation, kept until the key's end."""
-    grant, now = state["aggregators"].get(entry["id"]), datetime.now(UTC)
+def seal_key(state, descriptor, entry):
+    """What an aggregator signed as its seal key, for this round if for one only."""
+    grant = state["aggregators"].get(entry["id"])
     demand(grant and anchored(entry["identity_key"], grant), "an aggregator's key was substituted")
     theirs = check("tacit seal key v2", entry["seal_key"], unb64(entry["identity_key"]))
     demand((theirs["party"], theirs["suite"]) == (entry["id"], 2), "another's seal key")
+    demand(theirs.get("round") in (None, descriptor["round"]), "a seal key for another round")
+    return theirs
+
+
+def session_with(state, descriptor, entry):
+    """The session under an aggregator's seal key: one encapsulation, kept until the key's end."""
+    theirs, now = seal_key(state, descriptor, entry), datetime.now(UTC)
+    grant, deployment = state["aggregators"][entry["id"]], descriptor["deployment"]
     wanted = theirs["public_key_hash"]
     for name, known in list(state["sessions"].items()):
         if known["until"] < now.timestamp():
@@ -326,7 +334,7 @@ def seal(state, descriptor, index, plain, label, size):
     """One share for aggregator number `index`, readable by it alone, in this round alone; and the
     announcement of the session, unless the aggregator knows it."""
     entry = descriptor["aggregators"][index]
-    session = session_with(state, descriptor["deployment"], entry)
+    session = session_with(state, descriptor, entry)
     me, them = state["party"].encode(), entry["id"].encode()
     numbers = str(index).encode(), str(size).encode()
     place, nonce = prefixed(label, digest_of(descriptor), me, them, *numbers), os.urandom(12)
@@ -381,6 +389,8 @@ def prepare(state, signed, moment, value):
     demand(len(entries) == query["aggregators"] > 1, "aggregators are not many")
     if reason := refusal(state, descriptor):
         return reason
+    for entry in entries:  # all, before anything is begun with one of them
+        seal_key(state, descriptor, entry)
     number, least, most = contribution(descriptor, moment, value)
     if not 1 <= most - least < 2**62:
         return "bounds"  # nothing to say, or more than a sum has room for

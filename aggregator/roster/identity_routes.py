@@ -35,7 +35,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
     async def identity(aggregator: AggregatorPart) -> dict[str, Any]:
         keyring = aggregator.keyring
-        current = await keyring.current()
+        current = None if await keyring.ended() else await keyring.current()
         key = keyring.identity.public_key
         return {
             "id": settings.aggregator_id,
@@ -44,7 +44,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
             "fingerprint": fingerprint(key).hex(),
             "fingerprint_base64url": encode_binary(fingerprint(key)),
             "epoch_s": settings.epoch_s,
-            "epoch_key": current.signed.model_dump(mode="json"),
+            "epoch_key": None if current is None else current.signed.model_dump(mode="json"),
             "policy": {
                 "min_participants": settings.policy_min_participants,
                 "max_curators": settings.policy_max_curators,

@@ -24,9 +24,10 @@ from aggregator.errors import (
     RoundClosed,
     RoundConflict,
     SealKeyGone,
+    SuiteDowngraded,
     WrongLength,
 )
-from aggregator.keys import EpochKeyGone, EpochSecret
+from aggregator.keys import EpochKeyGone, EpochSecret, end_epoch_keys
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys
 from aggregator.pieces.unsealing import check_words
@@ -146,6 +147,8 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Own
         raise DescriptorRefused("the entry of this aggregator is not its own")
     if descriptor.sessions:
         return await _own_seal_key(aggregator, descriptor, entry)
+    if await aggregator.keyring.ended():
+        raise SuiteDowngraded
     try:
         own = await aggregator.keyring.of(entry.epoch.epoch)
     except EpochKeyGone:
@@ -239,6 +242,7 @@ async def _open(
         await refuse_expired(transaction, descriptor.round)
         if isinstance(own, SealSecret):
             await _demand_published(transaction, own)
+            await end_epoch_keys(transaction)
         key = await round_store.add_round(
             transaction,
             descriptor.round,

@@ -292,7 +292,8 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> int:
     forgotten = await _forget_rounds(aggregator, before)
     async with aggregator.database.begin() as transaction:
         await forget_grants(transaction, grants, before)
-    await aggregator.keyring.current()
+    if not await aggregator.keyring.ended():
+        await aggregator.keyring.current()
     if await aggregator.keyring.destroy_idle() or forgotten:
         aggregator.forget_rounds()
     if not await aggregator.erasure.erase():

@@ -44,9 +44,8 @@ class Places:
             given = getattr(settings, "dataset_dir", None)
             files |= {"datasets": given or home / "datasets", "jobs": home / "jobs"}
             if getattr(settings, "storage_key", None) is None:
-                # One for each generation: during a rotation there are two.
-                names = {"storage.key", *(path.name for path in home.glob("storage.key.[0-9]*"))}
-                files |= {name: home / name for name in names}
+                files["storage.key"] = home / "storage.key"
+                files |= {path.name: path for path in rotated(home)}
         return cls(home, files, database)
 
     def members(self) -> Iterator[tuple[str, Path]]:
@@ -63,6 +62,11 @@ class Places:
         """What is there already, so that nothing can be restored beside it."""
         targets = [*self.files.values(), *([] if self.database is None else [self.database])]
         return [path for path in targets if _holds_something(path)]
+
+
+def rotated(home: Path) -> list[Path]:
+    """A coordinator's new storage key, while everything is being sealed with it."""
+    return list(home.glob("storage.key.[0-9]*"))
 
 
 class Drafts:

@@ -16,6 +16,7 @@ from common.store.transactions import Database
 from coordinator.datasets.holding import Datasets
 from coordinator.jobs.results import Results
 from coordinator.sealed import rotation
+from coordinator.sealed.key import FILE_NAME
 from coordinator.sealed.keys import StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
@@ -132,7 +133,7 @@ async def status(database: Database, resealing: Resealing, keys: StorageKeys) ->
     """How far a rotation has come, for its operator."""
     async with database.reading() as transaction:
         row = await store.state(transaction)
-    place = "settings" if keys.source.given else str(keys.source.file(row.generation).name)
+    place = "settings" if keys.source.given else FILE_NAME
     left = 0 if row.state is Rotation.IDLE else await resealing.left()
     return {
         "generation": row.generation,

@@ -81,7 +81,8 @@ class StorageKey:
 @dataclass(frozen=True)
 class KeySource:
     """Where this process finds storage keys: a setting with one or two lines, the newer first, or
-    files of the data directory, one for each generation."""
+    the data directory, in `storage.key`, and during a rotation the new one in
+    `storage.key.<generation>`."""
 
     given: tuple[StorageKey, ...]
     directory: Path
@@ -100,38 +101,45 @@ class KeySource:
         """All keys that are found now. Raises StorageKeyWrong for a file that holds none."""
         if self.given:
             return self.given
-        texts = [path.read_bytes() for path in self._files()]
+        texts = self._read()
         return tuple(parse_key(text.decode("ascii", "replace")) for text in texts if any(text))
+
+    def _read(self) -> list[bytes]:
+        while True:
+            try:
+                return [path.read_bytes() for path in self._files()]
+            except FileNotFoundError:  # promoted between the list and the reading: read again
+                continue
 
     def make_first(self) -> None:
         """The key of a store that has none yet, where the settings give none."""
         if not self.given and not any(self._files()):
             make_private_directory(self.directory)
-            _write(self.file(1), encode_binary(os.urandom(KEY_BYTES)))
+            _write(self.directory / FILE_NAME, encode_binary(os.urandom(KEY_BYTES)))
 
     def keep(self, generation: int, key: StorageKey) -> None:
         """Keep a new generation's key in the data directory; it is on the disk afterwards."""
-        path = self.file(generation)
+        path = self._next(generation)
         path.unlink(missing_ok=True)  # of a rotation that did not begin: it sealed nothing
         _write(path, encode_binary(key._key))
 
-    def destroy(self, generation: int) -> None:
-        """Overwrite and remove a generation's file in the data directory, if there is one."""
-        path = self.file(generation)
-        try:
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
+    def promote(self, generation: int) -> None:
+        """Overwrite and remove the file of the key before, and let this generation's take its
+        place; nothing where that is done."""
+        path, old = self._next(generation), self.directory / FILE_NAME
+        if not path.exists():
+            return
+        if old.exists():
+            with old.open("r+b") as file:
+                file.write(bytes(old.stat().st_size))
                 file.flush()
                 os.fsync(file.fileno())
-        except FileNotFoundError:
-            return
-        path.unlink(missing_ok=True)
-        sync_directory(path.parent)
+            old.unlink()
+        path.rename(old)
+        sync_directory(self.directory)
 
-    def file(self, generation: int) -> Path:
-        """The data directory's file of a generation."""
-        name = FILE_NAME if generation == 1 else f"{FILE_NAME}.{generation}"
-        return self.directory / name
+    def _next(self, generation: int) -> Path:
+        return self.directory / f"{FILE_NAME}.{generation}"
 
     def _files(self) -> Iterator[Path]:
         for path in sorted(self.directory.glob(f"{FILE_NAME}*")):

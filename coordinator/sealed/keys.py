@@ -76,11 +76,11 @@ class StorageKeys:
         return sealed.startswith(_prefix(self.generation))
 
     def forget_before(self, generation: int) -> None:
-        """Drop older keys here, and destroy their files in the data directory."""
+        """Drop older keys here, and destroy what the data directory has of them."""
         for older in range(_FIRST, generation):
             self._placed.pop(older, None)
-            if not self.source.given:
-                self.source.destroy(older)
+        if not self.source.given:
+            self.source.promote(generation)
 
     # --- contents that are recognised ---
 
@@ -111,7 +111,8 @@ class StorageKeys:
             if key is None:
                 raise StorageKeyUnavailable(extra={"generation": row.generation})
             self.place(row.generation, key)
-        self.generation = row.generation
+        # A reading transaction may see the store of before: the generation never goes back here.
+        self.generation = max(self.generation, row.generation)
         return row
 
     async def admit(self, transaction: Transaction, generation: int) -> None:

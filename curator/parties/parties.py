@@ -143,7 +143,7 @@ class Enroller:
             join_token=token.to_text(),
             created=now,
             enrolled=None,
-            minimum_suite=token.minimum_suite,
+            minimum_suite=token.minimum_suite or suites.FIRST,
             anchors=_anchors(token),
         )
         await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))
@@ -158,7 +158,7 @@ class Enroller:
             join_token=token.to_text(),
             deployment=token.coordinator.party,
             coordinator_url=token.coordinator.url.rstrip("/"),
-            minimum_suite=max(known.minimum_suite, token.minimum_suite),
+            minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
         )
         await store.put_anchors(transaction, known.id, _anchors(token))
 

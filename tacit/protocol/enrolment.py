@@ -60,22 +60,23 @@ class Grant(WireModel):
 class JoinToken(WireModel):
     """What an operator hands to a curator or host, out of band. Good once, until it expires.
 
-    `minimum_suite`: the party takes part in no round of a lower one. Only format 2 has it.
+    `minimum_suite`: the party takes part in no round of a lower one. Format 2 has it; format 1,
+    which earlier releases read, has not.
     """
 
-    format: Literal["tacit.join/1", "tacit.join/2"] = "tacit.join/2"
+    format: Literal["tacit.join/1", "tacit.join/2"] = "tacit.join/1"
     party: Identifier
     kind: PartyKind
     max_curators: Annotated[int, Field(ge=1, le=10_000_000)]
     coordinator: Grant
     aggregators: tuple[Grant, ...]
     expires: Instant
-    minimum_suite: Annotated[int, Field(ge=1, le=2)] = 1
+    minimum_suite: Annotated[int, Field(ge=1, le=2)] | None = None
 
     @model_validator(mode="after")
     def _suite_of_the_format(self) -> JoinToken:
-        first = self.format == "tacit.join/1"
-        require(not first or self.minimum_suite == 1, None, "format 1 knows no minimum suite")
+        second = self.format == "tacit.join/2"
+        require(second == (self.minimum_suite is not None), None, "a minimum suite in format 2")
         return self
 
     def to_text(self) -> str:

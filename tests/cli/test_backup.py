@@ -285,6 +285,11 @@ def test_refusals_are_one_line_and_change_nothing(desk: Desk) -> None:
         "backup", "curator", "--out", out, "--recipient", desk.recipient, **live
     )
     assert "public key" in desk.refused("backup", "curator", "--out", "x", "--recipient", "y")
+    new_key = Path(live["TACIT_DATA_DIR"]) / "storage.key.2"
+    new_key.touch()
+    during = ("backup", "curator", "--out", desk.directory / "during", "--recipient")
+    assert "being rotated" in desk.refused(*during, desk.recipient, **live)
+    new_key.unlink()
     old = desk.directory / "old"
     classical = desk.run("recipient-key", old, "--classical").stdout.strip()
     to_old = ("backup", "curator", "--out", desk.directory / "to-old", "--recipient", classical)

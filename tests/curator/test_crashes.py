@@ -117,7 +117,7 @@ async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: Fake
         async def dying(*args: Any) -> Any:
             if len(done) == 2:
                 raise RuntimeError("killed")
-            done.append(args[2].portion.span.segment)
+            done.append(args[2][0].portion.span.segment)
             return await original(*args)
 
         contributor._debit = dying  # type: ignore[method-assign]

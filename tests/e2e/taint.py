@@ -30,6 +30,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "aggregator": (
         "secret.value",
         "epoch_key.private_key",
+        "seal_key.seed",
         "contribution.sealed",
         "piece.bodies",
         "batch.body",
@@ -43,6 +44,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "party.coordinator_token",
         "anchor.token",
         "outbox.body",
+        "outbox.announce",
         "record_table.content",
         "federated_job.seed",
     ),

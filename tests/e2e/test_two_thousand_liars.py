@@ -1,6 +1,6 @@
 """Two thousand lone curators that lie, among honest ones, an honest host and a host that lies, at
 five aggregators over HTTP: all liars are named, for the right reason, and the sum of the others is
-exact to the unit (spec: validity, section 17, check 4).
+exact to the unit (spec: validity, section 10).
 
 The liars are enrolled by SQL and their pieces come a thousand in a request; the test itself plays
 the coordinator, whose checks are pure functions. `test_proved_rounds` has the real coordinator.

@@ -18,6 +18,7 @@ import pytest
 
 from cli.deployment import Deployment, Running, join_token, pair
 from tacit import Client
+from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import PartyKind
 from tacit.query.proofs import proof_plan
@@ -309,8 +310,8 @@ def _signed_by_a_coordinator_of_our_own(shown: Shown) -> Any:
     return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
 
 
-def _epoch_key(identity: Identity, statement: Any, client: ModuleType) -> Any:
-    message = b"tacit epoch key v1\0" + client.canonical(statement)
+def _seal_key(identity: Identity, statement: Any, client: ModuleType) -> Any:
+    message = b"tacit seal key v2\0" + client.canonical(statement)
     return {"statement": statement, "signature": encode_binary(identity._key.sign(message))}
 
 
@@ -318,18 +319,41 @@ def test_a_substituted_aggregator_is_refused(shown: Shown) -> None:
     impostor = Identity.generate()
     entry = shown.signed["statement"]["aggregators"][2]
     entry["identity_key"] = encode_binary(impostor.public_key)
-    entry["epoch_key"] = _epoch_key(impostor, entry["epoch_key"]["statement"], shown.client)
+    entry["seal_key"] = _seal_key(impostor, entry["seal_key"]["statement"], shown.client)
     with pytest.raises(SystemExit, match="substituted"):
         shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
 
 
-def test_an_epoch_key_of_somebody_else_is_refused(shown: Shown) -> None:
+def test_a_seal_key_of_somebody_else_is_refused(shown: Shown) -> None:
     entry = shown.signed["statement"]["aggregators"][0]
-    entry["epoch_key"] = _epoch_key(
-        Identity.generate(), entry["epoch_key"]["statement"], shown.client
-    )
+    entry["seal_key"] = _seal_key(Identity.generate(), entry["seal_key"]["statement"], shown.client)
     with pytest.raises(SystemExit, match="signature"):
         shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
+
+
+def test_a_round_of_format_1_is_refused(shown: Shown) -> None:
+    """It would be sealed to X25519 alone."""
+    shown.signed["statement"]["format"] = "tacit.round/1"
+    assert shown.prepare(_signed_by_a_coordinator_of_our_own(shown)) == "format"
+
+
+def test_another_public_key_than_the_one_signed_is_not_used(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = shown.client.ask
+    asked: list[str] = []
+
+    def lying(url: str, *more: Any) -> Any:
+        if "/v1/seal-keys/" not in url:
+            return honest(url, *more)
+        asked.append(url)
+        return SealKey(bytes(32)).public.raw
+
+    monkeypatch.setattr(shown.client, "ask", lying)
+    shown.state["sessions"] = {}
+    with pytest.raises(SystemExit, match="nobody has the seal key"):
+        shown.prepare(shown.signed)
+    assert len(asked) == 2, "the aggregator, then the coordinator"
 
 
 def test_one_aggregator_twice_is_refused(shown: Shown) -> None:

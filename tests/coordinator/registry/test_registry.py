@@ -323,7 +323,7 @@ ROUTES = [
 OPEN_TO_ALL = {
     ("GET", "/.well-known/tacit-coordinator"),
     ("POST", "/v1/enrolments"),
-    ("GET", "/v1/seal-keys/a"),
+    ("GET", "/v1/seal-keys/{}"),
 }
 
 

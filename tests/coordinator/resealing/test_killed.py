@@ -21,7 +21,7 @@ import pytest
 from common.store.database import open_store
 from coordinator.errors import StorageKeyUnavailable, StorageKeyWrong
 from coordinator.sealed.files import file_generation, open_sealed
-from coordinator.sealed.key import KeySource, parse_key
+from coordinator.sealed.key import KeySource
 from coordinator.sealed.keys import StorageKeys, open_storage_keys, seed_purpose
 from coordinator.settings import CoordinatorSettings
 from tacit.wire import encode_binary
@@ -130,19 +130,17 @@ def busy(it: Process, stored: Stored) -> Iterator[None]:
             made, digest = random.choice(chosen)
             path = it.settings.data_dir / "datasets" / made / "file.sealed"
             generation = file_generation(path)
-            keys = StorageKeys(KeySource((), it.settings.data_dir))
-            try:
-                text = keys.source.file(generation).read_text("ascii")
-                keys.place(generation, parse_key(text))
-            except (FileNotFoundError, StorageKeyWrong):
-                continue  # the file was sealed anew, and the key of before was destroyed
-            try:
-                with open_sealed(path, keys, f"dataset {made} file") as stream:
+            found, purpose = b"", f"dataset {made} file"
+            for key in KeySource((), it.settings.data_dir).found():
+                keys = StorageKeys(KeySource((key,), it.settings.data_dir))
+                keys.place(generation, key)
+                with (
+                    suppress(StorageKeyWrong, StorageKeyUnavailable),
+                    open_sealed(path, keys, purpose) as stream,
+                ):
                     found = hashlib.sha256(stream.read()).digest()
-            except StorageKeyUnavailable:
-                continue  # sealed anew between the two looks
-            except StorageKeyWrong:
-                found = b""
+            if not found and file_generation(path) != generation:
+                continue  # it was sealed anew, and the key of before was destroyed
             if found != digest:
                 stored.failed.append(made)
             over.wait(0.02)
@@ -199,9 +197,7 @@ def killed(directory: Path, times: int, sizes: list[int], longest_s: float) -> N
             if path.parent.name in stored.contents:
                 assert file_generation(path) == generation
         assert not list(directory.rglob("*.reseal"))
-        assert [path.name for path in directory.glob("storage.key*")] == [
-            f"storage.key.{generation}"
-        ]
+        assert [path.name for path in directory.glob("storage.key*")] == ["storage.key"]
         old = StorageKeys(KeySource(first, directory))
         old.place(1, first[0])
         for made in stored.contents:

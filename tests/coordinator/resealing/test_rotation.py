@@ -25,6 +25,7 @@ from coordinator.sealed.keys import StorageKeys, seed_purpose
 from coordinator.sealed.resealing import SUFFIX, reseal_file
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
+from coordinator.store import storage_key as key_store
 from coordinator.store.jobs import JobRow
 from coordinator.store.tables import dataset_contents, job_attempts
 from tacit.wire import encode_binary
@@ -121,11 +122,11 @@ async def test_everything_is_sealed_anew_and_the_old_key_is_destroyed(
         assert answer.status_code == 202, answer.text
         assert answer.json()["generation"] == 2
         assert "state" in (await rotate(it)).json()  # the same again changes nothing
-        assert await ended(it) == {**first, "generation": 2, "kept_in": "storage.key.2"}
+        assert await ended(it) == {**first, "generation": 2}
 
         (sealed,) = (home / "datasets").glob("*/*.sealed")
         assert file_generation(sealed) == 2
-        assert [path.name for path in home.glob("storage.key*")] == ["storage.key.2"]
+        assert [path.name for path in home.glob("storage.key*")] == ["storage.key"]
         with pytest.raises((StorageKeyWrong, StorageKeyUnavailable)):
             reseal_file(sealed, before, f"dataset {made['id']} file")
         with pytest.raises((StorageKeyWrong, StorageKeyUnavailable)):
@@ -263,6 +264,18 @@ async def test_a_content_that_arrives_across_a_whole_rotation_is_refused(house: 
             with pytest.raises(StorageKeyUnavailable, match="send it again"):
                 await keys.admit(transaction, 1)
             await keys.admit(transaction, 2)
+        assert (await ended(it))["generation"] == 2
+
+
+async def test_a_look_at_the_store_of_before_takes_no_generation_back(house: Houses) -> None:
+    """Else what is of the old key would count as done, and the old key be destroyed."""
+    async with house(0) as it:
+        keys, database = part_of(it.app, StorageKeys), part_of(it.app, Database)
+        async with database.reading() as before:
+            assert (await key_store.state(before)).generation == 1
+            await rotation.begin(database, keys, StorageKey(NEW))
+            assert (await keys.refresh(before)).generation == 1
+            assert keys.generation == 2
         assert (await ended(it))["generation"] == 2
 
 

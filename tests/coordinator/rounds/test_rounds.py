@@ -254,8 +254,8 @@ async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> Non
 
 
 def keys_shown(it: House) -> list[int]:
-    """How often each aggregator was asked for its epoch key."""
-    return [wire.seen.count(("GET", "/v1/keys/current")) for wire in it.wires]
+    """How often each aggregator was asked for its seal key: nobody here needs format 1."""
+    return [wire.seen.count(("GET", "/v1/seal-keys/current")) for wire in it.wires]
 
 
 async def test_a_key_that_was_shown_serves_for_a_minute(house: Houses) -> None:

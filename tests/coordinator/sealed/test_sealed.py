@@ -85,19 +85,26 @@ def test_a_key_may_be_given(tmp_path: Path) -> None:
 def test_a_key_of_the_data_directory_is_overwritten_before_it_goes(tmp_path: Path) -> None:
     found = source(data_dir=tmp_path)
     found.make_first()
+    (before,) = found.found()
     found.keep(2, KEY)
-    assert set(found.found()) >= {KEY}
+    assert found.found() == (before, KEY)
     first = tmp_path / "storage.key"
-    first.with_name("again").hardlink_to(first)  # shows what is written into the file
-    found.destroy(1)
-    assert not any(first.with_name("again").read_bytes())
-    assert not first.exists()
+    again = tmp_path / "again"
+    again.hardlink_to(first)  # shows what is written into the file
+    found.promote(2)
+    assert not any(again.read_bytes())
     assert found.found() == (KEY,)
-    first.write_bytes(bytes(44))  # killed between the two
+    assert [path.name for path in tmp_path.glob("storage*")] == ["storage.key"]
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    found.promote(2)
     assert found.found() == (KEY,)
-    found.destroy(1)
-    found.destroy(1)
-    assert found.found() == (KEY,)
+    # Killed after the file was overwritten, and after it was unlinked.
+    for left in (bytes(44), None):
+        found.keep(3, before)
+        first.unlink() if left is None else first.write_bytes(left)
+        assert found.found() == (before,)
+        found.promote(3)
+        assert found.found() == (before,)
 
 
 def test_a_value_of_an_earlier_version_opens(tmp_path: Path) -> None:

@@ -356,3 +356,17 @@ async def test_a_round_without_a_figure_ends_a_records_lifetime_and_no_period(
     asked = asking(record=ONE)
     assert (await left(transaction, asked, limited("record", period="1")))[0] == [0, 1, 2, 3]
     assert (await left(transaction, asked, limited("record", lifetime="1000")))[0] == [1, 2, 3]
+
+
+def test_a_part_of_a_decision_is_that_of_its_curators() -> None:
+    found = Consent(np.ones(5, np.bool_), periods={3600})
+    found.refuse(np.array([0, 0, 1, 0, 0], np.bool_), "one", "why", {"limit": "1"})
+    found.refuse(np.array([0, 0, 0, 0, 1], np.bool_), "other", "why")
+    middle = found.within(slice(2, 4))
+    assert middle.present.tolist() == [False, True]
+    assert middle.periods == {3600}
+    (ground,) = middle.grounds
+    assert ground.members.tolist() == [True, False]
+    assert (ground.name, ground.detail, ground.figures) == ("one", "why", '{"limit": "1"}')
+    assert found.within(slice(0, 2)).grounds == []
+    assert found.within(slice(0, 2)).present.all()

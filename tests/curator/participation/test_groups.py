@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from curator.participation import grouping
 from tacit import sets
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, query
 from tests.curator.double import FakeWorld
@@ -70,3 +71,33 @@ async def test_who_is_not_concerned_has_no_other_ground(site: OpenSite, world: F
         await s.take_part()
         assert await grounds(s, "g-0") == ["not_concerned"]
         assert await grounds(s, "g-1") == ["policy_refused"]
+
+
+async def test_portions_that_follow_each_other_are_charged_where_the_group_is(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four segments of a host in one lot, decided on and charged together: of one of them nobody is
+    asked, of others some are."""
+    monkeypatch.setattr(grouping, "LOT_WORDS", 1 << 20)
+    names = [f"g-{place}" for place in range(250)]
+    wide = {"function": "vector_sum", "dimension": 2049, "coordinates": "values", "l1_bound": "1"}
+    invited = [*range(10, 64), *range(128, 200), 249]
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gateway", names)
+        seen = ("g-9", "g-10", "g-63", "g-64", "g-127", "g-128", "g-199", "g-200", "g-249")
+        before = {name: await spent(s, name) for name in seen}
+        asked = query(NOISY, group="feeder", n_max=1000, **wide)
+        descriptor = s.open(asked, members=members(world, *invited))
+        assert descriptor.segment_size == 64
+        await s.take_part()
+        assert world.members(descriptor) == set(invited)
+        once = await spent(s, "g-10")
+        assert once != before["g-10"]
+        for name in seen:
+            concerned = int(name[2:]) in invited
+            assert await spent(s, name) == (once if concerned else before[name]), name
+            (item,) = await s.history(name)
+            assert item["contributed"] == concerned
+            if not concerned:
+                assert await grounds(s, name) == ["not_concerned"]

@@ -18,6 +18,8 @@ from tests.curator.conftest import OPEN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.participation.test_sessions import open_second
 
+SECOND_ONLY = {"format": "tacit.join/2", "minimum_suite": 2}
+
 
 async def grounds(s: Site, party: str, descriptor: RoundDescriptor) -> list[str]:
     """On which a party refused a round."""
@@ -90,7 +92,7 @@ async def test_the_least_suite_comes_from_settings_or_the_join_token(
 
     def second_only(party: str, curators: int | None = None) -> str:
         token = JoinToken.from_text(made(party, curators))
-        return token.model_copy(update={"minimum_suite": 2}).to_text()
+        return token.model_copy(update=SECOND_ONLY).to_text()
 
     async with site(minimum_suite=2) as s:
         await s.policy(**OPEN)
@@ -110,14 +112,15 @@ async def test_the_least_suite_comes_from_settings_or_the_join_token(
             assert await grounds(s, name, by_token) == ["suite_downgraded"]
 
 
-def test_a_join_token_of_format_1_lowers_nothing() -> None:
-    token = JoinToken.from_text(FakeWorld().join_token("house"))
-    assert (token.format, token.minimum_suite) == ("tacit.join/2", 1)
-    old = token.model_copy(update={"format": "tacit.join/1"})
-    assert JoinToken.from_text(old.to_text()).minimum_suite == 1
-    lying = old.model_copy(update={"minimum_suite": 2})
-    with pytest.raises(ValueError, match="not a join token"):
-        JoinToken.from_text(lying.to_text())
+def test_a_join_token_says_its_least_suite_in_format_2_only() -> None:
+    first = JoinToken.from_text(FakeWorld().join_token("house"))
+    assert (first.format, first.minimum_suite) == ("tacit.join/1", None)
+    assert b"minimum_suite" not in first.canonical()  # an earlier release reads it
+    second = first.model_copy(update=SECOND_ONLY)
+    assert JoinToken.from_text(second.to_text()) == second
+    for lie in ({"format": "tacit.join/1"}, {"minimum_suite": None}, {"minimum_suite": 3}):
+        with pytest.raises(ValueError, match="not a join token"):
+            JoinToken.from_text(second.model_copy(update=lie).to_text())
 
 
 async def test_keys_of_format_1_are_destroyed_once_none_is_needed(

@@ -1,5 +1,7 @@
 """Packed shares come back as they were, open in one place of one round, and have one length."""
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
 from tacit.protocol.proved_pieces import (
+    Shares,
     WrongShareLength,
     in_field,
     pack,
@@ -15,6 +18,8 @@ from tacit.protocol.proved_pieces import (
     rows_of,
     unpack,
 )
+from tacit.protocol.proved_pieces import split as split_pieces
+from tacit.query.proofs import ContributionProof
 from tacit.randomness import SeededRandom
 from tacit.validity.functions import ProvedSum, ReadingBounds, proved_histogram
 from tacit.validity.prio3 import Outcome
@@ -153,3 +158,29 @@ def test_neighbouring_fields_cannot_flow_together_nor_a_declared_piece_pass_for_
 
     assert piece_context(b"", "a", "bc", 1, 23) != piece_context(b"", "ab", "c", 12, 3)
     assert piece_context(*PLACE) != sealing.piece_context(*PLACE)
+
+
+@pytest.mark.parametrize("drawn", [None, [7, -7, 3, -100]])
+def test_noise_is_clamped_to_its_bound_and_none_stays_none(drawn):
+    """The contributions of 5 that are sent, with noise of at most 4 either way."""
+    bounds = () if drawn is None else (4,)
+    function = ProvedSum(ReadingBounds(0, 10, 1), bounds)
+    proof = ContributionProof(function, function.prio3(2))
+    values = np.full((4, 1), 5, np.int64)
+    noise = None if drawn is None else np.array(drawn, np.int64)[:, np.newaxis]
+    plaintexts = split_pieces(proof, DIGEST, values, noise, SeededRandom(1))
+    prio3 = proof.prio3
+    taken = [unpack(prio3, index, rows) for index, rows in enumerate(plaintexts)]
+    with pytest.raises(FrozenInstanceError):
+        taken[0].nonces = None
+    assert taken[0] != Shares(**vars(taken[0])), "told apart without comparing arrays"
+    done = [
+        prio3.verify(
+            KEY, proof_context(DIGEST), index, one.nonces, one.public_shares, one.input_shares
+        )
+        for index, one in enumerate(taken)
+    ]
+    for place, expected in enumerate([5, 5, 5, 5] if drawn is None else [9, 1, 8, 1]):
+        one = np.arange(4) == place
+        total = prio3.unshard_centred([prio3.aggregate(each.output_shares, one) for each in done])
+        assert total[0] + function.offset[0] == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,6 +47,7 @@ from tacit.protocol.round import (
 )
 from tacit.protocol.verification import (
     CHUNK_BYTES,
+    SECRET_BYTES,
     CandidateList,
     Candidates,
     ChunkPlace,
@@ -65,6 +67,7 @@ from tacit.protocol.verification import (
     refused_curators,
     seal_chunk,
     share_lengths,
+    stands_at,
     verdict_of,
     verify_key_of,
 )
@@ -309,6 +312,34 @@ def test_all_sets_are_needed_once_and_enough_curators() -> None:
         candidates_of(small, too_many)
 
 
+def test_a_part_reaches_to_the_end_of_the_roster_and_no_further() -> None:
+    last = ProvedPart(segment=1, first=4992, length=8, part=0, presence=b"\xff")
+    beyond = ProvedPart(segment=1, first=4992, length=16, part=0, presence=b"\xff\0")
+    assert candidates_of(MADE, [accepted(index, parts=(last,)) for index in range(3)])
+    for parts, reason in (((beyond,), "no host can have sent"), ((PART, PART), "sorted, each")):
+        members = bitmap([0, 1, 2, 3], (last, PART))
+        signed = [accepted(index, parts=(), members=members) for index in range(3)]
+        lists = [
+            IDENTITIES[index].sign(
+                ACCEPTED_LABEL, item.statement.model_copy(update={"parts": parts})
+            )
+            for index, item in enumerate(signed)
+        ]
+        with pytest.raises(ManifestRefused, match=reason):
+            candidates_of(MADE, lists)
+
+
+def test_candidates_cannot_be_changed_and_are_chosen_one_by_one() -> None:
+    for value, name in ((FOUND, "parts"), (PLACE, "index")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, None)
+    again = Candidates.of(FOUND.listed(), ROSTER, FOUND.hash)
+    assert FOUND in (FOUND,) and FOUND not in (again,), "they are told apart by their hash"
+    with pytest.raises(ValueError, match="zip"):
+        FOUND.parts_of(np.ones(FOUND.items + 1, np.bool_))
+    assert SECRET_BYTES == 32
+
+
 def test_parts_are_of_proved_rounds_only() -> None:
     with pytest.raises(ManifestRefused):
         manifest_of(MADE, SETS, SALT)
@@ -324,6 +355,64 @@ def test_parts_are_of_proved_rounds_only() -> None:
 # --- chunks --------------------------------------------------------------------------------------
 
 PLACE = ChunkPlace(MADE.digest(), FOUND.hash, 1, 0, 2, 3)
+
+
+def parts_of_sizes(sizes: Sequence[int]) -> Candidates:
+    """Three lone curators and parts of these sizes."""
+    parts = tuple(
+        ProvedPart(
+            segment=place,
+            first=4096 * place,
+            length=8,
+            part=0,
+            presence=bytes([(1 << size) - 1]),
+        )
+        for place, size in enumerate(sizes, 1)
+    )
+    return Candidates(np.arange(3), parts, 50_000, SALT)
+
+
+@given(st.lists(st.integers(1, 3), max_size=8))
+def test_contributions_of_as_many_curators_are_found_together(sizes: list[int]) -> None:
+    found = parts_of_sizes(sizes)
+    each = [1, 1, 1, *sizes]
+    for at in range(found.items):
+        for stop in range(at + 1, found.items + 1):
+            curators, until = found.alike(at, stop)
+            assert curators == each[at]
+            assert at < until <= stop
+            same_kind = [(place < 3, each[place]) for place in range(at, until)]
+            assert set(same_kind) == {(at < 3, each[at])}
+            assert until == stop or (until < 3, each[until]) != (at < 3, each[at])
+
+
+def test_a_share_is_as_long_as_the_contribution_s_size_demands() -> None:
+    """Wide parts have longer chunks of the gadget, so other verifier shares."""
+    plan = proof_plan(proved(function="histogram", edges=["0", "1", "2", "5", "7", "10"]))
+    sizes = [1, 2, 8, 8, 3]
+    found = parts_of_sizes(sizes)
+    expected = [plan.of(size).prio3.verifier_share_bytes for size in (1, 1, 1, *sizes)]
+    assert len(set(expected)) > 1
+    assert share_lengths(plan, found).tolist() == expected
+
+
+def test_a_chunk_is_filled_to_the_last_byte() -> None:
+    """4 MiB with all that is around the shares: 81 bytes of place, a nonce and a tag."""
+    assert CHUNK_BYTES == 4 * 2**20
+    room = CHUNK_BYTES - (4 + 32 + 32 + 1 + 4 + 4 + 4) - 12 - 16
+    body = seal_chunk(bytes(32), PLACE, bytes(room))
+    assert len(body) == CHUNK_BYTES
+    assert stands_at(PLACE, body)
+    assert not stands_at(PLACE, body + b"\0")
+    for lengths, cut in (
+        ([room], [slice(0, 1)]),
+        ([room - 5, 5, 5, room - 5], [slice(0, 2), slice(2, 4)]),
+        ([room - 5, 6], [slice(0, 1), slice(1, 2)]),
+        ([5, room - 5, 6, room - 5], [slice(0, 2), slice(2, 3), slice(3, 4)]),
+    ):
+        assert chunk_slices(np.array(lengths, np.int64)) == cut
+    with pytest.raises(AssertionError, match="shorter than a chunk"):
+        chunk_slices(np.array([room + 1], np.int64))
 
 
 def test_chunks_hold_whole_items_in_order() -> None:
@@ -471,6 +560,9 @@ def test_what_cannot_all_be_true_is_named() -> None:
         "aggregator-0 or aggregator-1 signed a false verdict",
         "aggregator-1 or aggregator-2 signed a false verdict",
     ]
+    short = honest[0].model_copy(update={"shares_hashes": (made[0].shares_hash,)})
+    with pytest.raises(ValueError, match="zip"):
+        list(contradictions(made, [short, *honest[1:]]))
     hashes = (made[0].shares_hash, made[1].shares_hash, SALT)
     other = honest[0].model_copy(update={"shares_hashes": hashes})
     assert list(contradictions(made, [other, *honest[1:]])) == [
