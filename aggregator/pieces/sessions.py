@@ -121,6 +121,7 @@ class Beginning:
         if known is not None:
             if _unwrapped(self._own, sender, known) != session.key:
                 raise SealBrokenHere("another session of this id is known")
+            self.added.append((sender.key, replace(session, wrapped=known, fresh=False)))
             return False
         if len(held) >= MOST_SESSIONS:
             raise TooManySessions(extra={"most": MOST_SESSIONS})

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from aggregator.context import Aggregator, OwnKey, RoundContext, stored_round
-from aggregator.errors import KeyShareRefused, RoundClosed, RoundNotKeyed
+from aggregator.errors import KeyShareRefused, RoundClosed, RoundNotKeyed, SealKeyUnavailable
 from aggregator.pieces.peer_seals import PublicKeys, incoming_key, outgoing
 from aggregator.store import rounds as store
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
@@ -60,9 +60,11 @@ def made_key(
 ) -> bytes:
     """The verify key of this aggregator's share and the others', one of each.
 
-    Raises KeyShareRefused, or RoundClosed without the own secret.
+    Raises KeyShareRefused; RoundClosed, or SealKeyUnavailable, without the own secret.
     """
     own, descriptor = context.own_key, context.descriptor
+    if context.elsewhere:
+        raise SealKeyUnavailable
     if own is None or own.verification_secret is None:
         raise RoundClosed("the round's keys are destroyed", extra={"included": False})
     found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}

@@ -161,8 +161,14 @@ class SealKeyring:
             self._held.pop(number, None)
 
     async def destroy(self, number: int) -> None:
-        """Steps 1 and 2: the wrapping key, then what is stored. The log is emptied after that."""
+        """Steps 1 and 2: the wrapping key, then what is stored. The log is emptied after that.
+        Nothing if all that is done."""
         self.forget([number])
+        async with self._database.reading() as transaction:
+            row = await store.by_number(transaction, number)
+        if row is not None and row.state is KeyState.DESTROYED:
+            self._dying.discard(number)
+            return
         await asyncio.to_thread(self._directory.destroy, number)
         done = False
         while not done:
