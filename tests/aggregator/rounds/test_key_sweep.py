@@ -73,13 +73,13 @@ async def test_a_round_of_lone_curators_and_hosts_is_summed(
     alliance: Alliance, database_url: str, round_keys: bool
 ) -> None:
     async with alliance(2, database_url) as federation:
-        federation.sessions, federation.round_keys = True, round_keys
         await federation.lone(3)
         await federation.host("gateway", 70)
+        beside = await contributed(federation)  # of format 1: it goes on to its end
+        federation.sessions, federation.round_keys = True, round_keys
         current = await contributed(federation)
         assert (await current.release())[0].tolist() == [73]
-        federation.sessions = False  # and a round of format 1 beside it
-        assert (await (await contributed(federation)).release())[0].tolist() == [73]
+        assert (await beside.release())[0].tolist() == [73]
 
 
 @pytest.mark.parametrize("round_keys", [False, True])
