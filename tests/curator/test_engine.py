@@ -36,9 +36,12 @@ from tests.curator.double import FakeWorld
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def sealing_key(party: str) -> SealingKey:
+    return SealingKey.from_bytes(party, 0, bytes(range(32)))
+
+
 def sealer(party: str) -> Sealer:
-    key = SealingKey.from_bytes(party, 0, bytes(range(32)))
-    return Sealer(party, Identity.from_bytes(bytes(32)), key)
+    return Sealer(party, Identity.from_bytes(bytes(32)), sealing_key(party))
 
 
 def test_a_segment_is_sealed_from_arrays() -> None:
@@ -166,7 +169,7 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
             assert (header.host, header.span, header.part) == (f"gw-{place}", own.span, place)
             assert header.count == sizes[place]
             aggregator = world.aggregators[index]
-            aggregator.keys[header.host, 0] = engines[place].sealer.sealing_key.public
+            aggregator.keys[header.host, 0] = sealing_key(header.host).public
             plain = open_part(aggregator._agreed(header.host, 0), body.content, offset)
             shares.append(np.frombuffer(plain, np.uint8)[np.newaxis])
         assert total_of(proofs.of(sizes[place]), shares, terms.digest) == [
