@@ -136,8 +136,14 @@ class Site:
 @pytest_asyncio.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
     real = Deployment.plan(tmp_path / "first", 2)
-    # Nobody waits two days here for a restored curator, and all clocks are one.
-    running = Running(real, {**FAST, "curator": {**FAST["curator"], "TACIT_RESTORE_QUIET_S": "0"}})
+    # A restored curator takes part once its aggregators have made new keys, two days later in format
+    # 1: here each round has keys of its own, nobody waits, and all clocks are one.
+    settings = {
+        **FAST,
+        "coordinator": {**FAST["coordinator"], "TACIT_SEAL_KEY_PER_ROUND": "true"},
+        "curator": {**FAST["curator"], "TACIT_RESTORE_QUIET_S": "0"},
+    }
+    running = Running(real, settings)
     async with AsyncExitStack() as stack:
         places: list[dict[str, str]] = [{}, {}]
         if request.param == "postgres":
