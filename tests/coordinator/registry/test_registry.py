@@ -261,6 +261,8 @@ ROUTES = [
     ("GET", "/v1/groups", {"operator", "analyst", "curator"}),
     ("GET", "/v1/groups/a", {"operator", "analyst", "curator"}),
     ("GET", "/v1/groups/a/curators", {"operator"}),
+    ("GET", "/v1/storage-key", {"operator"}),
+    ("PUT", "/v1/storage-key", {"operator"}),
     ("POST", "/v1/datasets", {"operator"}),
     ("GET", "/v1/datasets", {"operator"}),
     ("GET", "/v1/datasets/a", {"operator"}),
