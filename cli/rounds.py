@@ -19,7 +19,6 @@ from cli.context import (
     errors,
     fail,
     say,
-    table,
 )
 from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, refusal_lines, refused_lines, result_lines
@@ -75,22 +74,19 @@ def listing(
     found = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
     if state is RoundState.OPEN:  # the list of open rounds is made for curators: signed descriptors
         found = [client.round(each["statement"]["round"]) for each in found]
-    shown = table(
-        "Rounds", ["round", "query", "window", "state", "curators"], [_row(each) for each in found]
-    )
-    shown.columns[0].no_wrap = True
-    return Answer(found, lambda: console.print(shown))
+    lines = [line for each in found for line in _lines(each)] or ["no round"]
+    return Answer(found, lambda: say("\n".join(lines), markup=False))
 
 
-def _row(shown: dict[str, Any]) -> list[str]:
-    window = shown["window"]
-    curators = shown["participants"]
+def _lines(shown: dict[str, Any]) -> list[str]:
+    """A round for people; its id has a line's beginning for itself, and is whole on any screen."""
+    window, curators = shown["window"], shown["participants"]
+    state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
+    why = [] if shown["reason"] is None else [f"  {shown['reason']}"]
     return [
-        shown["id"],
-        shown["query"],
-        f"{window['start']} to {window['end']}",
-        shown["state"] if shown["reason"] is None else f"{shown['state']}: {shown['reason']}",
-        "" if curators is None else str(curators),
+        f"{shown['id']}  {state}",
+        f"  {shown['query']}, {window['start']} to {window['end']}",
+        *why,
     ]
 
 
