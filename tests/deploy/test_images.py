@@ -104,7 +104,7 @@ def test_a_round_a_job_a_restart_and_a_backup(
 ) -> None:
     it = compose("demo", images=images)
     said = " ".join(it.wait_until_done("demo").split())
-    assert said.count("matches the published one") == 4
+    assert "they add up to the answer" in said
     for name in SERVICES:
         assert it.run_in(name, "id", "-u").stdout == "10001\n"
         assert it.run_in(name, "touch", f"{APP}/file").returncode != 0
