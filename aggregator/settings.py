@@ -75,8 +75,8 @@ class AggregatorSettings(ServiceSettings):
     )
     peers: Literal["pinned", "any"] | None = Field(
         default=None,
-        description="Whom this aggregator sums with: `pinned` peers alone (`tacit pair peer`), or "
-        "`any` that the coordinator names. Without it: `pinned` as soon as one is pinned.",
+        description="Which other aggregators may be in a round: `pinned` ones (`tacit pair peer`), "
+        "or `any` that the coordinator names. Without it: `pinned` as soon as one is pinned.",
     )
     policy_min_participants: int = Field(
         default=2,

@@ -29,7 +29,7 @@ _INLINE_BYTES = 256 * 1024
 _IN_A_ROW = 64
 """Lone pieces opened before the loop serves others: 5 ms where every seal key must be derived."""
 _OF_A_SESSION = 6
-"""A piece that begins a session takes as long as so many others."""
+"""A piece that begins a session takes as long as this number of other pieces."""
 
 
 async def accept_batch(

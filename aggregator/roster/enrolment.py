@@ -114,7 +114,7 @@ async def pair(
 
 
 async def paired(aggregator: Aggregator) -> PairedCoordinator:
-    """Whom this aggregator is paired with. Raises NotPaired."""
+    """The coordinator that this aggregator is paired with. Raises NotPaired."""
     async with aggregator.database.reading() as transaction:
         known = await admission.coordinator(transaction)
     if known is None:

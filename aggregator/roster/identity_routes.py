@@ -63,7 +63,11 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         current = await aggregator.keyring.current()
         return etag_response(request, current.signed.model_dump_json().encode())
 
-    @app.get("/v1/coordinator", tags=["identity"], summary="Whom this aggregator is paired with")
+    @app.get(
+        "/v1/coordinator",
+        tags=["identity"],
+        summary="The coordinator that this aggregator is paired with",
+    )
     async def paired(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         return answer(request, await enrolment.paired(aggregator))
 

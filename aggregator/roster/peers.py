@@ -1,7 +1,7 @@
-"""With whom this aggregator sums: the other aggregators that its operator pinned.
+"""The other aggregators with which this one may sum: those that its operator pinned.
 
 Spec: keys, section 6.5. A coordinator could open a second round over the same readings among this
-aggregator and inventions of its own, so that fewer aggregators than the query assumes would have to
+aggregator and invented ones, so that fewer aggregators than the query assumes would have to
 collude. Each pin is an id, an operator and a fingerprint, compared out of band.
 """
 

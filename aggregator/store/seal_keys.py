@@ -187,7 +187,7 @@ async def live_rounds(transaction: Transaction, numbers: Sequence[int]) -> tuple
 
 
 async def delete_sessions(transaction: Transaction, number: int, most: int) -> bool:
-    """Delete about so many sessions of a key; whether there are none left."""
+    """Delete about this number of sessions of a key; whether none is left."""
     await to_erase(transaction)
     parties = select(sessions.c.party).where(sessions.c.seal_key == number)
     found = await transaction.execute(parties.order_by(sessions.c.party).limit(1).offset(most))
