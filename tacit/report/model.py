@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, computed_field, model_validator
+from pydantic import ConfigDict, Field, computed_field
 
 from tacit.report.guessing import guess
 from tacit.wire import WireModel
@@ -94,9 +94,11 @@ class Pooled(WireModel):
 class VerifiedStatement(WireModel):
     """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
 
-    `guess` follows from the figures. `clamp_delta`: what clamping the noise of curators adds to
-    delta; above 2^-50 delta has it.
+    `guess` follows from the figures; one that comes with them is passed over. `clamp_delta`: what
+    clamping the noise of curators adds to delta; above 2^-50 delta has it.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     scenario: str
     key: str | None = None
@@ -113,14 +115,6 @@ class VerifiedStatement(WireModel):
     curve: tuple[CurvePoint, ...] = ()
     conditions: tuple[str, ...] = ()
     reason: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _derived(cls, given: Any) -> Any:
-        """A guess that came with the figures is not believed: it is computed from them."""
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if name != "guess"}
 
     @computed_field(description="The largest share of right guesses in the guessing game.")  # type: ignore[prop-decorator]
     @property
