@@ -19,17 +19,14 @@ from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import RoundClosed
-from coordinator.queries import queries
-from coordinator.rounds import opening, refusals, standing, state_machine, views
+from coordinator.rounds import asking, refusals, standing, state_machine, views
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.opening import OpenRequest
 from coordinator.rounds.state_machine import Conduct
 from coordinator.store import refusals as refusal_store
-from coordinator.store import rounds as store
 from coordinator.store import suites
 from coordinator.store.rounds import Filter
-from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     ClockPart,
@@ -51,7 +48,6 @@ ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
 """Rounds that are opened together are shown together."""
 SECOND_FORMAT = b'"tacit.round/2"'
-OPERATOR_ABORTS = "an operator aborted the round"
 
 
 def add_rounds(app: FastAPI) -> None:
@@ -74,32 +70,15 @@ def _add_opening(app: FastAPI) -> None:
     )
     async def open_round(
         request: Request,
-        database: DatabasePart,
-        clock: ClockPart,
         conduct: Annotated[Conduct, Depends(part(Conduct))],
         conductor: ConductorPart,
         caller: Operator,
     ) -> Response:
         body = await read_body(request, OpenRequest)
         key = await idempotency.request_key(request, caller.token_id)
-        async with database.reading() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            query = await queries.find(transaction, body.query_id)
-        prepared = await opening.prepare(conduct, query, body)
-        # The round and the answer are stored together: there is no key without a round.
-        async with database.begin() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            await opening.add(conduct, transaction, prepared)
-            row = await state_machine.find(transaction, prepared.signed.statement.round)
-            answer = idempotency.StoredAnswer(
-                201, encode(views.head(row)), location=f"/v1/rounds/{row.id}"
-            )
-            now = clock.now()
-            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        asked = await asking.open_round(conduct, body, key)
         conductor.wake()
-        return answer.response(replayed=False)
+        return asked.answer.response(replayed=asked.replayed)
 
 
 def _add_following(app: FastAPI) -> None:
@@ -282,13 +261,7 @@ def _add_ending(app: FastAPI) -> None:
         conductor: ConductorPart,
         _: Operator,
     ) -> Response:
-        async with database.begin() as transaction:
-            row = await state_machine.find(transaction, round_id)
-            now = clock.now()
-            if row.state is not RoundState.OPEN or row.ending is not None:
-                raise RoundClosed(extra={"state": row.state.value})
-            if now < row.due:
-                await store.change(transaction, round_id, RoundState.OPEN, due=now)
+        await asking.close(database, clock, round_id)
         conductor.wake(round_id)
         return JSONResponse(views.head(await views.find(database, round_id)), 202)
 
@@ -304,11 +277,7 @@ def _add_ending(app: FastAPI) -> None:
         changes: ChangesPart,
         _: Operator,
     ) -> Response:
-        async with database.begin() as transaction:
-            row = await state_machine.find(transaction, round_id)
-            if row.state is RoundState.RELEASED:
-                raise RoundClosed(extra={"state": row.state.value})
-            await store.wish_end(transaction, round_id, OPERATOR_ABORTS)
+        await asking.abort(database, round_id)
         conductor.wake(round_id)
 
         async def look() -> tuple[Response, bool]:

@@ -19,12 +19,14 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.web.console.tables import console_tables
 from common.web.idempotency import idempotency_table
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
 idempotency_keys = idempotency_table(metadata)
+console = console_tables(metadata)
 
 secrets = Table(
     "secret",
