@@ -48,7 +48,7 @@ class NotTyped(Invalid):
 def add_actions(router: APIRouter) -> None:
     """Add the forms of rounds."""
 
-    @router.get("/open-round")
+    @router.get("/rounds/new")
     async def choose(
         request: Request,
         pages: PagesPart,
@@ -68,7 +68,7 @@ def add_actions(router: APIRouter) -> None:
             given={},
         )
 
-    @router.post("/open-round")
+    @router.post("/rounds/new")
     async def opening(
         request: Request,
         pages: PagesPart,

@@ -57,7 +57,7 @@ def add_console(app: FastAPI) -> None:
 
     add_static(router)
     add_sign_in(router)
+    add_actions(router)  # /rounds/new before /rounds/ID
     add_rounds(router)
-    add_actions(router)
     app.include_router(router)
     add_codes(app, *PEOPLE)

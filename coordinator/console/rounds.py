@@ -10,7 +10,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
@@ -76,11 +76,11 @@ def add_rounds(router: APIRouter) -> None:
         pages: PagesPart,
         database: DatabasePart,
         visitor: Person,
-        state: RoundState | None = None,
-        query_id: str | None = None,
+        state: RoundState | Literal[""] = "",
+        query_id: str = "",
         cursor: str | None = None,
     ) -> Response:
-        which = Filter(state, query_id or None, newest_first=True, heads=True)
+        which = Filter(state or None, query_id or None, newest_first=True, heads=True)
         after = None if cursor is None else decode_cursor(cursor)
         ids, shown, _ = await views.page(database, which, Page(ROWS, after))
         rows = [json.loads(each) for each in shown]
@@ -92,7 +92,7 @@ def add_rounds(router: APIRouter) -> None:
             rows=rows,
             states=list(RoundState),
             state=state,
-            query_id=query_id or "",
+            query_id=query_id,
             older=older,
             newer=cursor is not None,
             said=SAID.get(request.query_params.get("said", "")),
@@ -261,7 +261,7 @@ def timeline(head: Mapping[str, Any]) -> list[Step]:
 def _details(head: Mapping[str, Any]) -> dict[str, str]:
     aggregators = len(head["aggregators"])
     details = {
-        "Announced": f"to {aggregators} aggregators",
+        "Announced": f"to {aggregators} aggregator{'s' if aggregators != 1 else ''}",
         "Frozen": "signed lists",
         "Committed": "signed hashes",
         "Revealed": "partial sums",

@@ -18,6 +18,7 @@ _WIDE: Final = 640.0
 _NARROW: Final = 320.0
 _BASE: Final = 150.0
 _TOP: Final = 16.0
+_HIGHEST: Final = 140.0
 _MOST_COLUMNS: Final = 60
 _TICKS: Final = 5
 _STEPS: Final = (1, 2, 2.5, 5, 10)
@@ -52,7 +53,9 @@ def _dots(
     ends = [centre - half_width, centre + half_width]
     scale = _Scale.around([*(dot.value for dot in found), *ends], width)
     radius = 7.0 if width > _NARROW else 4.5
-    columns = [round(scale.x(dot.value) / (2 * radius)) for dot in found]
+    tallest = max(Counter(_columns(found, scale, radius)).values())
+    radius = min(radius, _HIGHEST / (2 * tallest))
+    columns = _columns(found, scale, radius)
     base = _TOP + 2 * radius * (max(Counter(columns).values()) + 1)
     stacked: Counter[int] = Counter()
     circles = []
@@ -79,6 +82,11 @@ def _dots(
     )
     drawn = shade + Markup().join(circles) + middle + _axis(scale, base, unit) + bracket
     return _Drawn(drawn, base + 42)
+
+
+def _columns(found: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
+    """In which column of dots of this size each falls."""
+    return [round(scale.x(dot.value) / (2 * radius)) for dot in found]
 
 
 def bars(

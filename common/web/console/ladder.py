@@ -5,7 +5,7 @@ Spec: console, section 4.2. It is a list, and so its own table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,17 +34,18 @@ def ladder(verified: Sequence[VerifiedStatement], participants: int | None) -> t
 
     `participants`: the curators of a round; None before there are any. The line that the query
     promises is a rung of its own only where no larger group is held to the same figures: else the
-    promise reaches down to that one. Lines without a group, as jobs have them, make none.
+    promise reaches down to that one. A query that promises nothing has no such rung. Lines without
+    a group, as jobs have them, make none.
     """
     lines = [line for line in verified if line.pooled is not None]
     promised = next((line for line in lines if line.key == Scenario.ASSUMED.value), None)
-    others = sorted((line for line in lines if line is not promised), key=_order)
+    others = _distinct(line for line in lines if line is not promised)
     down_to = None
-    if promised is not None:
+    if promised is not None and promised.model != "none":
         same = [line for line in others if _figures(line) == _figures(promised)]
         down_to = next((line for line in reversed(same) if _within(promised, line)), promised)
         if down_to is promised:
-            others = sorted([*others, promised], key=_order)
+            others = _distinct([*others, promised])
     rungs, before = [], None
     for line in others:
         assert line.pooled is not None
@@ -73,6 +74,12 @@ def promise(rung: Rung) -> str:
     return words
 
 
+def _distinct(lines: Iterable[VerifiedStatement]) -> list[VerifiedStatement]:
+    """One line of each group, the smallest group first."""
+    by_group = {_order(line): line for line in lines}
+    return [by_group[group] for group in sorted(by_group)]
+
+
 def _figures(line: VerifiedStatement) -> tuple[str | None, str | None, str | None]:
     return line.epsilon, line.delta, line.guess
 
@@ -89,9 +96,9 @@ def _curators(pooled: Pooled) -> int:
     return _LAST if isinstance(pooled.curators, str) else pooled.curators
 
 
-def _order(line: VerifiedStatement) -> tuple[int, int, str]:
+def _order(line: VerifiedStatement) -> tuple[int, int]:
     assert line.pooled is not None
-    return line.pooled.aggregators, _curators(line.pooled), line.key or ""
+    return line.pooled.aggregators, _curators(line.pooled)
 
 
 def _sentence(pooled: Pooled, before: Pooled | None, participants: int | None) -> str:
