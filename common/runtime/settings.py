@@ -83,18 +83,6 @@ class ServiceSettings(LimitSettings, TlsSettings):
         description="The operator's API token, at least 32 characters; without it one is made at "
         "the first start and written to `<data_dir>/operator.token`.",
     )
-    console: bool = Field(
-        default=False,
-        description="Pages for people under `/console`, at the coordinator (needs the extra "
-        "`console`). `tacit up` turns them on.",
-    )
-    console_idle_s: int = Field(
-        default=1800,
-        ge=60,
-        le=43_200,
-        description="How long a session of the console lasts without a page looked at; at most 12 "
-        "hours in all.",
-    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Address of a collector (`http://collector:4318`) that gets traces over "

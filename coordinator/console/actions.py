@@ -1,6 +1,8 @@
 """What an operator does with rounds on pages: open one, close it early, end it.
 
-What cannot be undone asks on a page of its own, which says what it costs. Spec: console, 5.2, 5.3.
+What cannot be undone asks on a page of its own, which says what it costs.
+
+Spec: console, sections 5.2 and 5.3.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ exactly; the circle is so large that what goes round it has a probability below 
 is wide is taken on a lattice that is as much coarser: an error of at most one step, below a
 hundredth of the deviation or of the widest scale.
 
-Spec: console, sections 4.3 and 7 (4). numpy and the standard library only.
+Spec: console, sections 4.3 and 7. numpy and the standard library only.
 """
 
 from __future__ import annotations

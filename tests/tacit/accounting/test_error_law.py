@@ -1,4 +1,7 @@
-"""Quantiles of the error against closed forms and drawn noise. Spec: console, sections 4.3, 7."""
+"""Quantiles of the error against closed forms and drawn noise.
+
+Spec: console, sections 4.3 and 7.
+"""
 
 import math
 from fractions import Fraction

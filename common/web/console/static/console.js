@@ -90,16 +90,17 @@ addEventListener("beforeprint", () => {
 });
 
 const form = document.querySelector("form[data-code]");
-if (form && location.hash.length > 20) {
-  const field = document.createElement("input");
-  field.type = "hidden";
-  field.name = "code";
-  field.value = location.hash.slice(1);
-  form.append(field);
+
+function takeCode() {
+  if (!form || location.hash.length <= 20) return;
+  form.querySelector("[name=code]").value = location.hash.slice(1);
   history.replaceState(null, "", location.pathname + location.search);
-  form.querySelector("label").hidden = true;
-  form.querySelector("input[type=password]").hidden = true;
+  const typed = form.querySelector("[name=token]");
+  typed.required = false;
+  for (const each of [typed, ...typed.labels]) each.hidden = true;
 }
 
+addEventListener("hashchange", takeCode);
+takeCode();
 showTimes(document);
 showPrint();
