@@ -31,6 +31,7 @@ def test_what_is_not_there() -> None:
         catalogue.find("alchemy")
 
 
+@pytest.mark.slow
 def test_the_catalogue_loads_no_heavy_library() -> None:
     program = (
         "import sys, coordinator.app; from algorithms import catalogue; "

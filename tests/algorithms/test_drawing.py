@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from algorithms.contract import Plot
 from algorithms.drawing import picture
 
@@ -22,6 +24,7 @@ def drawn(number: int) -> Plot:
     return picture("drawing", f"picture-{number}", fill, (4, 3))
 
 
+@pytest.mark.slow
 def test_threads_draw_what_one_alone_draws() -> None:
     alone = [drawn(number) for number in range(6)]
     with ThreadPoolExecutor(6) as pool:

@@ -115,6 +115,7 @@ def outcome(name: str, *, evaluate: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("name", JOBS)
+@pytest.mark.slow
 def test_an_evaluation_is_drawn_from_its_own_document(name: str) -> None:
     assert can_draw()
     done = outcome(name, evaluate=True)

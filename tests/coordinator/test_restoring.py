@@ -20,6 +20,7 @@ def stored(path: Path, statement: str) -> list[Any]:
         return [row[0] for row in connection.execute(statement)]
 
 
+@pytest.mark.slow
 def test_unfinished_jobs_end_and_stay_charged(tmp_path: Path) -> None:
     office = Office(tmp_path / "coordinator", job_workers=1)
     office.start()

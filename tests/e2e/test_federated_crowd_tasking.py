@@ -109,6 +109,7 @@ async def test_a_table_without_the_column_stays_out(it: Site) -> None:
     assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
 
 
+@pytest.mark.slow
 async def test_paper_needs_a_policy_that_allows_it_and_ends_every_finite_total(it: Site) -> None:
     paper = {**AVERAGE, "stance": "paper"}
     before = await spent(it)

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.plain import plain
 from tests.e2e.test_budget import QUERY
 
 
+@pytest.mark.slow
 async def test_a_round_that_every_host_refuses_ends_long_before_its_deadline(
     tmp_path: Path,
 ) -> None:

@@ -23,6 +23,7 @@ def test_every_id_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", [each for each in IDS if each != LONG])
+@pytest.mark.slow
 def test_an_experiment_comes_out(name: str) -> None:
     told: list[float] = []
     outcome = experiment(name).run(Run(QUICK, None, progress=told.append))

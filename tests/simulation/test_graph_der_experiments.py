@@ -50,6 +50,7 @@ def test_an_experiment_runs(name: str) -> None:
     assert outcome.notes
 
 
+@pytest.mark.slow
 def test_errors_of_the_stand_in_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of it, half the queries of a full run."""
     monkeypatch.setattr(graph_der, "studies", lambda _data: (stations(),))
@@ -57,6 +58,7 @@ def test_errors_of_the_stand_in_come_out(monkeypatch: pytest.MonkeyPatch) -> Non
     assert wrong_rows(graph_der.table_7_2(Run(Effort("some", 2)))) == []
 
 
+@pytest.mark.slow
 def test_divergences_of_the_stand_in_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_der_degrees, "studies", lambda _data: (stations(),))
     outcome = graph_der_degrees.figure_7_6(Run(Effort("some", 5)))

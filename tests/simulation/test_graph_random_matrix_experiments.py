@@ -46,6 +46,7 @@ def few_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", [each for each in IDS if each not in ("book-table-11.3", "book-table-11.7")]
 )
+@pytest.mark.slow
 def test_an_experiment_runs(name: str) -> None:
     """On a small graph; its figures are of facebook_combined."""
     ran(name, SMALL)

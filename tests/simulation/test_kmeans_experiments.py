@@ -26,6 +26,7 @@ def small_sets(folder: Path | None, names: tuple[str, ...] = NAMES) -> Any:
 @pytest.mark.parametrize(
     "name", [IDS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in IDS[1:])]
 )
+@pytest.mark.slow
 def test_an_experiment_comes_out(name: str) -> None:
     told: list[float] = []
     outcome = experiment(name).run(Run(QUICK, None, progress=told.append))

@@ -211,6 +211,7 @@ def test_public_and_seeded_choices_repeat():
     assert not hasattr(PublicRandom(7), "words") and not hasattr(PublicRandom(7), "bytes")
 
 
+@pytest.mark.slow
 def test_the_type_checker_shows_public_randomness_used_for_noise(tmp_path):
     from mypy import api
 

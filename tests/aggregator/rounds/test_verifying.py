@@ -157,6 +157,7 @@ def system_clock() -> SystemClock:
     return SystemClock()
 
 
+@pytest.mark.slow
 async def test_killed_after_each_step_it_answers_the_same(
     tmp_path: Path, system_clock: ManualClock, running: Running
 ) -> None:

@@ -49,6 +49,7 @@ def test_what_is_spent_is_half_of_epsilon_for_a_record_that_joins() -> None:
         assert sum(Fraction(each["epsilon"]) for each in split) == half
 
 
+@pytest.mark.slow
 def test_centres_are_better_than_those_of_the_fixed_grid() -> None:
     """Mean inertia over ten runs on the same rows."""
     points = table().values

@@ -278,6 +278,7 @@ def score(outcome: Outcome) -> float:
 @pytest.mark.parametrize(
     ("method", "epsilon"), [("grid-ldp", Fraction(2)), ("grid-core", Fraction(1, 2))]
 )
+@pytest.mark.slow
 def test_grids_find_three_groups_in_ten_of_ten_seeds(method: str, epsilon: Fraction) -> None:
     params = asked(method=method, epsilon=epsilon, cells_per_axis=8, evaluate=True, n_init=5)
     found = [score(run(blobs(seed=seed), params, "sound", seeded(seed))) for seed in range(10)]

@@ -293,6 +293,7 @@ def test_a_tree_that_is_too_large() -> None:
     assert wrong.value.name == "tree_too_large"
 
 
+@pytest.mark.slow
 def test_one_record_over_a_million_items() -> None:
     """About half a million items have a count of noise, and hardly any two of them join."""
     data = Sequences.of(("1", "2", "3"), [["1", "2", "3"]])

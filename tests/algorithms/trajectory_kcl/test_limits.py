@@ -67,6 +67,7 @@ def test_three_long_records_are_refused_before_they_are_queued(
 
 
 @pytest.mark.parametrize(("stance", "pairs", "longest"), [("sound", 600, 3), ("paper", 600, 3)])
+@pytest.mark.slow
 def test_what_memory_does_not_hold_is_refused_in_the_run(
     stance: Stance, pairs: int, longest: int | str
 ) -> None:

@@ -305,6 +305,7 @@ def test_the_loss_is_that_of_a_greedy_reference() -> None:
 
 
 @pytest.mark.parametrize(("method", "utility"), [("local", "instances"), ("local", "mfs")])
+@pytest.mark.slow
 def test_both_kernels_do_the_same(method: Method, utility: Utility) -> None:
     pytest.importorskip("numba")
     from algorithms.trajectory_kcl.compiled import CompiledKernel

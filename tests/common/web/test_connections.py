@@ -12,6 +12,7 @@ import pytest
 from tests.common.web.serving import Serving, can_open, rest, serving, upload
 
 
+@pytest.mark.slow
 async def test_an_idle_and_a_trickling_connection_end(tmp_path: Path) -> None:
     async with serving(tmp_path, header_timeout_s=0.6) as it:
         idle, idle_writer = await it.connect()
@@ -119,6 +120,7 @@ async def test_a_header_that_is_too_large_is_answered_431(tmp_path: Path) -> Non
         assert (await it.ask(request)).endswith(b"1000000")
 
 
+@pytest.mark.slow
 async def test_an_answer_that_nobody_reads_is_dropped(tmp_path: Path) -> None:
     async with serving(tmp_path, transfer_grace_s=2.5, transfer_least_bytes_per_s=1_000_000) as it:
         with socket.socket() as client:

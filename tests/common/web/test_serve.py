@@ -45,6 +45,7 @@ def test_a_signal_ends_it(tmp_path: Path, number: signal.Signals) -> None:
         process.wait(60)
 
 
+@pytest.mark.slow
 async def test_another_thread_ends_it_before_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.common.web.serving import rest, serving, upload
 
 SLOW = {"transfer_grace_s": 0.5, "transfer_least_bytes_per_s": 20_000}
 
 
+@pytest.mark.slow
 async def test_a_body_that_trickles_is_answered_408(tmp_path: Path) -> None:
     async with serving(tmp_path, **SLOW) as it:
         reader, writer = await it.connect()

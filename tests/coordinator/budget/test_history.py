@@ -111,6 +111,7 @@ def by_curator(spent: Any) -> list[Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(histories())
+@pytest.mark.slow
 def test_every_figure_is_that_of_the_plain_way(history: list[tuple[str, Any]]) -> None:
     book, plain = play(history)
     for scenario in Scenario:
@@ -177,6 +178,7 @@ def test_every_limit_refuses_what_the_plain_way_refuses(
 
 
 @pytest.mark.parametrize("block", [8, 1 << 16], ids=["many curators", "few curators"])
+@pytest.mark.slow
 def test_bounds_on_what_is_kept_unpacked_or_touched_change_no_figure(
     monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:

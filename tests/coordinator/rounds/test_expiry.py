@@ -230,6 +230,7 @@ async def test_the_pages_of_expired_rounds_are_free_again(house: Houses) -> None
 
 
 @pytest.mark.parametrize("said", ["expiring", "expired"])
+@pytest.mark.slow
 async def test_a_process_that_is_killed_leaves_each_round_whole_or_expired(
     house: Houses, said: str
 ) -> None:

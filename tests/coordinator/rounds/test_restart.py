@@ -86,6 +86,7 @@ STEPS = ["/v1/rounds", "/freeze", "/commitment", "/reveal"]
 
 @pytest.mark.parametrize("fault", ["request", "answer"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.slow
 async def test_a_restart_at_any_step_completes_the_round(
     house: Houses, database_url: str, step: str, fault: str
 ) -> None:
@@ -365,6 +366,7 @@ async def test_another_replica_takes_over_and_tells_who_waits(
         await released(it, opened, int(integers(4).sum()), 4)
 
 
+@pytest.mark.slow
 async def test_a_stop_at_any_moment_leaves_the_store_free(house: Houses) -> None:
     """Rounds begin and end while the coordinator is stopped again and again."""
     async with house(2) as it:

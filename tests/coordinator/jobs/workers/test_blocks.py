@@ -40,6 +40,7 @@ def block_keys(dask_scheduler: Any) -> list[str]:
     return sorted({str(item[0]) for item in dask_scheduler.transition_log if "/block-" in item[0]})
 
 
+@pytest.mark.slow
 def test_spread_blocks_draw_the_same_noise(it: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     seed, rows = bytes(range(32, 64)), blobs(2000, 99)
     it.succeeded(it.submit(it.rows()))  # the workers are there
