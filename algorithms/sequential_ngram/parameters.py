@@ -6,6 +6,7 @@ Spec: sequential-ngram, section 2; jobs, "Parameters".
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -14,6 +15,7 @@ from algorithms.contract import Stance
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
+from algorithms.sequential_ngram.counts import LengthSearch, State, first, searching
 from algorithms.sequential_ngram.forecast import expected_pairs
 from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.settings import (
@@ -198,3 +200,11 @@ def settings_of(params: Parameters, stance: Stance, items: int, l_max: int) -> S
         root=root_of(params, stance),
         max_rows=None if stance == "paper" else params.max_rows,
     )
+
+
+def first_state(params: Parameters, stance: Stance, items: int) -> State:
+    """The counting before its first question. Raises TreeTooLarge."""
+    settings = partial(settings_of, params, stance, items)
+    if params.l_max == "auto":
+        return searching(settings, LengthSearch(params.length_cap, params.length_budget))
+    return first(settings(params.l_max))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.counts.empties import heads, without
 from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.counting import (
     BLOCK_SEQUENCES,
@@ -27,7 +28,6 @@ from algorithms.sequential_prefix_tree.counting import (
     in_items,
     together,
 )
-from algorithms.sequential_prefix_tree.empties import heads, without
 from algorithms.sequential_prefix_tree.laws import CountTest, source_of
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Level, Numbers, Tree

@@ -16,6 +16,7 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
 from algorithms.contract import Cancelled, SequentialContext
+from algorithms.counts.empties import heads, without
 from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import (
     consistent,
@@ -31,7 +32,6 @@ from algorithms.sequential_prefix_tree.counting import (
     occupied,
     together,
 )
-from algorithms.sequential_prefix_tree.empties import heads, without
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
 from algorithms.sequential_prefix_tree.layout import Layout

@@ -1,0 +1,193 @@
+"""Answers from rows that one keeper holds: exact counts of blocks, noise of the job's streams.
+
+Spec: federated-counting, section 2. Where a question needs only the cells that pass, empty ones are
+not materialised: which of them pass by noise alone is drawn by their law (spec:
+sequential-prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Context, Stance
+from algorithms.counts.contract import Answer, CountTest, Ints, Numbers, Passed, Question
+from algorithms.counts.empties import Empties, skipped
+from tacit.encoders.counts import Counter, Counts, together
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import NoiseSource, SeededRandom
+
+DRAWS: Final = 1 << 19
+"""Number of draws made together."""
+
+Add = Callable[[Ints, Question, NoiseSource, Callable[[], None]], NDArray[Any]]
+"""All counts of a question with noise; the last argument is called a few times a second."""
+Streams = Callable[[Question], tuple[NoiseSource, NoiseSource]]
+"""Where the noise of a question's occupied cells is taken from, and that of its empty ones."""
+Block = TypeVar("Block")
+
+
+def adder(stance: Stance) -> Add:
+    """The noise of a stance: exact integers (sound), or floats as in the source (paper).
+
+    The draws of one rate are made together.
+    """
+
+    def add(
+        counts: Ints, question: Question, source: NoiseSource, beat: Callable[[], None]
+    ) -> NDArray[Any]:
+        drawn = _integers if stance == "sound" else _floats(source)
+        noisy: NDArray[Any] = counts.astype(np.float64 if stance == "paper" else np.int64)
+        firsts = question.bounds[:-1]
+        for rate in np.unique(question.rate_of).tolist():
+            groups = np.flatnonzero(question.rate_of == rate)
+            step = max(DRAWS // int(question.sizes[groups].max()), 1)
+            for start in range(0, groups.size, step):
+                beat()
+                part = groups[start : start + step]
+                cells = ranges(firsts[part], question.sizes[part])
+                noisy[cells] += drawn(question.scale(rate), cells.size, source)
+        return noisy
+
+    return add
+
+
+def no_noise(
+    counts: Ints, _question: Question, _source: NoiseSource, _beat: Callable[[], None]
+) -> NDArray[Any]:
+    """The counts themselves: a baseline of experiments, never a release."""
+    return counts
+
+
+def _integers(scale: Fraction, count: int, source: NoiseSource) -> NDArray[Any]:
+    return DiscreteLaplace(scale).draw(source, count)
+
+
+def _floats(source: NoiseSource) -> Callable[[Fraction, int, NoiseSource], NDArray[Any]]:
+    seeded = SeededRandom(int.from_bytes(source.bytes(16)))
+    return lambda scale, count, _source: floating_laplace(seeded, float(scale), count)
+
+
+def ranges(firsts: Ints, sizes: Ints) -> Ints:
+    """firsts[0], firsts[0] + 1, ... `sizes[0]` of them, then those from firsts[1] on, ..."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if ends.size else 0
+    cells: Ints = np.arange(total) + np.repeat(firsts - (ends - sizes), sizes)
+    return cells
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Cells that passed, and their true counts; visible only to the operator."""
+
+    passed: Passed
+    true: Ints
+
+
+@dataclass(eq=False)
+class KeeperSource:
+    """Answers about the lists of one keeper, in blocks that may be counted on several workers.
+
+    counter: the algorithm's; walks: where each block's records are so far; add: the noise of
+    answers with all counts; streams and empties: of answers with passing ones only. `seen` grows by
+    one entry for each of these.
+    """
+
+    context: Context
+    counter: Counter
+    walks: Sequence[Any]
+    streams: Streams | None = None
+    add: Add = no_noise
+    empties: Empties = skipped
+    steps: int = 1
+    """How many questions there will be, about: progress only."""
+    seen: list[Seen] = field(default_factory=list)
+    asked: int = 0
+
+    def answer(self, question: Question) -> Answer:
+        """Counts all blocks; noise is drawn when the answer is read."""
+        size = int(question.sizes.sum())
+        count = partial(self.counter.counted, document=question.document, size=size)
+        parts = self.context.map_blocks(count, self._told(self.walks))
+        self.walks = [walk for walk, _ in parts]
+        self.asked += 1
+        return _Kept(self, question, together([counts for _, counts in parts], size))
+
+    def opened(self, question: Question) -> tuple[NoiseSource, NoiseSource]:
+        """The streams of a question; one for both, unless they are given."""
+        if self.streams is not None:
+            return self.streams(question)
+        stream = self.context.noise(question.stage, question.block)
+        return stream, stream
+
+    def beat(self) -> None:
+        """Report progress."""
+        share = min(self.asked / self.steps, 1)
+        self.context.progress(0.6 * share, "drawing noise")
+
+    def _told(self, walks: Sequence[Block]) -> Iterator[Block]:
+        for place, walk in enumerate(walks):
+            share = min((self.asked + place / len(walks)) / self.steps, 1)
+            self.context.progress(0.6 * share, "counting")
+            yield walk
+
+
+class _Kept:
+    """An answer of one keeper."""
+
+    def __init__(self, keeper: KeeperSource, question: Question, counts: Counts) -> None:
+        self._keeper, self._question, self._counts = keeper, question, counts
+        self._streams: tuple[NoiseSource, NoiseSource] | None = None
+
+    @property
+    def streams(self) -> tuple[NoiseSource, NoiseSource]:
+        """Opened once."""
+        if self._streams is None:
+            self._streams = self._keeper.opened(self._question)
+        return self._streams
+
+    def dense(self) -> Numbers:
+        """All counts, each with noise."""
+        counts = np.zeros(int(self._question.sizes.sum()), np.int64)
+        counts[self._counts.cells] = self._counts.counts
+        source, _ = self.streams
+        return self._keeper.add(counts, self._question, source, self._keeper.beat)
+
+    def passing(
+        self, groups: Ints, tests: Sequence[CountTest], test_of: Ints, limit: Callable[[int], None]
+    ) -> Passed:
+        """Occupied cells by their counts, empty ones by the law of what passes."""
+        firsts, sizes = self._question.bounds[groups], self._question.sizes[groups]
+        group = np.searchsorted(firsts, self._counts.cells, side="right") - 1
+        inside = np.flatnonzero(self._counts.cells < (firsts + sizes)[group])
+        inside = inside[group[inside] >= 0]
+        group = group[inside]
+        counted, empty = self.streams
+        found = []
+        for place, test in enumerate(tests):
+            mine = inside[test_of[group] == place]
+            cells, true = self._counts.cells[mine], self._counts.counts[mine]
+            noisy = test.noisy(true, counted)
+            lived = noisy >= test.threshold
+            found.append((cells[lived], noisy[lived], true[lived]))
+            held = np.flatnonzero(test_of == place)
+            ends = np.cumsum(sizes[held])
+            shift = firsts[held] - (ends - sizes[held])
+            of_cell = np.searchsorted(held, group[test_of[group] == place])
+            taken = cells - shift[of_cell]
+            beat = self._keeper.beat
+            places = self._keeper.empties(int(ends[-1]), taken, test.chance, empty, beat, limit)
+            shown = places + shift[np.searchsorted(ends, places, side="right")]
+            value = test.passing(shown.size, empty)
+            found.append((shown, value, np.zeros(shown.size, np.int64)))
+        cells, counts, true = (np.concatenate([part[k] for part in found]) for k in range(3))
+        order = np.argsort(cells)
+        passed = Passed(cells[order], counts[order])
+        self._keeper.seen.append(Seen(passed, true[order]))
+        return passed

@@ -1,0 +1,105 @@
+"""Counts of private lists in the cells of a public question.
+
+Spec: federated-counting, section 2. A question's cells are numbered through: those of its first
+group, then those of the second, and so on. A document says in public what the cells are. It has one
+level for each question before, so that who holds the lists needs the document alone; who is asked
+question after question remembers how far it has come (`Counter.follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
+
+_SPARSE: Final = 4
+"""A histogram is dense up to this many cells for each count."""
+_SMALL: Final = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Private records: items (total,) places in the universe, record after record; starts (n + 1,):
+    where each begins and the last one ends."""
+
+    items: Places
+    starts: Ints
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+        return self.starts.size - 1
+
+    def blocks(self, size: int) -> list[Lists]:
+        """The records in blocks of this many, at least one block."""
+        bounds = [*range(0, max(self.count, 1), size), self.count]
+        return [self._part(first, last) for first, last in pairwise(bounds)]
+
+    def _part(self, first: int, last: int) -> Lists:
+        starts = self.starts[first : last + 1]
+        return Lists(self.items[starts[0] : starts[-1]], starts - starts[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Occupied cells (rising), and how often each is."""
+
+    cells: Ints
+    counts: Ints
+
+
+@dataclass(frozen=True)
+class Counter:
+    """What touches private records, by functions of an algorithm's encoder.
+
+    `follow(walk, document) -> walk`: through the levels of the document that the walk has not
+    passed yet, lists being the first walk; `cells(walk, document) -> (records, cells)`: one entry
+    for each count of 1, records on demand. Walks are private.
+    """
+
+    follow: Callable[[Any, Any], Any]
+    cells: Callable[[Any, Any], tuple[Callable[[], Ints], Ints]]
+
+    def of(self, lists: Lists, document: Any) -> tuple[Ints, Ints]:
+        """Records and cells of all counts that a document asks of lists, from the start."""
+        records, cells = self.cells(self.follow(lists, document), document)
+        return records(), cells
+
+    def counted(self, walk: Any, document: Any, size: int) -> tuple[Any, Counts]:
+        """One question more: the walk after it, and the counts of its `size` cells."""
+        walk = self.follow(walk, document)
+        return walk, occupied(self.cells(walk, document)[1], size)
+
+
+def occupied(cells: NDArray[Any], size: int) -> Counts:
+    """Which of `size` cells have a count, and how many."""
+    if size <= max(_SPARSE * cells.size, _SMALL):
+        counts = np.bincount(cells, minlength=size)
+        held = np.flatnonzero(counts)
+        return Counts(held, counts[held])
+    held, counts = np.unique(cells, return_counts=True)
+    return Counts(held.astype(np.int64), counts)
+
+
+def together(parts: Sequence[Counts], size: int) -> Counts:
+    """The counts of all blocks."""
+    if len(parts) == 1:
+        return parts[0]
+    cells = np.concatenate([part.cells for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    if size <= max(_SPARSE * cells.size, _SMALL):
+        total = np.zeros(size, np.int64)
+        np.add.at(total, cells, counts)
+        held = np.flatnonzero(total)
+        return Counts(held, total[held])
+    held, back = np.unique(cells, return_inverse=True)
+    total = np.zeros(held.size, np.int64)
+    np.add.at(total, back, counts)
+    return Counts(held, total)
