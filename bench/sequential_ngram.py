@@ -34,7 +34,8 @@ from bench.timing import seconds
 from simulation.experiments.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
 from simulation.experiments.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
-from tacit.encoders.sequential_ngram_counts import COUNTER, Level, Successors
+from tacit.encoders.counts import Level
+from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 
 GATE: Final = 1.5
 """Seconds of a release of MSNBC at epsilon 1, in numpy alone."""

@@ -84,8 +84,9 @@ def ranges(firsts: Ints, sizes: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Cells that passed, and their true counts; visible only to the operator."""
+    """Cells of a question that passed, and their true counts; visible only to the operator."""
 
+    question: Question
     passed: Passed
     true: Ints
 
@@ -189,5 +190,5 @@ class _Kept:
         cells, counts, true = (np.concatenate([part[k] for part in found]) for k in range(3))
         order = np.argsort(cells)
         passed = Passed(cells[order], counts[order])
-        self._keeper.seen.append(Seen(passed, true[order]))
+        self._keeper.seen.append(Seen(self._question, passed, true[order]))
         return passed

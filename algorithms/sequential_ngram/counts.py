@@ -15,7 +15,8 @@ import numpy as np
 from algorithms.counts.contract import AdaptiveCounting, Answer, Numbers, Question
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Expansion, Tree, grown, next_expansion, planted, root
-from tacit.encoders.sequential_ngram_counts import Lengths, Level, Successors
+from tacit.encoders.counts import Level
+from tacit.encoders.sequential_ngram_counts import Lengths, Successors
 
 COVERED: Final = 0.95
 """The share of sequences that shall not be cut."""

@@ -16,7 +16,6 @@ from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_n
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
-from algorithms.sequential_prefix_tree.layout import Layout
 from algorithms.sequential_prefix_tree.problems import (
     BadHeight,
     BadSplit,
@@ -25,6 +24,7 @@ from algorithms.sequential_prefix_tree.problems import (
     DegenerateFanOut,
 )
 from algorithms.sequential_prefix_tree.settings import Settings
+from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 

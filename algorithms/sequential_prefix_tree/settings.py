@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from algorithms.contract import Stance
 from algorithms.sequential_prefix_tree.laws import CountTest
-from algorithms.sequential_prefix_tree.layout import Layout
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
+from tacit.encoders.sequential_prefix_tree_layout import Layout
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,15 @@ class Lists:
 
 
 @dataclass(frozen=True, eq=False)
+class Level:
+    """What a document keeps of the question before, (n,): of each kept prefix or gram the one on
+    the level before that it makes longer (0 on the first level), and its last item."""
+
+    parents: NDArray[np.integer]
+    items: NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
 class Counts:
     """Occupied cells (rising), and how often each is."""
 

@@ -15,19 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.counts import Counter, Ints, Lists, Places
+from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
 
 Symbols = NDArray[np.int16] | NDArray[np.int32]
 _NARROW: Final = np.iinfo(np.int16).max
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    """Expanded grams of one length (E,): place of the prefix among those of the level before (0 on
-    the first level), and last item."""
-
-    parents: Places
-    items: Places
 
 
 @dataclass(frozen=True, eq=False)

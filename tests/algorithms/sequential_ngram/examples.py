@@ -16,7 +16,8 @@ from algorithms.sequential_ngram.counts import first
 from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
-from tacit.encoders.sequential_ngram_counts import COUNTER, Level, Successors
+from tacit.encoders.counts import Level
+from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 
 TABLE_6_2 = Sequences.of("123", ["231", "231", "23", "32", "32", "321", "23123", "3123"])
 Gram = tuple[int, ...]
