@@ -115,6 +115,11 @@ class Answer(Protocol):
         """
         ...
 
+    def again(self, cells: Ints, test: CountTest) -> Numbers:
+        """Of cells that passed, with noise of another test: the source's printed DiffPart counts
+        its itemsets twice. Raises NotImplementedError where there is no keeper."""
+        ...
+
 
 class Source(Protocol):
     """Who holds the records, one keeper or many curators."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -84,11 +84,11 @@ def ranges(firsts: Ints, sizes: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Cells of a question that passed, and their true counts; visible only to the operator."""
+    """A question, its true counts and the cells that passed; visible only to the operator."""
 
     question: Question
-    passed: Passed
-    true: Ints
+    counts: Counts
+    passed: list[Passed] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -96,8 +96,9 @@ class KeeperSource:
     """Answers about the lists of one keeper, in blocks that may be counted on several workers.
 
     counter: the algorithm's; walks: where each block's records are so far; add: the noise of
-    answers with all counts; streams and empties: of answers with passing ones only. `seen` grows by
-    one entry for each of these.
+    answers with all counts; streams and empties: of answers with passing ones only; steps: how many
+    questions there will be, about; beat: reports progress, by the number of the question. `seen`
+    grows by one entry for each question of which only what passes was read.
     """
 
     context: Context
@@ -107,17 +108,17 @@ class KeeperSource:
     add: Add = no_noise
     empties: Empties = skipped
     steps: int = 1
-    """How many questions there will be, about: progress only."""
+    beat: Callable[[int], None] | None = None
     seen: list[Seen] = field(default_factory=list)
     asked: int = 0
 
     def answer(self, question: Question) -> Answer:
         """Counts all blocks; noise is drawn when the answer is read."""
+        self.asked += 1
         size = int(question.sizes.sum())
         count = partial(self.counter.counted, document=question.document, size=size)
         parts = self.context.map_blocks(count, self._told(self.walks))
         self.walks = [walk for walk, _ in parts]
-        self.asked += 1
         return _Kept(self, question, together([counts for _, counts in parts], size))
 
     def opened(self, question: Question) -> tuple[NoiseSource, NoiseSource]:
@@ -127,15 +128,18 @@ class KeeperSource:
         stream = self.context.noise(question.stage, question.block)
         return stream, stream
 
-    def beat(self) -> None:
-        """Report progress."""
-        share = min(self.asked / self.steps, 1)
-        self.context.progress(0.6 * share, "drawing noise")
+    def report(self, stage: str = "drawing noise", part: float = 1) -> None:
+        """Report progress; part: of the current question."""
+        number = self.asked - 1
+        if self.beat is not None:
+            self.beat(number)
+        else:
+            share = min((number + part) / self.steps, 1)
+            self.context.progress(0.6 * share, stage)
 
     def _told(self, walks: Sequence[Block]) -> Iterator[Block]:
         for place, walk in enumerate(walks):
-            share = min((self.asked + place / len(walks)) / self.steps, 1)
-            self.context.progress(0.6 * share, "counting")
+            self.report("counting", place / len(walks))
             yield walk
 
 
@@ -144,21 +148,25 @@ class _Kept:
 
     def __init__(self, keeper: KeeperSource, question: Question, counts: Counts) -> None:
         self._keeper, self._question, self._counts = keeper, question, counts
-        self._streams: tuple[NoiseSource, NoiseSource] | None = None
 
-    @property
+    @cached_property
     def streams(self) -> tuple[NoiseSource, NoiseSource]:
         """Opened once."""
-        if self._streams is None:
-            self._streams = self._keeper.opened(self._question)
-        return self._streams
+        return self._keeper.opened(self._question)
+
+    @cached_property
+    def _seen(self) -> Seen:
+        """Kept from the first time on that passing ones are read."""
+        seen = Seen(self._question, self._counts)
+        self._keeper.seen.append(seen)
+        return seen
 
     def dense(self) -> Numbers:
         """All counts, each with noise."""
         counts = np.zeros(int(self._question.sizes.sum()), np.int64)
         counts[self._counts.cells] = self._counts.counts
         source, _ = self.streams
-        return self._keeper.add(counts, self._question, source, self._keeper.beat)
+        return self._keeper.add(counts, self._question, source, self._keeper.report)
 
     def passing(
         self, groups: Ints, tests: Sequence[CountTest], test_of: Ints, limit: Callable[[int], None]
@@ -166,8 +174,8 @@ class _Kept:
         """Occupied cells by their counts, empty ones by the law of what passes."""
         firsts, sizes = self._question.bounds[groups], self._question.sizes[groups]
         group = np.searchsorted(firsts, self._counts.cells, side="right") - 1
-        inside = np.flatnonzero(self._counts.cells < (firsts + sizes)[group])
-        inside = inside[group[inside] >= 0]
+        last = np.append(firsts + sizes, 0)  # no group (-1) ends before every cell
+        inside = np.flatnonzero(self._counts.cells < last[group])
         group = group[inside]
         counted, empty = self.streams
         found = []
@@ -176,19 +184,25 @@ class _Kept:
             cells, true = self._counts.cells[mine], self._counts.counts[mine]
             noisy = test.noisy(true, counted)
             lived = noisy >= test.threshold
-            found.append((cells[lived], noisy[lived], true[lived]))
+            found.append(Passed(cells[lived], noisy[lived]))
             held = np.flatnonzero(test_of == place)
             ends = np.cumsum(sizes[held])
             shift = firsts[held] - (ends - sizes[held])
             of_cell = np.searchsorted(held, group[test_of[group] == place])
             taken = cells - shift[of_cell]
-            beat = self._keeper.beat
-            places = self._keeper.empties(int(ends[-1]), taken, test.chance, empty, beat, limit)
+            beat = self._keeper.report
+            many = int(ends[-1])
+            places = self._keeper.empties(many, taken, test.chance, empty, beat, limit)
             shown = places + shift[np.searchsorted(ends, places, side="right")]
-            value = test.passing(shown.size, empty)
-            found.append((shown, value, np.zeros(shown.size, np.int64)))
-        cells, counts, true = (np.concatenate([part[k] for part in found]) for k in range(3))
+            found.append(Passed(shown, test.passing(shown.size, empty)))
+        nothing = np.zeros(0, np.int64)
+        cells = np.concatenate([part.cells for part in found] or [nothing])
         order = np.argsort(cells)
+        counts = np.concatenate([part.counts for part in found] or [nothing])
         passed = Passed(cells[order], counts[order])
-        self._keeper.seen.append(Seen(self._question, passed, true[order]))
+        self._seen.passed.append(passed)
         return passed
+
+    def again(self, cells: Ints, test: CountTest) -> Numbers:
+        """As the contract says; from the stream of occupied cells."""
+        return test.noisy(self._counts.of(cells), self.streams[0])

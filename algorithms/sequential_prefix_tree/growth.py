@@ -45,5 +45,5 @@ def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
     source = KeeperSource(context, COUNTER, blocks, streams, empties=skipped, steps=steps)
     tree = drive(COUNTING, first(settings), source).tree
     of_items = [seen for seen in source.seen if seen.question.document.pairs is not None]
-    occupied = [int(np.count_nonzero(seen.true)) for seen in of_items]
+    occupied = [int(np.count_nonzero(seen.counts.of(seen.passed[0].cells))) for seen in of_items]
     return Grown(tree, tuple(occupied[: len(tree.levels)]))

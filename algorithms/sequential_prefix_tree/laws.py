@@ -11,11 +11,10 @@ from fractions import Fraction
 from typing import Final
 
 from algorithms.contract import Stance
-from algorithms.set_valued.laws import COIN_BITS, CountTest, FloatingTest, IntegerTest
+from algorithms.counts.contract import CountTest
+from algorithms.counts.laws import COIN_BITS, FloatingTest, IntegerTest
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
-
-__all__ = ["CountTest", "count_test", "group_multiple", "item_multiple", "source_of"]
 
 _DEVIATION: Final = Fraction(math.sqrt(2))
 """Standard deviations of Laplace noise of scale 1."""

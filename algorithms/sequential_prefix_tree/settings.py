@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from algorithms.contract import Stance
-from algorithms.sequential_prefix_tree.laws import CountTest
+from algorithms.counts.contract import CountTest
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 

@@ -14,41 +14,17 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.noise import DiscreteLaplace, floating_laplace
+from algorithms.counts.contract import CountTest
+from algorithms.counts.laws import COIN_BITS, FloatingTest, IntegerTest
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
-COIN_BITS: Final = 128
-"""An empty sub-partition passes with a probability that is off by at most 2^-COIN_BITS."""
-
-
-class CountTest(Protocol):
-    """What a count must reach after noise. `rate`: the epsilon that the test costs."""
-
-    @property
-    def rate(self) -> Fraction: ...
-
-    @property
-    def threshold(self) -> int | float: ...
-
-    @property
-    def chance(self) -> Fraction:
-        """That an empty one passes."""
-        ...
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> Numbers:
-        """Counts with fresh noise each."""
-        ...
-
-    def passing(self, count: int, source: NoiseSource) -> Numbers:
-        """Noisy counts of empty ones that passed: the law of the noise above the threshold."""
-        ...
 
 
 class Law(Protocol):
@@ -68,33 +44,6 @@ class Law(Protocol):
 
 
 # ------------------------------------------------------------------------------------------ sound
-
-
-@dataclass(frozen=True, eq=False)
-class IntegerTest:
-    """Discrete Laplace of rate alpha against an integer threshold of at least 1.
-
-    Compared by identity, which is cheap: `integer_test` caches by its figures.
-    """
-
-    rate: Fraction
-    threshold: int
-    chance: Fraction
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        """The noise."""
-        return DiscreteLaplace(1 / self.rate)
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
-        """Counts with noise, exact integers."""
-        return counts + self.law.draw(source, counts.size)
-
-    def passing(self, count: int, source: NoiseSource) -> NDArray[np.int64]:
-        """threshold + G, G geometric: Z is G or -1 - G with a coin that does not depend on G, so
-        G is found again by turning negative draws over."""
-        drawn = self.law.draw(source, count)
-        return self.threshold + (drawn ^ (drawn >> 63))
 
 
 @lru_cache(maxsize=65_536)
@@ -130,30 +79,6 @@ class SoundLaw:
 
 
 # ------------------------------------------------------------------------------------------ paper
-
-
-@dataclass(frozen=True, eq=False)
-class FloatingTest:
-    """Laplace noise of scale 1 / rate in floating point; for reproducing the source only."""
-
-    rate: Fraction
-    threshold: float
-    chance: Fraction
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        """Counts with noise."""
-        return counts + floating_laplace(_seeded(source), 1 / float(self.rate), counts.size)
-
-    def passing(self, count: int, source: NoiseSource) -> NDArray[np.float64]:
-        """threshold + Exp(rate)."""
-        scale = 1 / float(self.rate)
-        return self.threshold + _seeded(source).generator.exponential(scale, count)
-
-
-def _seeded(source: NoiseSource) -> SeededRandom:
-    if not isinstance(source, SeededRandom):
-        raise TypeError("floating-point noise is for seeded simulations")
-    return source
 
 
 @lru_cache(maxsize=65_536)

@@ -22,6 +22,10 @@ Places = NDArray[np.int32]
 _SPARSE: Final = 4
 """A histogram is dense up to this many cells for each count."""
 _SMALL: Final = 1 << 12
+_TABLE: Final = range(1 << 16, 1 << 23)
+"""Cells of a table from keys to places: always up to the first, never from the last on."""
+_DENSE: Final = 32
+"""In between, up to this many cells for each key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,11 @@ class Counts:
 
     cells: Ints
     counts: Ints
+
+    def of(self, cells: Ints) -> Ints:
+        """The counts of these cells."""
+        at = places_among(self.cells, cells)
+        return np.where(at < 0, 0, np.append(self.counts, 0)[at])
 
 
 @dataclass(frozen=True)
@@ -112,3 +121,18 @@ def together(parts: Sequence[Counts], size: int) -> Counts:
     total = np.zeros(held.size, np.int64)
     np.add.at(total, back, counts)
     return Counts(held, total)
+
+
+def places_among(kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:
+    """Of each key its place among the kept ones (rising), -1 for one that was not kept; size: one
+    more than the greatest possible key, if known."""
+    if kept.size == size:
+        return keys
+    if not kept.size:
+        return np.full(keys.size, -1)
+    if kept[-1] < min(max(_DENSE * keys.size, _TABLE.start), _TABLE.stop):
+        table = np.full(int(kept[-1]) + 2, -1)
+        table[kept] = np.arange(kept.size)
+        return table[np.minimum(keys, table.size - 1)]
+    at = np.minimum(np.searchsorted(kept, keys), kept.size - 1)
+    return np.where(kept[at] == keys, at, -1)

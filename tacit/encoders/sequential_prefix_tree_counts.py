@@ -11,15 +11,9 @@ from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.encoders.counts import Counter, Ints, Level, Lists
+from tacit.encoders.counts import Counter, Ints, Level, Lists, places_among
 from tacit.encoders.sequential_prefix_tree_layout import Layout
-
-_TABLE: Final = range(1 << 16, 1 << 23)
-"""Cells of a table from keys to places: always up to the first, never from the last on."""
-_DENSE: Final = 32
-"""In between, up to this many cells for each key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +90,7 @@ def follow(walk: Lists | Walk, document: Below) -> Walk:
     for level in document.levels[walk.depth :]:
         size = document.layout.items
         keys = walk.prefixes * size + walk.lists.items[walk.at]
-        found = places(level.parents * np.int64(size) + level.items, keys)
+        found = places_among(level.parents * np.int64(size) + level.items, keys)
         kept = np.flatnonzero(found >= 0)
         at, ends = walk.at[kept] + 1, walk.ends[kept]
         walk = _in_tree(Walk(walk.lists, at, ends, found[kept], walk.depth + 1))
@@ -117,7 +111,7 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
     if layout.groups is not None:
         found = found * layout.count + layout.groups[items]
     if document.pairs is not None:
-        pair = places(document.pairs, found, document.prefixes * layout.count)
+        pair = places_among(document.pairs, found, document.prefixes * layout.count)
         kept = pair >= 0
         if layout.bins > 1:  # times that fall count nowhere
             kept &= layout.rank[items] >= np.append(document.earlier, 0)[pair]
@@ -129,21 +123,6 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
 
 def _records(starts: Ints, at: Ints) -> Ints:
     return np.searchsorted(starts, at, side="right") - 1
-
-
-def places(kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:
-    """Of each key its place among the kept ones (rising), -1 for one that was not kept; size: one
-    more than the greatest possible key, if known."""
-    if kept.size == size:
-        return keys
-    if not kept.size:
-        return np.full(keys.size, -1)
-    if kept[-1] < min(max(_DENSE * keys.size, _TABLE.start), _TABLE.stop):
-        table = np.full(int(kept[-1]) + 2, -1)
-        table[kept] = np.arange(kept.size)
-        return table[np.minimum(keys, table.size - 1)]
-    at = np.minimum(np.searchsorted(kept, keys), kept.size - 1)
-    return np.where(kept[at] == keys, at, -1)
 
 
 COUNTER: Final = Counter(follow, cells)

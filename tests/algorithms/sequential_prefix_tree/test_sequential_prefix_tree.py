@@ -30,8 +30,8 @@ from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, i
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from algorithms.sequential_prefix_tree.publication import publish
 from algorithms.sequential_prefix_tree.tree import Tree
-from tacit.encoders.counts import Counts, occupied, together
-from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below, places
+from tacit.encoders.counts import Counts, occupied, places_among, together
+from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
@@ -148,9 +148,9 @@ def test_sparse_and_dense_counts_agree() -> None:
     for last in (9_999, 10**12):  # by a table, by search
         kept = np.array([3, 5, last])
         asked = np.array([5, 4, 3, last, 0, last + 7])
-        assert places(kept, asked).tolist() == [1, -1, 0, 2, -1, -1]
-    assert places(keys[:0], keys).tolist() == [-1] * 6
-    assert places(np.arange(7), np.array([6, 0]), 7).tolist() == [6, 0]
+        assert places_among(kept, asked).tolist() == [1, -1, 0, 2, -1, -1]
+    assert places_among(keys[:0], keys).tolist() == [-1] * 6
+    assert places_among(np.arange(7), np.array([6, 0]), 7).tolist() == [6, 0]
 
 
 def test_a_cancelled_run_ends() -> None:
