@@ -129,6 +129,15 @@ class Source(Protocol):
         ...
 
 
+def within(counts: Numbers, cells: Ints, most: int | None) -> Ints:
+    """The places of the largest counts, ties by order, until the cells that each asks for are used
+    up; rising. most: cells in total, None for any number."""
+    if most is None:
+        return np.arange(counts.size)
+    order = np.argsort(-counts, kind="stable")
+    return np.sort(order[np.cumsum(cells[order]) <= most])
+
+
 State = TypeVar("State")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.counts.contract import within
 from algorithms.sequential_ngram.problems import TreeTooLarge
 from algorithms.sequential_ngram.settings import Settings
 
@@ -150,6 +151,10 @@ def next_expansion(tree: Tree) -> Expansion | None:
     left = np.array([spend.left > 0 for spend in tree.spends])[tree.groups[first:], None]
     open_ = (tree.noisy[first:, :-1] >= tree.thresholds(first)) & left
     rows, columns = np.nonzero(open_)
+    if settings.max_cells is not None:
+        cells = np.full(rows.size, settings.symbols)
+        kept = within(tree.noisy[first:][rows, columns], cells, settings.max_cells)
+        rows, columns = rows[kept], columns[kept]
     if not rows.size:
         return None
     if (tree.nodes + rows.size) * settings.symbols > settings.max_nodes:

@@ -11,7 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.counts.contract import AdaptiveCounting, Answer, CountTest, Ints, Passed, Question
+from algorithms.counts.contract import (
+    AdaptiveCounting,
+    Answer,
+    CountTest,
+    Ints,
+    Passed,
+    Question,
+    within,
+)
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Level, Tree
 from tacit.encoders import counts as encoder
@@ -20,12 +28,13 @@ from tacit.encoders.sequential_prefix_tree_counts import Below
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """levels: of the tree so far; pairs: of prefix and group that passed, None where groups are
-    asked next; ended: a level kept nothing."""
+    """levels: of the tree so far; open: nodes of the last one that are asked next; pairs: of node
+    and group that are asked next, None where groups are; ended: a level kept nothing."""
 
     settings: Settings
-    levels: tuple[Level, ...] = ()
-    pairs: Ints | None = None
+    levels: tuple[Level, ...]
+    open: Ints
+    pairs: Ints | None
     ended: bool = False
 
     @property
@@ -37,7 +46,7 @@ class State:
     def document(self) -> Below:
         """What is asked next."""
         levels = tuple(encoder.Level(level.parents, level.items) for level in self.levels)
-        return Below(self.settings.layout, levels, self.pairs)
+        return Below(self.settings.layout, levels, self.open, self.pairs)
 
     @property
     def test(self) -> CountTest:
@@ -50,7 +59,7 @@ class State:
 
 def first(settings: Settings) -> State:
     """Before any question."""
-    return State(settings, pairs=_every_pair(settings, 1))
+    return _with_open(settings, (), np.zeros(1, np.int64))
 
 
 def planned(settings: Settings) -> int:
@@ -72,27 +81,31 @@ def ask(state: State) -> Question | None:
 
 def absorb(state: State, question: Question, answer: Answer) -> State:
     """With the pairs, or the level, that passed. Raises TreeTooLarge."""
-    settings = state.settings
+    settings, document = state.settings, question.document
     passed = _passed(state, question, answer)
     settings.check_nodes(passed.cells.size + state.tree.nodes)
     if not passed.cells.size:
         return replace(state, ended=True)
     if state.pairs is None:
-        return replace(state, pairs=passed.cells)
-    prefixes, items = question.document.named(passed.cells)
+        pairs = document.pairs_of(passed.cells)
+        asked = replace(document, pairs=pairs)
+        return replace(state, pairs=pairs[within(passed.counts, asked.sizes, settings.max_cells)])
+    prefixes, items = document.named(passed.cells)
     order = np.lexsort((items, prefixes))
     level = Level(prefixes[order], items[order], passed.counts[order])
-    return State(settings, (*state.levels, level), _every_pair(settings, level.size))
+    cells = settings.layout.count if settings.group_test else settings.layout.items
+    open_ = within(level.counts, np.full(level.size, cells), settings.max_cells)
+    return _with_open(settings, (*state.levels, level), open_)
+
+
+def _with_open(settings: Settings, levels: tuple[Level, ...], open_: Ints) -> State:
+    """Without groups each node is a pair."""
+    return State(settings, levels, open_, open_ if settings.group_test is None else None)
 
 
 def _passed(state: State, question: Question, answer: Answer) -> Passed:
     every = np.arange(question.sizes.size)
     return answer.passing(every, (state.test,), np.zeros_like(every), state.settings.check_nodes)
-
-
-def _every_pair(settings: Settings, prefixes: int) -> Ints | None:
-    """Without groups each prefix is a pair."""
-    return np.arange(prefixes) if settings.group_test is None else None
 
 
 COUNTING: Final = AdaptiveCounting(ask, absorb)

@@ -15,7 +15,12 @@ from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, I
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
-from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
+from algorithms.sequential_prefix_tree.laws import (
+    ONE_DRAW,
+    count_test,
+    group_multiple,
+    item_multiple,
+)
 from algorithms.sequential_prefix_tree.problems import (
     BadHeight,
     BadSplit,
@@ -235,8 +240,17 @@ def group_share(params: Parameters, stance: Stance, layout: Layout) -> Fraction:
     return 2 / layout.mean_size
 
 
-def settings_of(params: Parameters, stance: Stance, layout: Layout) -> Settings:
-    """A run's public choices. Raises DegenerateFanOut, BadEpsilon, BadThreshold."""
+def settings_of(
+    params: Parameters,
+    stance: Stance,
+    layout: Layout,
+    draws: Fraction = ONE_DRAW,
+    max_cells: int | None = None,
+) -> Settings:
+    """A run's public choices; draws: whole noises that a sum holds.
+
+    Raises DegenerateFanOut, BadEpsilon, BadThreshold.
+    """
     share = group_share(params, stance, layout)
     for_groups = share * params.level_budget
     for_items = params.level_budget - for_groups
@@ -250,10 +264,11 @@ def settings_of(params: Parameters, stance: Stance, layout: Layout) -> Settings:
     settings = Settings(
         layout,
         params.height,
-        count_test(for_groups, group_theta, stance) if share else None,
-        count_test(for_items, item_theta, stance),
+        count_test(for_groups, group_theta, stance, draws) if share else None,
+        count_test(for_items, item_theta, stance, draws),
         stance,
         params.max_nodes,
+        max_cells,
     )
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(

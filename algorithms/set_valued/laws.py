@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from algorithms.counts.contract import CountTest
 from algorithms.counts.laws import COIN_BITS, FloatingTest, IntegerTest
+from algorithms.counts.thresholds import threshold
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
@@ -46,32 +47,46 @@ class Law(Protocol):
 # ------------------------------------------------------------------------------------------ sound
 
 
+def integer_test(
+    cells: int, rate: Fraction, eta: Fraction, draws: Fraction = Fraction(1)
+) -> IntegerTest:
+    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate.
+
+    draws: whole noises that a sum holds; the chance is that of one, and the threshold is higher
+    (spec: federated-counting, section 3).
+    """
+    return _integer_test(cells, rate, eta, draws)
+
+
 @lru_cache(maxsize=65_536)
-def integer_test(cells: int, rate: Fraction, eta: Fraction) -> IntegerTest:
-    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate."""
+def _integer_test(cells: int, rate: Fraction, eta: Fraction, draws: Fraction) -> IntegerTest:
     a = PRECISE.exp(decimal(-rate))
     odds = PRECISE.divide(Decimal(cells), PRECISE.multiply(decimal(eta), PRECISE.add(1, a)))
     needed = PRECISE.divide(PRECISE.ln(odds), decimal(rate))
     tau = max(1, int(needed.to_integral_value(ROUND_CEILING)))
     tail = PRECISE.exp(decimal(-rate * tau))
     chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    if draws != 1:
+        tau = threshold(draws, 1 / rate, float(chance))
     return IntegerTest(rate, tau, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
 
 
 @dataclass(frozen=True)
 class SoundLaw:
-    """eta, eta_leaf: expected false survivors of a split, of either kind."""
+    """eta, eta_leaf: expected false survivors of a split, of either kind; draws: whole noises in a
+    sum."""
 
     eta: Fraction
     eta_leaf: Fraction
+    draws: Fraction = Fraction(1)
 
     def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
         """The height does not matter here."""
-        return integer_test(cells, alpha, self.eta)
+        return integer_test(cells, alpha, self.eta, self.draws)
 
     def leaf(self, cells: int, rate: Fraction) -> CountTest:
         """As a partition, with eta_leaf."""
-        return integer_test(cells, rate, self.eta_leaf)
+        return integer_test(cells, rate, self.eta_leaf, self.draws)
 
     def source(self, secret: NoiseSource) -> NoiseSource:
         """The secret stream itself."""

@@ -21,17 +21,18 @@ class Below:
     """Asks what follows the kept prefixes of the last level (without levels: the empty prefix): the
     group of the next item, or that item itself in pairs of prefix and group.
 
-    levels: each sorted by (parent, item); pairs: prefix times groups plus group, rising; None where
-    groups are asked.
+    levels: each sorted by (parent, item); asked: prefixes whose groups are asked, rising; pairs:
+    those whose items are asked, prefix times groups plus group, rising; None where groups are.
     """
 
     layout: Layout
-    levels: tuple[Level, ...] = ()
+    levels: tuple[Level, ...]
+    asked: Ints
     pairs: Ints | None = None
 
     @property
     def prefixes(self) -> int:
-        """How many prefixes are asked about."""
+        """How many prefixes there are, asked or not."""
         return self.levels[-1].items.size if self.levels else 1
 
     @cached_property
@@ -49,13 +50,19 @@ class Below:
     def sizes(self) -> Ints:
         """Cells of each prefix (groups), or of each pair (items)."""
         if self.pairs is None:
-            return np.full(self.prefixes, self.layout.count)
+            return np.full(self.asked.size, self.layout.count)
         return self.layout.sizes[self.pairs % self.layout.count] - self.earlier
 
     @cached_property
     def firsts(self) -> Ints:
         """The first cell of each."""
         return np.cumsum(self.sizes) - self.sizes
+
+    def pairs_of(self, cells: Ints) -> Ints:
+        """Cells of groups as pairs."""
+        rows, groups = np.divmod(cells, self.layout.count)
+        pairs: Ints = self.asked[rows] * self.layout.count + groups
+        return pairs
 
     def named(self, cells: Ints) -> tuple[Ints, Ints]:
         """Prefixes and items of cells."""
@@ -107,17 +114,21 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
     """Records, on demand, and cells of each count of 1."""
     layout, at = document.layout, walk.at
     items = walk.lists.items[at]
-    found = walk.prefixes
-    if layout.groups is not None:
-        found = found * layout.count + layout.groups[items]
-    if document.pairs is not None:
-        pair = places_among(document.pairs, found, document.prefixes * layout.count)
-        kept = pair >= 0
+    groups = 0 if layout.groups is None else layout.groups[items]
+    if document.pairs is None:
+        place = places_among(document.asked, walk.prefixes, document.prefixes)
+        found = np.where(place < 0, -1, place * layout.count + groups)
+    else:
+        keys = walk.prefixes * layout.count + groups
+        pair = places_among(document.pairs, keys, document.prefixes * layout.count)
+        outside = pair < 0
         if layout.bins > 1:  # times that fall count nowhere
-            kept &= layout.rank[items] >= np.append(document.earlier, 0)[pair]
-        if not kept.all():
-            pair, items, at = pair[kept], items[kept], at[kept]
-        found = (document.firsts - document.earlier)[pair] + layout.rank[items]
+            outside |= layout.rank[items] < np.append(document.earlier, 0)[pair]
+        first = np.append(document.firsts - document.earlier, 0)[pair]
+        found = np.where(outside, -1, first + layout.rank[items])
+    kept = found >= 0
+    if not kept.all():
+        found, at = found[kept], at[kept]
     return partial(_records, walk.lists.starts, at), found
 
 

@@ -164,10 +164,10 @@ def test_a_cancelled_run_ends() -> None:
 
 def test_the_work_on_a_block_can_be_sent_elsewhere() -> None:
     block = TABLE_6_1.lists.blocks(6)[0]
-    count = partial(COUNTER.counted, document=Below(PAIRS), size=2)
+    count = partial(COUNTER.counted, document=Below(PAIRS, (), np.zeros(1, np.int64)), size=2)
     sent, groups = pickle.loads(pickle.dumps(count))(block)
     assert (groups.cells.tolist(), groups.counts.tolist()) == ([0, 1], [4, 2])
-    document = Below(PAIRS, (), np.array([1]))
+    document = Below(PAIRS, (), np.zeros(1, np.int64), np.array([1]))
     sent, items = pickle.loads(pickle.dumps(partial(COUNTER.counted, sent, document, 2)))()
     assert (items.cells.tolist(), items.counts.tolist()) == ([0], [2])
     assert COUNTER.of(block, document)[0].tolist() == [2, 5]
