@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from algorithms.contract import Context, Stance
 from algorithms.counts.contract import Answer, CountTest, Ints, Numbers, Passed, Question
 from algorithms.counts.empties import Empties, skipped
-from tacit.encoders.counts import Counter, Counts, together
+from tacit.encoders.counts import Counter, Counts, ranges, together
 from tacit.noise import DiscreteLaplace, floating_laplace
 from tacit.randomness import NoiseSource, SeededRandom
 
@@ -72,14 +72,6 @@ def _integers(scale: Fraction, count: int, source: NoiseSource) -> NDArray[Any]:
 def _floats(source: NoiseSource) -> Callable[[Fraction, int, NoiseSource], NDArray[Any]]:
     seeded = SeededRandom(int.from_bytes(source.bytes(16)))
     return lambda scale, count, _source: floating_laplace(seeded, float(scale), count)
-
-
-def ranges(firsts: Ints, sizes: Ints) -> Ints:
-    """firsts[0], firsts[0] + 1, ... `sizes[0]` of them, then those from firsts[1] on, ..."""
-    ends = np.cumsum(sizes)
-    total = int(ends[-1]) if ends.size else 0
-    cells: Ints = np.arange(total) + np.repeat(firsts - (ends - sizes), sizes)
-    return cells
 
 
 @dataclass(frozen=True, eq=False)

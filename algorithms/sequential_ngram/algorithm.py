@@ -68,11 +68,23 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
     context.progress(0.0, "starting")
     state = first_state(params, stance, len(universe))
     release = released(grow(data, state, adder(stance), context), context)
+    outcome = published(release, params, stance, universe, context)
+    return _evaluated(outcome, data, params, release, context)
+
+
+def published(
+    release: Release,
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> Outcome:
+    """Everything that leaves a run: a function of noisy counts and public choices."""
     patterns = released_patterns(release.grams, params.top_k)
     named = [([universe[item] for item in gram], count) for gram, count in patterns]
     known = release.grams.bounds[release.grams.extended - 1]
     context.progress(0.85, "writing")
-    outcome = Outcome(
+    return Outcome(
         result={
             "l_max": release.transcript.settings.l_max,
             "sequences": int(release.copies.sum()),
@@ -93,7 +105,6 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
         ),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
     )
-    return _evaluated(outcome, data, params, release, context)
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

@@ -95,6 +95,11 @@ def absorb(state: State, _question: Question, answer: Answer) -> State:
     return replace(state, tree=tree, expansion=next_expansion(tree))
 
 
+def truncated(state: State) -> State | None:
+    """Without what is still to be asked; None before the first level."""
+    return None if state.tree is None else replace(state, expansion=None)
+
+
 def covering(noisy: Numbers) -> int:
     """The smallest length whose cumulative share is at least `COVERED`; negative counts are 0."""
     rising = np.cumsum(np.maximum(noisy, 0))

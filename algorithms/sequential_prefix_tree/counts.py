@@ -108,4 +108,9 @@ def _passed(state: State, question: Question, answer: Answer) -> Passed:
     return answer.passing(every, (state.test,), np.zeros_like(every), state.settings.check_nodes)
 
 
+def truncated(state: State) -> State | None:
+    """Without what is still to be asked; None before the first level."""
+    return replace(state, ended=True) if state.levels else None
+
+
 COUNTING: Final = AdaptiveCounting(ask, absorb)

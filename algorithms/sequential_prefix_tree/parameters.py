@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from algorithms.contract import Stance
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
-from algorithms.parameters import asked_metrics, schema_range
+from algorithms.parameters import MaxCells, asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree.laws import (
     ONE_DRAW,
@@ -105,6 +105,11 @@ class Parameters(WireModel):
         json_schema_extra=schema_range(minimum=1),
     )
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
+    max_cells: MaxCells = Field(
+        None,
+        description="counts that one question asks at most, from the second level on: the most "
+        "frequent prefixes are made longer; all unless given",
+    )
     expanded: bool = Field(False, description="release a file with a line for each sequence too")
     evaluate: bool | Metrics = False
 
@@ -203,9 +208,13 @@ def known_layout(params: Parameters) -> Layout | None:
     return Layout.of_names(names, bins)
 
 
-def resolved(params: Parameters, stance: Stance) -> tuple[tuple[str, ...], Settings]:
-    """The items in order, and a run's public choices. References have to be replaced by their
-    lists before (a taxonomy's by the group of each item). Raises what `check_parameters` raises.
+def resolved(
+    params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW
+) -> tuple[tuple[str, ...], Settings]:
+    """The items in order, and a run's public choices; draws: whole noises that a sum holds.
+
+    References have to be replaced by their lists before (a taxonomy's by the group of each item).
+    Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
     universe = known_universe(params)
@@ -214,7 +223,7 @@ def resolved(params: Parameters, stance: Stance) -> tuple[tuple[str, ...], Setti
     layout = known_layout(params)
     if layout is None:
         raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")
-    return universe, settings_of(params, stance, layout)
+    return universe, settings_of(params, stance, layout, draws)
 
 
 # ------------------------------------------------------------------------------- budgets, tests
@@ -245,7 +254,6 @@ def settings_of(
     stance: Stance,
     layout: Layout,
     draws: Fraction = ONE_DRAW,
-    max_cells: int | None = None,
 ) -> Settings:
     """A run's public choices; draws: whole noises that a sum holds.
 
@@ -268,7 +276,7 @@ def settings_of(
         count_test(for_items, item_theta, stance, draws),
         stance,
         params.max_nodes,
-        max_cells,
+        params.max_cells,
     )
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(

@@ -59,6 +59,10 @@ class Level:
     parents: NDArray[np.integer]
     items: NDArray[np.integer]
 
+    def json(self) -> dict[str, list[int]]:
+        """As JSON."""
+        return {"parents": self.parents.tolist(), "items": self.items.tolist()}
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -136,3 +140,11 @@ def places_among(kept: Ints, keys: NDArray[np.int64], size: int | None = None) -
         return table[np.minimum(keys, table.size - 1)]
     at = np.minimum(np.searchsorted(kept, keys), kept.size - 1)
     return np.where(kept[at] == keys, at, -1)
+
+
+def ranges(firsts: Ints, sizes: Ints) -> Ints:
+    """firsts[0], firsts[0] + 1, ... `sizes[0]` of them, then those from firsts[1] on, ..."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if ends.size else 0
+    cells: Ints = np.arange(total) + np.repeat(firsts - (ends - sizes), sizes)
+    return cells

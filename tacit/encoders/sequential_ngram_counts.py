@@ -8,16 +8,21 @@ gram contains the end sign, hence none runs into the next sequence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.encoders.count_sums import CountSum, read_levels, read_with, whole_number
 from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
+from tacit.query.words import MAX_DIMENSION
 
 Symbols = NDArray[np.int16] | NDArray[np.int32]
+MOST_LENGTH: Final = 1_000
+"""Items of a sequence that may count."""
 _NARROW: Final = np.iinfo(np.int16).max
 
 
@@ -38,12 +43,33 @@ class Successors:
         """The items, and the end, which is the last symbol."""
         return self.items + 1
 
+    @property
+    def sizes(self) -> Ints:
+        """Cells of each group: one group for each gram."""
+        if not self.levels:
+            return np.array([self.items])
+        return np.full(self.levels[-1].items.size, self.symbols)
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        levels = [level.json() for level in self.levels]
+        return {"items": self.items, "l_max": self.l_max, "levels": levels}
+
 
 @dataclass(frozen=True)
 class Lengths:
     """Asks how many sequences have each length 1 to `cap`, the last one `cap` and more."""
 
     cap: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([self.cap])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"cap": self.cap}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +115,19 @@ def cells(walk: Lists | Walk, document: Successors | Lengths) -> tuple[partial[I
 
 
 COUNTER: Final = Counter(follow, cells)
+
+
+def read(document: Mapping[str, Any]) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    return read_with(COUNTER, _asked, document)
+
+
+def _asked(document: Mapping[str, Any]) -> Successors | Lengths:
+    if "cap" in document:
+        return Lengths(whole_number(document["cap"], MAX_DIMENSION))
+    items = whole_number(document["items"], MAX_DIMENSION)
+    l_max = whole_number(document["l_max"], MOST_LENGTH)
+    return Successors(items, l_max, read_levels(document["levels"], items))
 
 
 def cut(lists: Lists, l_max: int | None, end: int) -> tuple[Symbols, Ints]:

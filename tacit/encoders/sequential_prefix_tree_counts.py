@@ -6,14 +6,23 @@ prefix that it begins with, for as long as that prefix was kept; its next item i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from tacit.encoders.count_sums import (
+    CountSum,
+    read_levels,
+    read_with,
+    whole_number,
+    whole_numbers,
+)
 from tacit.encoders.counts import Counter, Ints, Level, Lists, places_among
 from tacit.encoders.sequential_prefix_tree_layout import Layout
+from tacit.query.words import MAX_DIMENSION
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +66,18 @@ class Below:
     def firsts(self) -> Ints:
         """The first cell of each."""
         return np.cumsum(self.sizes) - self.sizes
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        groups, pairs = self.layout.groups, self.pairs
+        return {
+            "items": self.layout.items,
+            "bins": self.layout.bins,
+            "groups": None if groups is None else groups.tolist(),
+            "levels": [level.json() for level in self.levels],
+            "asked": self.asked.tolist(),
+            "pairs": None if pairs is None else pairs.tolist(),
+        }
 
     def pairs_of(self, cells: Ints) -> Ints:
         """Cells of groups as pairs."""
@@ -137,3 +158,35 @@ def _records(starts: Ints, at: Ints) -> Ints:
 
 
 COUNTER: Final = Counter(follow, cells)
+
+
+def read(document: Mapping[str, Any]) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    return read_with(COUNTER, _asked, document)
+
+
+def _asked(document: Mapping[str, Any]) -> Below:
+    items = whole_number(document["items"], MAX_DIMENSION)
+    bins = whole_number(document["bins"], items)
+    if items % bins:
+        raise ValueError("time bins have as many items each")
+    groups = document["groups"]
+    if groups is not None:
+        groups = whole_numbers(groups, items)
+        if groups.size != items or np.unique(groups).size != int(groups.max()) + 1:
+            raise ValueError("every item has a group, and every group an item")
+    layout = Layout(items, groups, bins)
+    levels = read_levels(document["levels"], items)
+    found = Below(layout, levels, np.zeros(0, np.int64))
+    asked = _rising(document["asked"], found.prefixes)
+    if document["pairs"] is None:
+        return replace(found, asked=asked)
+    pairs = _rising(document["pairs"], found.prefixes * layout.count)
+    return replace(found, asked=asked, pairs=pairs)
+
+
+def _rising(listed: Any, below: int) -> Ints:
+    found = whole_numbers(listed, below)
+    if (np.diff(found) <= 0).any():
+        raise ValueError("numbers rise")
+    return found
