@@ -1,6 +1,6 @@
 """Over curators the counts are those of one keeper: every entry, for any split of the records.
 
-Spec: federated-counting, acceptance checks 2, 4 and 5, in one process and without noise.
+In one process and without noise. Spec: federated-counting, section 13, checks 2, 4 and 5.
 """
 
 from __future__ import annotations

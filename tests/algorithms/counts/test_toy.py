@@ -1,6 +1,6 @@
 """A new algorithm by the contract alone: a histogram tree, central and over curators.
 
-Spec: federated-counting, acceptance check 15. No file of a service is touched.
+Spec: federated-counting, section 13, check 15. No file of a service is touched.
 """
 
 from __future__ import annotations
