@@ -67,6 +67,7 @@ lock:  ## Refresh the lock files (needs uv)
 	$(IMAGE_LOCK) --extra postgres --extra tracing -o deploy/requirements/aggregator.lock
 	$(IMAGE_LOCK) --extra postgres --extra tracing --extra mqtt -o deploy/requirements/curator.lock
 	$(IMAGE_LOCK) --extra postgres --extra tracing --extra coordinator --extra plots \
+	  --extra console \
 	  -o deploy/requirements/coordinator.lock
 	$(IMAGE_LOCK) --extra coordinator --extra plots --extra fast \
 	  -o deploy/requirements/worker.lock

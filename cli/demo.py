@@ -238,7 +238,7 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
         "each aggregator.",
         "  Suppose the reader of the answer, all other meters and",
         f"  {rest} aggregators pool what they saw, and guess whether one meter took part:",
-        f"  they are right in at most {of_a_hundred(statement)} of 100 cases "
+        f"  they are right in at most {of_a_hundred(statement.guess)} of 100 cases "
         f"(epsilon {amount(epsilon)}; 50 is a coin flip).",
         f"  All {aggregators} aggregators together could read all; one honest one is enough.",
         "What was checked",

@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "reproduce": Place(
         "reproduce.reproduce", "Reproduce a table or figure of the sources, or all of them."
     ),
+    "console": Place("browser.browse", "Open the console in a browser. The address signs in once."),
     "simulate": Place(
         "simulate.simulate",
         "Sum over many simulated curators and compare with the truth, which a simulation knows.",

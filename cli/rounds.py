@@ -24,6 +24,7 @@ from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
 from tacit.protocol.round import RoundState
+from tacit.report.guessing import of_a_hundred
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
 
@@ -72,8 +73,6 @@ def listing(
 ) -> Answer:
     """Rounds, the newest first."""
     found = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
-    if state is RoundState.OPEN:  # the list of open rounds is made for curators: signed descriptors
-        found = [client.round(each["statement"]["round"]) for each in found]
     lines = [line for each in found for line in _lines(each)] or ["no round"]
     return Answer(found, lambda: say("\n".join(lines), markup=False))
 
@@ -83,11 +82,22 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     window, curators = shown["window"], shown["participants"]
     state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
     why = [] if shown["reason"] is None else [f"  {shown['reason']}"]
+    figures = shown["figures"]
     return [
         f"{shown['id']}  {state}",
         f"  {shown['query']}, {window['start']} to {window['end']}",
+        *([] if figures is None else [f"  {_told(figures, shown['unit'])}"]),
         *why,
     ]
+
+
+def _told(figures: dict[str, Any], unit: str) -> str:
+    """The single numbers of a result, how far off they may be, and who could guess how well."""
+    parts = [f"{name} {value}" for name, value in figures["result"].items() if value is not None]
+    if figures["interval"] is not None:
+        parts[0] += f" {unit} ± {figures['interval']['half_width']}" if parts else ""
+    guessed = of_a_hundred(figures["guess"])
+    return ", ".join([*parts, f"guessed right at most {guessed} times of 100"])
 
 
 @app.command("watch")

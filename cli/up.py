@@ -7,6 +7,7 @@ import fcntl
 import shlex
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -104,7 +105,7 @@ def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
     anything, and a trial should not wait.
     """
     settings = {
-        "coordinator": {"TACIT_POLL_S": "0.05"},
+        "coordinator": {"TACIT_POLL_S": "0.05", "TACIT_CONSOLE": str(_pages_can_be_made()).lower()},
         "aggregator": {},
         "curator": {"TACIT_SEND_WINDOW_SHARE": "0", "TACIT_PREPARE_LEAD_S": "0"},
     }
@@ -113,6 +114,11 @@ def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
         settings["aggregator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
         settings["curator"]["TACIT_POLICY_ALLOW_UNVERIFIED"] = "true"
     return settings
+
+
+def _pages_can_be_made() -> bool:
+    """Whether the extra `console` is installed."""
+    return find_spec("jinja2") is not None
 
 
 def addresses(deployment: Deployment, home: Path) -> list[str]:
@@ -126,6 +132,7 @@ def addresses(deployment: Deployment, home: Path) -> list[str]:
         "Next, in another terminal:",
         f"  tacit health{option}",
         f"  tacit enroll token house-1{option}",
+        *([f"  tacit console{option}"] if _pages_can_be_made() else []),
         f"Ctrl-C ends it; the data stays in {home}",
     ]
 

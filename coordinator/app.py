@@ -5,7 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 from fastapi import FastAPI
@@ -53,6 +55,8 @@ from coordinator.rounds.state_machine import Conduct
 from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import tokens
+from tacit.crypto.signing import fingerprint
+from tacit.errors import StartRefused
 
 VERSION = "0.1.0"
 _log = get_logger("tacit.coordinator")
@@ -141,6 +145,18 @@ def create_app(
             jobs.scheduler,
             storage_keys,
             resealing,
+            *(
+                _pages().console_parts(
+                    settings,
+                    database,
+                    authenticator,
+                    time,
+                    fingerprint(identity.public_key).hex(),
+                    VERSION,
+                )
+                if settings.console
+                else ()
+            ),
         )
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(database))
@@ -196,4 +212,18 @@ def create_app(
     add_reports(app)
     add_attempts(app)
     add_storage_key(app)
+    if settings.console:
+        _pages().add_console(app)
     return app
+
+
+def _pages() -> ModuleType:
+    """The console, whose templates need jinja2: only imported where it is on."""
+    try:
+        return import_module("coordinator.console.app")
+    except ImportError as error:
+        if error.name not in ("jinja2", "markupsafe"):
+            raise
+        raise StartRefused(
+            "TACIT_CONSOLE needs the extra `console`: pip install 'tacit-services[console]'"
+        ) from None

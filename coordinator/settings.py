@@ -53,6 +53,18 @@ class CoordinatorSettings(ServiceSettings):
         "which it destroys at the round's end. Recommended where hosts deliver; each lone curator "
         "then begins a session every round.",
     )
+    console: bool = Field(
+        default=False,
+        description="Pages for people under `/console` (needs the extra `console`). `tacit up` "
+        "turns them on.",
+    )
+    console_idle_s: int = Field(
+        default=1800,
+        ge=60,
+        le=43_200,
+        description="How long a session of the console lasts without a page looked at; at most 12 "
+        "hours in all.",
+    )
     patience_s: float = Field(
         default=60.0,
         gt=0,

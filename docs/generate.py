@@ -114,7 +114,9 @@ def api_page() -> str:
         "needs no network. Errors are problems as in RFC 9457.\n",
     ]
     for service in SERVICES:
-        app = import_module(f"{service}.app").create_app(settings_class(service)())
+        kind = settings_class(service)
+        all_on = {"console": True} if "console" in kind.model_fields else {}
+        app = import_module(f"{service}.app").create_app(kind(**all_on))
         document = app.openapi()
         lines += [f"## {service.capitalize()}\n", "| route | what it does |", "|---|---|"]
         for path, operations in sorted(document["paths"].items()):

@@ -115,7 +115,10 @@ class Authenticator:
         """The holder of a token, or `TokenUnknown` or `TokenExpired`."""
         if not token or len(token) > MAX_CHARACTERS:
             raise TokenUnknown
-        token_hash = hash_token(token)
+        return await self.holder(hash_token(token))
+
+    async def holder(self, token_hash: str) -> Principal:
+        """The same of a token that is known by its hash alone."""
         record = self._remembered(token_hash)
         if record is None:
             async with self._database.reading() as transaction:

@@ -138,6 +138,13 @@ async def request_key(
     )
 
 
+def form_key(holder: str, path: str, key: str, content: bytes) -> RequestKey:
+    """The key that a form of a page carries. Raises IdempotencyKeyMalformed."""
+    if not 1 <= len(key) <= MAX_CHARACTERS or not key.isascii() or not key.isprintable():
+        raise IdempotencyKeyMalformed
+    return RequestKey(id=_digest(holder, "form", path, key), fingerprint=_digest(content))
+
+
 async def recall(
     transaction: Transaction, table: Table, key: RequestKey | None
 ) -> StoredAnswer | None:

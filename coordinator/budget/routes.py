@@ -10,8 +10,9 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
+from common.runtime.clock import Clock
 from common.store.database import exclusive
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, Principal, require
 from common.web.bodies import takes
@@ -246,20 +247,8 @@ def _add_planning(app: FastAPI) -> None:
         caller: Analyst,
     ) -> dict[str, Any]:
         body = await read_body(request, Plan)
-        async with database.reading() as transaction:
-            query, operators = await _planned(transaction, body.query, body.query_id)
-            state = await ledger.current(transaction)
-        window = body.window or query.window
-        if window is None:
-            raise WindowMissing("give the window of a query that fixes none", pointer="/window")
-        price = await asyncio.to_thread(charging.price_of, query, operators)
-        plan = planning.planned(state, price, window, clock.now())
-        found = shortages(state.limits, state.spending, plan)
-        blocked = None
-        if caller.has(Scope.OPERATOR):
-            async with database.reading() as transaction:
-                blocked = await charging.blocked(transaction, found)
-        return planning.preview(plan, found, blocked)
+        named = caller.has(Scope.OPERATOR)
+        return await preview_of(database, ledger, clock, body, named=named)
 
     @app.post(
         "/v1/budget/forecast",
@@ -404,6 +393,27 @@ async def _local(transaction: Transaction, query_id: str) -> Query:
 async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
     wanted = sorted(state.spending.rounds.queries())
     return {name: (await queries.find(transaction, name)).query for name in wanted}
+
+
+async def preview_of(
+    database: Database, ledger: Ledger, clock: Clock, plan: Plan, *, named: bool
+) -> dict[str, Any]:
+    """What a planned round would cost, and whether it would be let in; `named`: with the curators
+    whose limits refuse it. Raises UnknownQuery, WindowMissing."""
+    async with database.reading() as transaction:
+        query, operators = await _planned(transaction, plan.query, plan.query_id)
+        state = await ledger.current(transaction)
+    window = plan.window or query.window
+    if window is None:
+        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+    price = await asyncio.to_thread(charging.price_of, query, operators)
+    planned = planning.planned(state, price, window, clock.now())
+    found = shortages(state.limits, state.spending, planned)
+    blocked = None
+    if named:
+        async with database.reading() as transaction:
+            blocked = await charging.blocked(transaction, found)
+    return planning.preview(planned, found, blocked)
 
 
 async def _planned(

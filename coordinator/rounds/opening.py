@@ -165,6 +165,7 @@ def _summary(descriptor: RoundDescriptor) -> dict[str, object]:
         "query": descriptor.query.name,
         "function": descriptor.query.function.value,
         "unit": descriptor.query.unit,
+        "minimum": descriptor.query.min_participants,
         "window": descriptor.window.model_dump(mode="json"),
         "descriptor_hash": descriptor.digest().hex(),
         "aggregators": [entry.id for entry in descriptor.aggregators],

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
@@ -15,22 +14,19 @@ from common.store.transactions import Database
 from common.web import idempotency
 from common.web.auth import Principal
 from common.web.bodies import takes
-from common.web.paging import Page, PageQuery, next_link
+from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
-from coordinator.errors import NotReleased, RoundClosed
-from coordinator.queries import queries
-from coordinator.rounds import opening, refusals, standing, state_machine
+from coordinator.errors import RoundClosed
+from coordinator.rounds import asking, refusals, standing, state_machine, views
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.opening import OpenRequest
 from coordinator.rounds.state_machine import Conduct
 from coordinator.store import refusals as refusal_store
-from coordinator.store import rounds as store
 from coordinator.store import suites
-from coordinator.store.rounds import Filter, RoundHead
-from coordinator.store.tables import idempotency_keys
+from coordinator.store.rounds import Filter
 from coordinator.web import (
     Analyst,
     ClockPart,
@@ -40,10 +36,8 @@ from coordinator.web import (
     Reader,
     Wait,
     encode,
-    time_text,
 )
 from tacit.protocol.round import Refusal, RefusalGround, RoundState
-from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
 
@@ -53,12 +47,7 @@ ConductorPart = Annotated[Conductor, Depends(part(Conductor))]
 ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
 """Rounds that are opened together are shown together."""
-COMPLETENESS = (
-    "answered: curators whose contribution is in the sum; one without a reading answers too, with "
-    "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
-)
 SECOND_FORMAT = b'"tacit.round/2"'
-OPERATOR_ABORTS = "an operator aborted the round"
 
 
 def add_rounds(app: FastAPI) -> None:
@@ -81,32 +70,15 @@ def _add_opening(app: FastAPI) -> None:
     )
     async def open_round(
         request: Request,
-        database: DatabasePart,
-        clock: ClockPart,
         conduct: Annotated[Conduct, Depends(part(Conduct))],
         conductor: ConductorPart,
         caller: Operator,
     ) -> Response:
         body = await read_body(request, OpenRequest)
         key = await idempotency.request_key(request, caller.token_id)
-        async with database.reading() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            query = await queries.find(transaction, body.query_id)
-        prepared = await opening.prepare(conduct, query, body)
-        # The round and the answer are stored together: there is no key without a round.
-        async with database.begin() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            await opening.add(conduct, transaction, prepared)
-            row = await state_machine.find(transaction, prepared.signed.statement.round)
-            answer = idempotency.StoredAnswer(
-                201, encode(_shown(row)), location=f"/v1/rounds/{row.id}"
-            )
-            now = clock.now()
-            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        asked = await asking.open_round(conduct, body, key)
         conductor.wake()
-        return answer.response(replayed=False)
+        return asked.answer.response(replayed=asked.replayed)
 
 
 def _add_following(app: FastAPI) -> None:
@@ -124,12 +96,16 @@ def _add_following(app: FastAPI) -> None:
         state: RoundState | None = None,
         query_id: str | None = None,
         newest_first: Annotated[bool, Parameter(description="Else the oldest first.")] = False,
+        form: Annotated[
+            Literal["descriptor", "head"],
+            Parameter(description="Of open rounds, with `state=open`; all others are heads."),
+        ] = "descriptor",
         wait_s: Wait = 0,
     ) -> Response:
-        which = Filter(state, query_id, newest_first)
+        which = Filter(state, query_id, newest_first, form == "head")
         first_look = request.headers.get("if-none-match") is None
         key = ("rounds", which, page.after_text(), page.limit)
-        looked = changes.shared(key, partial(_page, database, which, page))
+        looked = changes.shared(key, partial(views.page, database, which, page))
 
         async def look() -> tuple[Response, bool]:
             ids, shown, newest = await looked()
@@ -160,8 +136,8 @@ def _add_following(app: FastAPI) -> None:
         ] = False,
     ) -> Response:
         async def look() -> tuple[Response, bool]:
-            row = await _find(database, round_id)
-            answer = etag_response(request, encode(_shown(row)))
+            row = await views.find(database, round_id)
+            answer = etag_response(request, encode(views.head(row)))
             unfinished = row.state not in (RoundState.RELEASED, RoundState.ABORTED)
             return answer, unfinished if finished else answer.status_code == 304
 
@@ -171,7 +147,7 @@ def _add_following(app: FastAPI) -> None:
     async def descriptor(
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
-        return etag_response(request, await _document(database, round_id, "descriptor"))
+        return etag_response(request, await views.document(database, round_id, "descriptor"))
 
 
 def _add_released(app: FastAPI) -> None:
@@ -179,26 +155,7 @@ def _add_released(app: FastAPI) -> None:
     async def result(
         request: Request, round_id: str, database: DatabasePart, _: Analyst
     ) -> Response:
-        found = await _document(database, round_id, "result")
-        report = await _document(database, round_id, "report")
-        row = await _find(database, round_id)
-        summary = json.loads(row.summary)
-        document = {
-            "format": "tacit.round-result/1",
-            "round": row.id,
-            "query_id": row.query_id,
-            "function": summary["function"],
-            "unit": summary["unit"],
-            "window": summary["window"],
-            "participants": row.participants,
-            "completeness": {
-                "answered": row.participants,
-                "with_readings": json.loads(found).get(PRESENCE),
-                "note": COMPLETENESS,
-            },
-            "result": json.loads(found),
-            "report": json.loads(report),
-        }
+        document = await views.result(database, round_id)
         return etag_response(request, encode(document))
 
     @app.get(
@@ -209,7 +166,7 @@ def _add_released(app: FastAPI) -> None:
     async def report(
         request: Request, round_id: str, database: DatabasePart, _: Analyst
     ) -> Response:
-        document = await _document(database, round_id, "report")
+        document = await views.document(database, round_id, "report")
         if not request.headers.get("accept", "").startswith("text/plain"):
             return etag_response(request, document, headers={"Vary": "Accept"})
         words = plain_words(PrivacyReport.model_validate_json(document))
@@ -228,7 +185,7 @@ def _add_released(app: FastAPI) -> None:
     async def transcript(
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
-        return etag_response(request, await _document(database, round_id, "transcript"))
+        return etag_response(request, await views.document(database, round_id, "transcript"))
 
 
 def _add_refusals(app: FastAPI) -> None:
@@ -304,15 +261,9 @@ def _add_ending(app: FastAPI) -> None:
         conductor: ConductorPart,
         _: Operator,
     ) -> Response:
-        async with database.begin() as transaction:
-            row = await state_machine.find(transaction, round_id)
-            now = clock.now()
-            if row.state is not RoundState.OPEN or row.ending is not None:
-                raise RoundClosed(extra={"state": row.state.value})
-            if now < row.due:
-                await store.change(transaction, round_id, RoundState.OPEN, due=now)
+        await asking.close(database, clock, round_id)
         conductor.wake(round_id)
-        return JSONResponse(_shown(await _find(database, round_id)), 202)
+        return JSONResponse(views.head(await views.find(database, round_id)), 202)
 
     @app.post(
         "/v1/rounds/{round_id}/abort",
@@ -326,40 +277,17 @@ def _add_ending(app: FastAPI) -> None:
         changes: ChangesPart,
         _: Operator,
     ) -> Response:
-        async with database.begin() as transaction:
-            row = await state_machine.find(transaction, round_id)
-            if row.state is RoundState.RELEASED:
-                raise RoundClosed(extra={"state": row.state.value})
-            await store.wish_end(transaction, round_id, OPERATOR_ABORTS)
+        await asking.abort(database, round_id)
         conductor.wake(round_id)
 
         async def look() -> tuple[Response, bool]:
-            row = await _find(database, round_id)
+            row = await views.find(database, round_id)
             if row.state is RoundState.RELEASED:  # the last partial sum was on its way
                 raise RoundClosed(extra={"state": row.state.value})
             done = row.state is RoundState.ABORTED
-            return JSONResponse(_shown(row), 200 if done else 202), not done
+            return JSONResponse(views.head(row), 200 if done else 202), not done
 
         return await changes.poll(look, ABORT_WAIT_S, key=round_id)
-
-
-# --- looking -------------------------------------------------------------------------------------
-
-
-async def _page(
-    database: Database, which: Filter, page: Page
-) -> tuple[list[str], list[bytes], str | None]:
-    """(ids, items as JSON, the newest id of all if this page is full)."""
-    after, limit = page.after_text(), page.limit
-    async with database.reading() as transaction:
-        if which.state is RoundState.OPEN:
-            stored = await store.descriptors(transaction, which, after, limit)
-            ids, shown = [item[0] for item in stored], [item[1].encode() for item in stored]
-        else:
-            found = await store.heads(transaction, which, after, limit)
-            ids, shown = [row.id for row in found], [encode(_shown(row)) for row in found]
-        newest = await store.newest(transaction, which) if len(ids) == limit else None
-    return ids, shown, newest
 
 
 async def _left_out(database: Database, caller: Principal, shown: Sequence[bytes]) -> bool:
@@ -368,37 +296,3 @@ async def _left_out(database: Database, caller: Principal, shown: Sequence[bytes
         return False
     async with database.reading() as transaction:
         return await suites.suite_of(transaction, caller.subject) == 1
-
-
-async def _find(database: Database, round_id: str) -> RoundHead:
-    async with database.reading() as transaction:
-        return await state_machine.find(transaction, round_id)
-
-
-async def _document(database: Database, round_id: str, name: str) -> bytes:
-    async with database.reading() as transaction:
-        row = await state_machine.find(transaction, round_id)
-        text = await store.document(transaction, round_id, name)
-    if text is None:
-        raise NotReleased(extra={"state": row.state.value, "reason": row.reason})
-    return text.encode()
-
-
-def _shown(row: RoundHead) -> dict[str, Any]:
-    summary = json.loads(row.summary)
-    return {
-        "id": row.id,
-        "query_id": row.query_id,
-        "query": summary["query"],
-        "state": row.state.value,
-        "reason": row.reason,
-        "opened": time_text(row.opened),
-        "deadline": time_text(row.deadline),
-        "window": summary["window"],
-        "descriptor_hash": summary["descriptor_hash"],
-        "participants": row.participants if row.state is RoundState.RELEASED else None,
-        "refused": row.refused,
-        "aggregators": summary["aggregators"],
-        "finished": time_text(row.finished),
-        "aborts": json.loads(row.aborts or "[]"),
-    }

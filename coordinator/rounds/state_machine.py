@@ -54,6 +54,7 @@ from coordinator.registry.peers import (
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
+from coordinator.rounds.figures import figures
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
@@ -168,7 +169,10 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
         await _fix_keys(signed.statement, peers, answered(answers))
     if not row.announced:
         async with conduct.database.begin() as transaction:
-            await store.change(transaction, row.id, RoundState.OPEN, announced=True)
+            now = conduct.clock.now()
+            await store.change(
+                transaction, row.id, RoundState.OPEN, announced=True, announced_at=now
+            )
     return heard == len(peers)
 
 
@@ -296,6 +300,7 @@ async def freeze(
             row.id,
             RoundState.OPEN,
             state=RoundState.FROZEN,
+            frozen_at=conduct.clock.now(),
             accepted=ACCEPTED_SETS.dump_json(chosen).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
@@ -325,6 +330,7 @@ async def _freeze_proved(
             row.id,
             RoundState.OPEN,
             state=RoundState.FROZEN,
+            frozen_at=conduct.clock.now(),
             accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
         )
 
@@ -410,6 +416,7 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
             row.id,
             row.state,
             state=RoundState.COMMITTED,
+            committed_at=conduct.clock.now(),
             commitments=_COMMITMENTS.dump_json(commitments).decode(),
         )
 
@@ -454,6 +461,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     )
     accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
+    result = decode(query, total)
     async with conduct.database.begin() as transaction:
         await _conclude(
             conduct,
@@ -461,7 +469,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             row,
             event,
             state=RoundState.RELEASED,
-            result=json.dumps(decode(query, total)),
+            result=json.dumps(result),
+            figures=json.dumps(figures(query, report, result)),
             report=with_total(report, query, total).model_dump_json(),
             transcript=transcript.model_dump_json(),
             finished=conduct.clock.now(),

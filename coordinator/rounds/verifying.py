@@ -81,6 +81,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
             row.id,
             RoundState.FROZEN,
             state=RoundState.VERIFIED,
+            verified_at=conduct.clock.now(),
             verdicts=_VERDICTS.dump_json(verdicts).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,

@@ -87,6 +87,7 @@ async def _drop(transaction: Transaction, ids: Collection[str], now: datetime) -
             reason=None,
             ending=None,
             result=None,
+            figures=None,
             transcript=None,
         )
     )

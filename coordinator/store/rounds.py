@@ -33,8 +33,8 @@ ACTIVE = (
 @dataclass(frozen=True)
 class RoundHead:
     """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
-    it freezes at the latest, `ending` the reason of a requested abort, `expired` when its content
-    was dropped (`coordinator.store.expiry`)."""
+    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists tell of
+    a result (JSON), `expired` when its content was dropped (`coordinator.store.expiry`)."""
 
     id: str
     query_id: str
@@ -52,6 +52,11 @@ class RoundHead:
     participants: int | None
     refused: int | None
     finished: datetime | None
+    announced_at: datetime | None
+    frozen_at: datetime | None
+    verified_at: datetime | None
+    committed_at: datetime | None
+    figures: str | None
     expired: datetime | None
 
 
@@ -253,18 +258,19 @@ def _document(name: str) -> Select[Any]:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rounds a list is about."""
+    """Which rounds a list is about; `heads`: also of open rounds, else their descriptors."""
 
     state: RoundState | None = None
     query_id: str | None = None
     newest_first: bool = False
+    heads: bool = False
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
         """Hide open rounds that too few aggregators know, and rounds without their content."""
         chosen = chosen.where(rounds.c.expired.is_(None))
         if self.state is not None:
             chosen = chosen.where(rounds.c.state == self.state.value)
-        if self.state is RoundState.OPEN:
+        if self.state is RoundState.OPEN and not self.heads:
             chosen = chosen.where(rounds.c.announced.is_(True))
         if self.query_id is not None:
             chosen = chosen.where(rounds.c.query_id == self.query_id)

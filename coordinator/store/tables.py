@@ -19,12 +19,14 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.web.console.tables import console_tables
 from common.web.idempotency import idempotency_table
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
 idempotency_keys = idempotency_table(metadata)
+console = console_tables(metadata)
 
 secrets = Table(
     "secret",
@@ -214,6 +216,11 @@ rounds = Table(
     Column("report", Text, nullable=True),
     Column("transcript", Text, nullable=True),
     Column("finished", Instant, nullable=True),
+    Column("announced_at", Instant, nullable=True),
+    Column("frozen_at", Instant, nullable=True),
+    Column("verified_at", Instant, nullable=True),
+    Column("committed_at", Instant, nullable=True),
+    Column("figures", Text, nullable=True),
     Column("lease_holder", String(64), nullable=True),
     Column("lease_until", Instant, nullable=True),
     Column("sample", String(36), nullable=True),

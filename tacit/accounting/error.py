@@ -80,13 +80,13 @@ def mean_absolute(layers: tuple[Draws, ...]) -> float:
     sine = np.sin(t / 2) ** 2
     exponent = np.zeros(t.size)
     for layer in layers:
-        exponent += _log_characteristic(layer, sine)
+        exponent += log_characteristic(layer, sine)
     integrand = -np.expm1(exponent) / (2 * sine) * t
     weights = np.tile(_WEIGHTS * half, panels)
     return float(integrand @ weights + deviation**2 * start) / math.pi
 
 
-def _log_characteristic(layer: Draws, sine: Floats) -> Floats:
+def log_characteristic(layer: Draws, sine: Floats) -> Floats:
     """ln phi(t) of all draws of a layer, from sin^2(t/2)."""
     rate = float(1 / layer.scale)
     one = -float(layer.weight) * np.log1p(4 * math.exp(-rate) / math.expm1(-rate) ** 2 * sine)

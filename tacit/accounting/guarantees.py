@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -49,7 +49,7 @@ class VerifiedLine:
 
     `curve`: further (epsilon, delta) pairs of the same guarantee, epsilon rising. `clamp_delta`:
     what clamping adds to delta at most (None: no noise is clamped, or nothing is guaranteed); delta
-    has it where it counts (`clamping`).
+    has it where it counts (`clamping`). `corrupt_aggregators`: how many the adversary holds.
     """
 
     scenario: Scenario
@@ -62,6 +62,7 @@ class VerifiedLine:
     conditions: tuple[str, ...] = ()
     reason: str | None = None
     clamp_delta: Fraction | None = None
+    corrupt_aggregators: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,8 @@ def _compute(
     description = described(query, scenario, honest)
     trust = trust_model(query, scenario, participants or query.min_participants)
     conditions = _conditions(query, scenario, participants)
-    return _state(query, scenario, honest, description, trust, conditions)
+    line = _state(query, scenario, honest, description, trust, conditions)
+    return replace(line, corrupt_aggregators=honest.corrupt_aggregators)
 
 
 def _state(
@@ -294,11 +296,12 @@ def _state(
 def _curve(
     query: Query, remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
 ) -> tuple[tuple[Fraction, Decimal], ...]:
-    """A few more points of the guarantee: below a pure epsilon, around an approximate one."""
+    """A few more points of the guarantee: below a pure epsilon, around an approximate one; with 0,
+    where delta is the total variation."""
     factors = (
-        (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+        (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
         if pure
-        else (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
+        else (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
     )
     points = {factor * epsilon: composed_delta(remaining, factor * epsilon) for factor in factors}
     if pure:

@@ -57,6 +57,11 @@ def _suites() -> Steps[Json]:
     return json_of(get("/v1/suites"))
 
 
+def _console_code() -> Steps[Json]:
+    """A code that signs one browser in to the console, within a minute."""
+    return _posted("/v1/console/codes", {})
+
+
 def _remove_party(party: str) -> Steps[None]:
     """A party leaves."""
     yield Request("DELETE", f"/v1/parties/{party}")
@@ -144,6 +149,7 @@ class Registry:
     parties = stream(_parties)
     curators = stream(_curators)
     suites = operation(_suites)
+    console_code = operation(_console_code)
     remove_party = operation(_remove_party)
     return_party = operation(_return_party)
     create_group = operation(_create_group)

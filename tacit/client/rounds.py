@@ -51,9 +51,10 @@ def _open_round(
 def _rounds(
     *, state: str | None = None, query_id: str | None = None, newest_first: bool = False
 ) -> Stream[Json]:
-    """Rounds, by state or query. `state="open"` gives the signed descriptors."""
+    """Rounds, by state or query: their heads, of released ones with the figures of the result."""
     order = {"newest_first": "true"} if newest_first else {}
-    return pages("/v1/rounds", "rounds", {"state": state, "query_id": query_id, **order})
+    asked = {"state": state, "query_id": query_id, "form": "head", **order}
+    return pages("/v1/rounds", "rounds", asked)
 
 
 def _round(round_id: str) -> Steps[Json]:

@@ -8,24 +8,33 @@ right in at most this share of the cases; a half is a coin flip, one is knowing.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
+from typing import Final
 
-from tacit.report.model import VerifiedStatement
+_PLACES: Final = 4
+_FLOAT_ERROR: Final = 1e-6
+"""Of a share in units of the last place: so little above it is not rounded up."""
 
 
-def most_right(statement: VerifiedStatement) -> float:
-    """The largest share of right guesses that the statement allows, from 0.5 to 1.
+def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
+    """The largest share of right guesses that all these (epsilon, delta) of one guarantee allow,
+    from 0.5 to 1.
 
-    The least over the curve's points of (e^epsilon + delta) / (1 + e^epsilon); 1 where there is no
-    guarantee.
+    The least over them of (e^epsilon + delta) / (1 + e^epsilon); 1 where there is no guarantee.
     """
-    allowed = [_most_right(point.epsilon, point.delta) for point in statement.curve]
-    return min([_most_right(statement.epsilon, statement.delta), *allowed])
+    return min((_most_right(epsilon, delta) for epsilon, delta in points), default=1.0)
 
 
-def of_a_hundred(statement: VerifiedStatement) -> int:
-    """The same of 100 cases, rounded up."""
-    return math.ceil(100 * most_right(statement) - 1e-9)
+def guess(points: Iterable[tuple[str | None, str | None]]) -> str:
+    """The same as an amount, rounded up to four places."""
+    rounded = math.ceil(most_right(points) * 10**_PLACES - _FLOAT_ERROR) / 10**_PLACES
+    return f"{rounded:.{_PLACES}f}".rstrip("0").rstrip(".")
+
+
+def of_a_hundred(share: str | None) -> int:
+    """A guess as cases of 100, rounded up; 100 where nothing is stated."""
+    return math.ceil(100 * Fraction(share or "1"))
 
 
 def _most_right(epsilon: str | None, delta: str | None) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, computed_field
 
+from tacit.report.guessing import guess
 from tacit.wire import WireModel
 
 Amount = Annotated[
@@ -81,11 +82,23 @@ class CurvePoint(WireModel):
     delta: Amount
 
 
+class Pooled(WireModel):
+    """Whose knowledge one adversary has, besides the result: `curators` by number, or all but the
+    one that is protected; `aggregators` of `of`."""
+
+    curators: int | Literal["all-others"]
+    aggregators: int
+    of: int
+
+
 class VerifiedStatement(WireModel):
     """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
 
-    `clamp_delta`: what clamping the noise of curators adds to delta; above 2^-50 delta has it.
+    `guess` follows from the figures; one that comes with them is passed over. `clamp_delta`: what
+    clamping the noise of curators adds to delta; above 2^-50 delta has it.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     scenario: str
     key: str | None = None
@@ -96,11 +109,21 @@ class VerifiedStatement(WireModel):
     neighbouring: Neighbouring | None = None
     epsilon: Amount | None
     delta: Amount | None
+    pooled: Pooled | None = None
     clamp_delta: Amount | None = None
     rho: Amount | None = None
     curve: tuple[CurvePoint, ...] = ()
     conditions: tuple[str, ...] = ()
     reason: str | None = None
+
+    @computed_field(description="The largest share of right guesses in the guessing game.")  # type: ignore[prop-decorator]
+    @property
+    def guess(self) -> Amount | None:
+        """See `tacit.report.guessing`; None where nothing is stated."""
+        if self.epsilon is None:
+            return None
+        curve = ((point.epsilon, point.delta) for point in self.curve)
+        return guess([(self.epsilon, self.delta), *curve])
 
 
 class Charge(WireModel):

@@ -10,13 +10,17 @@ Spec: aggregation, sections 1, 3, 7 and 8; budget, sections 3 and 5; jobs, "Priv
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tacit.accounting.costs import Cost
 from tacit.accounting.debits import debit
-from tacit.accounting.error import forecast, smallest_useful_group
+from tacit.accounting.error import all_draws, forecast, smallest_useful_group
+from tacit.accounting.error_law import absolute_quantiles
 from tacit.accounting.guarantees import VerifiedLine, verified_lines
+from tacit.accounting.loss.draws import Draws
+from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
 from tacit.query.functions import dimension, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
@@ -38,6 +42,7 @@ from tacit.report.model import (
     Claim,
     CurvePoint,
     NoiseStatement,
+    Pooled,
     PrivacyReport,
     SensitivityStatement,
     Subject,
@@ -48,6 +53,11 @@ from tacit.report.validity import validity_statement
 
 USEFUL_SHARE: Final = Fraction(1, 100)
 """The relative error at which a group counts as useful in `error.smallest_useful_group`."""
+
+INTERVAL_LEVEL: Final = Fraction(95, 100)
+DOTS: Final = 40
+"""Equally likely errors that a report tells, to be drawn as dots."""
+_SPREAD_DIGITS: Final = Context(prec=4, rounding=ROUND_CEILING)
 
 
 def query_report(
@@ -150,6 +160,11 @@ def _statement(query: Query, line: VerifiedLine) -> VerifiedStatement:
         neighbouring="add-remove",
         epsilon=epsilon_amount(line.epsilon),
         delta=delta_amount(line.delta),
+        pooled=Pooled(
+            curators=_pooled_curators(query, line.scenario),
+            aggregators=line.corrupt_aggregators,
+            of=query.aggregators,
+        ),
         clamp_delta=None if line.clamp_delta is None else delta_amount(line.clamp_delta),
         curve=tuple(
             CurvePoint(epsilon=amount(epsilon), delta=delta_amount(delta))
@@ -158,6 +173,16 @@ def _statement(query: Query, line: VerifiedLine) -> VerifiedStatement:
         conditions=line.conditions,
         reason=line.reason,
     )
+
+
+def _pooled_curators(query: Query, scenario: Scenario) -> int | Literal["all-others"]:
+    match scenario:
+        case Scenario.RECIPIENT:
+            return 0
+        case Scenario.ASSUMED:
+            return query.collusion.curators
+        case _:
+            return "all-others"
 
 
 def _charge(query: Query, operators: Sequence[str] | None) -> Charge:
@@ -219,6 +244,7 @@ def _sampler_delta(
 def _error(query: Query, participants: int | None) -> dict[str, Any]:
     """The expected error of a result, from public values only; a string for every number."""
     count = participants or query.min_participants
+    forecasts = zip(parts(query), forecast(query, count), strict=True)
     answer: dict[str, Any] = {
         "participants": count,
         "parts": [
@@ -228,8 +254,9 @@ def _error(query: Query, participants: int | None) -> dict[str, Any]:
                 "unit": part_unit(query, part),
                 "mean_absolute": amount(Fraction(error.mean_absolute)),
                 "standard_deviation": amount(Fraction(error.standard_deviation)),
+                **_spread(all_draws(query, count, index), part.value),
             }
-            for part, error in zip(parts(query), forecast(query, count), strict=True)
+            for index, (part, error) in enumerate(forecasts)
         ],
         "basis": "upper limit: declared bounds in place of each curator's own data"
         if is_paper(query)
@@ -242,6 +269,22 @@ def _error(query: Query, participants: int | None) -> dict[str, Any]:
         "basis": "a typical curator contributes half of what the bounds allow",
     }
     return answer
+
+
+def _spread(draws: tuple[Draws, ...], worth: Fraction) -> dict[str, Any]:
+    """How far off one coordinate is, in its unit: in 95 of 100 cases at most `half_width`; and the
+    upper half of DOTS equally likely errors, each quantile by its level (the lower half mirrors
+    it)."""
+    middles = [Fraction(2 * k + 1, 2 * DOTS) for k in range(DOTS // 2, DOTS)]
+    levels = (INTERVAL_LEVEL, *(2 * middle - 1 for middle in middles))
+    half_width, *dots = (
+        amount(Fraction(found) * worth, _SPREAD_DIGITS)
+        for found in absolute_quantiles(draws, tuple(float(level) for level in levels))
+    )
+    return {
+        "interval": {"level": amount(INTERVAL_LEVEL), "half_width": half_width},
+        "quantiles": {amount(at): dot for at, dot in zip(middles, dots, strict=True)},
+    }
 
 
 def _details(query: Query, participants: int | None) -> dict[str, Any]:

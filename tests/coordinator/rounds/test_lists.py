@@ -143,3 +143,49 @@ async def test_a_round_behind_a_full_page_changes_its_tag(house: Houses) -> None
         assert answer.json()["rounds"][0]["statement"]["round"] == first.id
         following = await get(it, answer.links["next"]["url"])
         assert following.json()["rounds"][0]["statement"]["round"] == second.id
+
+
+async def test_heads_of_open_rounds(house: Houses) -> None:
+    """For people; curators get the signed descriptors."""
+    async with house() as it:
+        await it.host("gateway", 3)
+        opened = await it.open(query(min_participants=2))
+        [signed] = (await get(it, "/v1/rounds?state=open")).json()["rounds"]
+        [head] = (await get(it, "/v1/rounds?state=open&form=head")).json()["rounds"]
+        assert signed["statement"]["round"] == head["id"] == opened.id
+        assert (head["state"], head["minimum"], head["figures"]) == ("open", 2, None)
+        assert [step["step"] for step in head["steps"]] == ["opened", "announced"]
+        assert (await get(it, "/v1/rounds?form=bitmap")).status_code == 422
+
+
+async def test_a_list_tells_the_figures_of_results_and_the_times_of_steps(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 20)
+        asked = query(mechanism="distributed", epsilon="1", collusion={"aggregators": 2})
+        opened = await it.open(asked)
+        await opened.contribute(host, integers(20))
+        await it.finish(opened)
+        [head] = (await get(it, "/v1/rounds?newest_first=true")).json()["rounds"]
+        found = await it.result(opened)
+        [part] = found["report"]["error"]["parts"]
+        promised = next(line for line in found["report"]["verified"] if line["key"] == "e")
+        assert head["figures"] == {
+            "result": found["result"],
+            "interval": part["interval"],
+            "guess": promised["guess"],
+        }
+        steps = [step["step"] for step in head["steps"]]
+        assert steps == ["opened", "announced", "frozen", "committed", "released"]
+        times = [step["at"] for step in head["steps"]]
+        assert times == sorted(times)
+
+
+async def test_a_mean_has_no_interval_of_its_own(house: Houses) -> None:
+    async with house() as it:
+        host = await it.host("gateway", 20)
+        opened = await it.open(query(function="mean", mechanism="distributed", epsilon="50"))
+        await opened.contribute(host, integers(40).reshape(20, 2))
+        await it.finish(opened)
+        [head] = (await get(it, "/v1/rounds")).json()["rounds"]
+        assert head["figures"]["interval"] is None
+        assert set(head["figures"]["result"]) >= {"mean", "count"}

@@ -178,8 +178,8 @@ def test_the_points_of_a_pure_guarantee() -> None:
     """One discrete Laplace over 4 units at epsilon 1; brute force over its values."""
     line = rows(small())["b"]
     pure = rows(small(collusion={"aggregators": 4}))["c"]
-    assert [point[0] for point in line.curve] == [Fraction(n, 4) for n in (1, 2, 3, 4)]
-    assert [point[0] for point in pure.curve] == [Fraction(n, 4) for n in (1, 2, 3, 4)]
+    assert [point[0] for point in line.curve] == [Fraction(n, 4) for n in range(5)]
+    assert [point[0] for point in pure.curve] == [Fraction(n, 4) for n in range(5)]
     assert (pure.model, pure.curve[-1][1]) == ("pure-dp", 0)
     law = {z: math.tanh(1 / 8) * math.exp(-abs(z) / 4) for z in range(-400, 401)}
     for epsilon, delta in pure.curve:
@@ -192,8 +192,10 @@ def test_the_points_of_a_pure_guarantee() -> None:
 def test_the_points_of_an_approximate_guarantee() -> None:
     """Around epsilon 1 of half a draw; where a point is no better than the last it is omitted."""
     line = rows(small(layer="curator", collusion={"curators": 8}))["d"]
-    assert [float(epsilon) for epsilon, _ in line.curve] == pytest.approx([0.5, 1, 2, 2.11332446])
-    assert line.curve[1] == (Fraction(1), line.delta)
+    assert [float(epsilon) for epsilon, _ in line.curve] == pytest.approx(
+        [0, 0.5, 1, 2, 2.11332446]
+    )
+    assert line.curve[2] == (Fraction(1), line.delta)
     assert line.curve[-1][1] == 0
     assert line.model == "approximate-dp"
     assert line.reason == (
@@ -209,7 +211,7 @@ def test_the_points_of_an_approximate_guarantee() -> None:
 def test_an_approximate_guarantee_reaches_five_times_its_epsilon() -> None:
     line = rows(small(epsilon="0.1", layer="curator", collusion={"curators": 8}))["d"]
     tenths = [point[0] * 10 for point in line.curve[:-1]]
-    assert tenths == [Fraction(1, 2), 1, 2, 5]
+    assert tenths == [0, Fraction(1, 2), 1, 2, 5]
     assert line.curve[-1][1] == 0
 
 

@@ -58,7 +58,8 @@ def asked(name: str, call: Any) -> set[tuple[str, str]]:
 
 def routes(service: str) -> set[tuple[str, str]]:
     settings = getattr(import_module(f"{service}.settings"), f"{service.capitalize()}Settings")
-    document = import_module(f"{service}.app").create_app(settings()).openapi()
+    all_on = {"console": True} if "console" in settings.model_fields else {}
+    document = import_module(f"{service}.app").create_app(settings(**all_on)).openapi()
     return {
         (method.upper(), re.sub(r"\{\w+\}", "{}", path))
         for path, operations in document["paths"].items()

@@ -1,0 +1,205 @@
+"""Pictures as SVG, written from numbers alone: colours are classes, so they follow the page.
+
+Each picture is a pure function and comes with one sentence that says the same; two sizes are
+drawn, of which the style sheet shows the one that fits. Spec: console, sections 2 and 4.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+_WIDE: Final = 640.0
+_NARROW: Final = 320.0
+_BASE: Final = 150.0
+_TOP: Final = 16.0
+_HIGHEST: Final = 140.0
+_MOST_COLUMNS: Final = 60
+_TICKS: Final = 5
+_STEPS: Final = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One equally likely place: its value, and whether it lies in the shaded interval."""
+
+    value: float
+    inside: bool
+
+
+def places(centre: float, upper: Sequence[float], half_width: float) -> tuple[Dot, ...]:
+    """The places of a true value around a released one, from the upper half of the error's
+    quantiles, which mirror; rising."""
+    errors = sorted([*(-each for each in upper), *upper])
+    return tuple(Dot(centre + error, abs(error) <= half_width) for error in errors)
+
+
+def dots(
+    centre: float, upper: Sequence[float], half_width: float, *, unit: str, sentence: str
+) -> Markup:
+    """Forty equally likely places of the true value, stacked where they fall together."""
+    found = places(centre, upper, half_width)
+    return _both("dots", sentence, lambda width: _dots(found, centre, half_width, unit, width))
+
+
+def _dots(
+    found: Sequence[Dot], centre: float, half_width: float, unit: str, width: float
+) -> _Drawn:
+    ends = [centre - half_width, centre + half_width]
+    scale = _Scale.around([*(dot.value for dot in found), *ends], width)
+    radius = 7.0 if width > _NARROW else 4.5
+    tallest = max(Counter(_columns(found, scale, radius)).values())
+    radius = min(radius, _HIGHEST / (2 * tallest))
+    columns = _columns(found, scale, radius)
+    base = _TOP + 2 * radius * (max(Counter(columns).values()) + 1)
+    stacked: Counter[int] = Counter()
+    circles = []
+    for dot, column in zip(found, columns, strict=True):
+        height = base - radius - 2 * radius * stacked[column]
+        stacked[column] += 1
+        circles.append(
+            Markup('<circle class="dot {}" cx="{}" cy="{}" r="{}"/>').format(
+                "in" if dot.inside else "out",
+                _n(column * 2 * radius),
+                _n(height),
+                _n(radius - 0.5),
+            )
+        )
+    left, right = (scale.x(end) for end in ends)
+    shade = Markup('<rect class="shade" x="{}" y="{}" width="{}" height="{}" rx="4"/>').format(
+        _n(left), _n(_TOP), _n(max(right - left, 0)), _n(base - _TOP)
+    )
+    middle = Markup('<line class="released" x1="{0}" x2="{0}" y1="4" y2="{1}"/>').format(
+        _n(scale.x(centre)), _n(base)
+    )
+    bracket = Markup('<path class="bracket" d="M{0} {2}v8M{1} {2}v8M{0} {3}H{1}"/>').format(
+        _n(left), _n(right), _n(base + 28), _n(base + 32)
+    )
+    drawn = shade + Markup().join(circles) + middle + _axis(scale, base, unit) + bracket
+    return _Drawn(drawn, base + 42)
+
+
+def _columns(found: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
+    """In which column of dots of this size each falls."""
+    return [round(scale.x(dot.value) / (2 * radius)) for dot in found]
+
+
+def bars(
+    values: Sequence[float], half_width: float, *, labels: Sequence[str], sentence: str
+) -> Markup:
+    """A bar for each value, with a whisker for its error; at most as many as can be told apart."""
+    shown = values[:_MOST_COLUMNS]
+    return _both("bars", sentence, lambda width: _bars(shown, half_width, labels, width))
+
+
+def _bars(
+    values: Sequence[float], half_width: float, labels: Sequence[str], width: float
+) -> _Drawn:
+    least = min(0.0, *(value - half_width for value in values))
+    most = max(0.0, *(value + half_width for value in values))
+    height = (_BASE - _TOP) / ((most - least) or 1.0)
+
+    def y(value: float) -> float:
+        return _BASE - (value - least) * height
+
+    room = width / max(len(values), 1)
+    parts = [
+        Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_n(width), _n(y(0)))
+    ]
+    every = max(1, math.ceil(len(values) / (8 if width > _NARROW else 4)))
+    for index, value in enumerate(values):
+        middle = (index + 0.5) * room
+        top, bottom = min(y(value), y(0)), max(y(value), y(0))
+        parts.append(
+            Markup('<rect class="bar" x="{}" y="{}" width="{}" height="{}"/>').format(
+                _n(middle - room * 0.35), _n(top), _n(room * 0.7), _n(bottom - top)
+            )
+        )
+        parts.append(
+            Markup('<line class="whisker" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(
+                _n(middle), _n(y(value + half_width)), _n(y(value - half_width))
+            )
+        )
+        if index % every == 0 and index < len(labels):
+            parts.append(_text(middle, _BASE + 18, labels[index]))
+    return _Drawn(Markup().join(parts), _BASE + 30)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A picture of some width, and its height."""
+
+    content: Markup
+    height: float
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From values to places between two margins."""
+
+    low: float
+    high: float
+    width: float
+    margin: float = 28.0
+
+    @classmethod
+    def around(cls, values: Sequence[float], width: float) -> _Scale:
+        low, high = min(values), max(values)
+        if not high > low:
+            low, high = low - 1.0, high + 1.0
+        return cls(low, high, width)
+
+    def x(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.margin + share * (self.width - 2 * self.margin)
+
+    def ticks(self) -> list[float]:
+        """Round values between the ends, few enough to be read."""
+        most = _TICKS if self.width > _NARROW else 3
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(each * power for each in _STEPS if each * power >= rough * 0.999)
+        first = math.ceil(self.low / step)
+        return [step * index for index in range(first, math.floor(self.high / step) + 1)]
+
+
+def _axis(scale: _Scale, base: float, unit: str) -> Markup:
+    line = Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(
+        _n(scale.width), _n(base)
+    )
+    ticks = scale.ticks()
+    texts = [_text(scale.x(tick), base + 18, f"{tick:,.10g}") for tick in ticks]
+    return line + Markup().join(texts) + _text(scale.width - 2, 14, unit, "end")
+
+
+def _text(x: float, y: float, words: str, anchor: str = "middle") -> Markup:
+    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(
+        _n(x), _n(y), anchor, words
+    )
+
+
+def _both(kind: str, sentence: str, draw: Callable[[float], _Drawn]) -> Markup:
+    """The picture for wide and for narrow screens; one of them is hidden."""
+    pictures = []
+    for size, width in (("wide", _WIDE), ("narrow", _NARROW)):
+        drawn = draw(width)
+        pictures.append(
+            Markup(
+                '<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
+            ).format(size, _n(width), _n(drawn.height), sentence, drawn.content)
+        )
+    return Markup('<figure class="chart {}">{}<figcaption>{}</figcaption></figure>').format(
+        kind, Markup().join(pictures), sentence
+    )
+
+
+def _n(value: float) -> str:
+    """A coordinate: finite, short. Raises ValueError for any other."""
+    if not math.isfinite(value):
+        raise ValueError("a picture has finite coordinates")
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,222 @@
+"""What all pages of a console share: the frame, the policy of the browser, errors as pages.
+
+Spec: console, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from pydantic import ValidationError
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from common.web.console import charts, words
+from common.web.console.origin import require_own_origin, require_secret
+from common.web.console.sessions import Sessions, Visitor
+from common.web.parts import part_of
+from common.web.problems import invalid_from, status_of
+from common.web.tokens import Scope
+from tacit.errors import DomainError, NotFound, TooMany, Unauthenticated
+
+PREFIX: Final = "/console"
+LOGIN: Final = f"{PREFIX}/login"
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+}
+_MEDIA: Final = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+}
+_STATIC: Final = {
+    name: resources.files(__package__).joinpath("static", name).read_bytes() for name in _MEDIA
+}
+STATIC_HASH: Final = hashlib.sha256(b"".join(_STATIC.values())).hexdigest()[:12]
+_NEVER_CHANGES: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+class NotSignedIn(Unauthenticated):
+    """The page needs a session."""
+
+    name = "not_signed_in"
+    title = "Sign in to see this page"
+
+
+class NoSuchPage(NotFound):
+    """There is no such page, or not for this token."""
+
+    name = "no_such_page"
+    title = "There is no such page, or not for this token"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the navigation, for the scopes that may see its page."""
+
+    title: str
+    path: str
+    scopes: frozenset[Scope]
+
+
+@dataclass(frozen=True)
+class About:
+    """Whose console it is; `fingerprint` of the service's identity, in hex."""
+
+    service: str
+    deployment: str
+    fingerprint: str
+    version: str
+
+
+class Pages:
+    """Renders the pages of one service. `package` has its templates."""
+
+    def __init__(
+        self, about: About, package: str, entries: Sequence[Entry], *, https: bool
+    ) -> None:
+        self.about, self.https = about, https
+        self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
+        self._entries = entries
+        self._templates = Environment(
+            loader=ChoiceLoader([PackageLoader(package), PackageLoader("common.web.console")]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals.update(
+            about=about, words=words, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
+        )
+        self._templates.filters.update(utc=_utc)
+
+    def show(
+        self,
+        request: Request,
+        template: str,
+        visitor: Visitor | None = None,
+        *,
+        status: int = 200,
+        **values: Any,
+    ) -> Response:
+        """A page, or a part of one for a live region."""
+        entries = [
+            entry for entry in self._entries if visitor is not None and visitor.has(*entry.scopes)
+        ]
+        text = self._templates.get_template(template).render(
+            visitor=visitor,
+            csrf="" if visitor is None else visitor.csrf,
+            entries=entries,
+            path=request.url.path,
+            now=datetime.now(UTC),
+            **values,
+        )
+        return HTMLResponse(text, status, headers=dict(HEADERS))
+
+    def problem(
+        self, request: Request, error: DomainError, visitor: Visitor | None = None
+    ) -> Response:
+        """An error as a page, with its fields and what may help."""
+        answer = self.show(request, "problem.html", visitor, status=status_of(error), error=error)
+        if isinstance(error, TooMany) and error.retry_after_s is not None:
+            answer.headers["Retry-After"] = str(error.retry_after_s)
+        return answer
+
+
+def _utc(at: datetime | str) -> str:
+    """An instant in UTC as people write it; the browser puts it into its own zone."""
+    instant = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return f"{instant.day} {instant:%b %Y, %H:%M}"
+
+
+class ConsoleRoute(APIRoute):
+    """A route whose errors are pages; who is not signed in is led to the sign-in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        inner = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except NotSignedIn:
+                wanted = request.url.path if request.method == "GET" else PREFIX
+                return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303, headers=dict(HEADERS))
+            except (RequestValidationError, ValidationError) as invalid:
+                error: DomainError = invalid_from(invalid)
+            except DomainError as domain:
+                error = domain
+            pages = part_of(request.app, Pages)
+            return pages.problem(request, error, getattr(request.state, "visitor", None))
+
+        return handle
+
+
+def console_router() -> APIRouter:
+    """A router for pages: none of them is in the API's document."""
+    return APIRouter(prefix=PREFIX, include_in_schema=False, route_class=ConsoleRoute)
+
+
+async def pages_part(request: Request) -> Pages:
+    return part_of(request.app, Pages)
+
+
+PagesPart = Annotated[Pages, Depends(pages_part)]
+
+
+async def current_visitor(request: Request) -> Visitor | None:
+    """Who looks, or None."""
+    pages, sessions = part_of(request.app, Pages), part_of(request.app, Sessions)
+    session = request.cookies.get(pages.cookie)
+    visitor = None if session is None else await sessions.visitor(session)
+    request.state.visitor = visitor
+    return visitor
+
+
+def person(*scopes: Scope) -> Callable[[Request], Coroutine[Any, Any, Visitor]]:
+    """A dependency: a visitor with one of the scopes; without it the page is not there."""
+
+    async def find(request: Request) -> Visitor:
+        visitor = await current_visitor(request)
+        if visitor is None:
+            raise NotSignedIn
+        if not visitor.has(*scopes):
+            raise NoSuchPage
+        return visitor
+
+    return find
+
+
+async def own_form(request: Request, visitor: Visitor) -> Mapping[str, str]:
+    """The fields of a form of this session. Raises AnotherOrigin."""
+    require_own_origin(request)
+    async with request.form() as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    require_secret(visitor.csrf, fields.get("csrf"))
+    return fields
+
+
+def see(path: str) -> Response:
+    """After a form: look at another page."""
+    return RedirectResponse(path, 303, headers=dict(HEADERS))
+
+
+def add_static(router: APIRouter) -> None:
+    """The files of all pages, under an address that changes with them."""
+
+    @router.get("/static/{digest}/{name}")
+    async def static(digest: str, name: str) -> Response:
+        if digest != STATIC_HASH or name not in _MEDIA:
+            raise NoSuchPage
+        return Response(_STATIC[name], media_type=_MEDIA[name], headers=dict(_NEVER_CHANGES))

@@ -1,0 +1,190 @@
+"""Sessions of a browser: rows that stand for a token, so that the token is at rest nowhere.
+
+A session is known by a cookie that only `/console` gets. Every request resolves the session *and*
+its token: who revokes the token has ended all its sessions. An id that was not made here is never
+adopted, and each sign-in makes a new one.
+
+Spec: console, section 3.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import delete, insert, or_, select, update
+
+from common.runtime.clock import Clock, uuid7
+from common.store.transactions import Database, Transaction
+from common.web.auth import Authenticator, Principal
+from common.web.console.tables import ConsoleTables
+from common.web.tokens import MAX_CHARACTERS, Scope, hash_token
+from tacit.errors import Forbidden, Unauthenticated
+
+LONGEST: Final = timedelta(hours=12)
+CODE_S: Final = 60
+AUDIT_KEPT: Final = timedelta(days=400)
+_SEEN_EVERY: Final = timedelta(seconds=60)
+
+
+class NotAccepted(Unauthenticated):
+    """Unknown, expired and revoked alike: nobody is told which."""
+
+    name = "not_accepted"
+    title = "This token is not accepted"
+
+
+class ForAMachine(Forbidden):
+    """The token is good, but of a device or of another service."""
+
+    name = "for_a_machine"
+    title = "This token is for a machine"
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who looks at a page. `csrf`: what each form of this session carries."""
+
+    principal: Principal
+    csrf: str
+    session: str
+
+    def has(self, *scopes: Scope) -> bool:
+        """Whether any of the scopes is held."""
+        return self.principal.has(*scopes)
+
+
+class Sessions:
+    """The sessions of one service; several processes share them by the database."""
+
+    def __init__(
+        self,
+        database: Database,
+        tables: ConsoleTables,
+        authenticator: Authenticator,
+        clock: Clock,
+        *,
+        people: frozenset[Scope],
+        idle_s: int,
+    ) -> None:
+        self._database, self._tables, self._clock = database, tables, clock
+        self._authenticator = authenticator
+        self._people = people
+        self._idle = timedelta(seconds=idle_s)
+
+    async def begin(self, token: str) -> str:
+        """A new session of a token: what the cookie holds. Raises NotAccepted, ForAMachine."""
+        if not token or len(token) > MAX_CHARACTERS:
+            raise NotAccepted
+        return await self._begin(hash_token(token))
+
+    async def begin_by_code(self, code: str) -> str:
+        """The same of a one-time code, which is spent with that. Raises as `begin`."""
+        codes = self._tables.codes
+        async with self._database.begin() as transaction:
+            spent = await transaction.execute(
+                delete(codes)
+                .where(codes.c.hash == hash_token(code), codes.c.expires > self._clock.now())
+                .returning(codes.c.token_hash)
+            )
+            token_hash = spent.scalar_one_or_none()
+        if token_hash is None:
+            raise NotAccepted
+        return await self._begin(token_hash)
+
+    async def offer_code(self, token_hash: str) -> str:
+        """A code that begins one session of this token within `CODE_S` seconds."""
+        code, codes = secrets.token_urlsafe(32), self._tables.codes
+        now = self._clock.now()
+        async with self._database.begin() as transaction:
+            await transaction.execute(delete(codes).where(codes.c.expires <= now))
+            await transaction.execute(
+                insert(codes).values(
+                    hash=hash_token(code),
+                    token_hash=token_hash,
+                    expires=now + timedelta(seconds=CODE_S),
+                )
+            )
+        return code
+
+    async def visitor(self, session: str) -> Visitor | None:
+        """Who has this session; None if it was never made here, or is over."""
+        rows, session_hash = self._tables.sessions, hash_token(session)
+        async with self._database.reading() as transaction:
+            found = await transaction.execute(select(rows).where(rows.c.hash == session_hash))
+            row = found.first()
+        if row is None:
+            return None
+        now = self._clock.now()
+        principal = None
+        if now < row.seen + self._idle and now < row.created + LONGEST:
+            principal = await self._principal(row.token_hash)
+        if principal is None:
+            await self.end(session)
+            return None
+        if now - row.seen >= min(_SEEN_EVERY, self._idle / 4):
+            async with self._database.begin() as transaction:
+                await transaction.execute(
+                    update(rows).where(rows.c.hash == session_hash).values(seen=now)
+                )
+        return Visitor(principal, row.csrf, session)
+
+    async def end(self, session: str) -> None:
+        """End a session at once."""
+        rows = self._tables.sessions
+        async with self._database.begin() as transaction:
+            await transaction.execute(delete(rows).where(rows.c.hash == hash_token(session)))
+
+    async def note(self, visitor: Visitor, action: str, subject: str, outcome: str) -> None:
+        """Keep in the audit who did what: names of things and no values."""
+        async with self._database.begin() as transaction:
+            await self._note(transaction, visitor.principal.token_id, action, subject, outcome)
+
+    async def _begin(self, token_hash: str) -> str:
+        principal = await self._principal(token_hash)
+        if principal is None:
+            raise NotAccepted
+        if not principal.has(*self._people):
+            raise ForAMachine
+        session, now, rows = secrets.token_urlsafe(32), self._clock.now(), self._tables.sessions
+        async with self._database.begin() as transaction:
+            await self._forget_old(transaction, now)
+            await transaction.execute(
+                insert(rows).values(
+                    hash=hash_token(session),
+                    token_hash=token_hash,
+                    csrf=secrets.token_urlsafe(32),
+                    created=now,
+                    seen=now,
+                )
+            )
+            await self._note(transaction, principal.token_id, "signed in", "", "done")
+        return session
+
+    async def _principal(self, token_hash: str) -> Principal | None:
+        try:
+            return await self._authenticator.holder(token_hash)
+        except Unauthenticated:
+            return None
+
+    async def _forget_old(self, transaction: Transaction, now: datetime) -> None:
+        rows, audit = self._tables.sessions, self._tables.audit
+        over = or_(rows.c.seen <= now - self._idle, rows.c.created <= now - LONGEST)
+        await transaction.execute(delete(rows).where(over))
+        await transaction.execute(delete(audit).where(audit.c.at <= now - AUDIT_KEPT))
+
+    async def _note(
+        self, transaction: Transaction, token_id: str, action: str, subject: str, outcome: str
+    ) -> None:
+        await transaction.execute(
+            insert(self._tables.audit).values(
+                id=str(uuid7(self._clock)),
+                at=self._clock.now(),
+                token_id=token_id,
+                action=action,
+                object=subject,
+                outcome=outcome,
+            )
+        )

@@ -1,0 +1,101 @@
+"""Signing in and out, and the one-time codes by which `tacit console` opens a browser.
+
+Spec: console, sections 3 and 5.11.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+
+from common.web.auth import require
+from common.web.console.origin import Failures, require_own_origin
+from common.web.console.pages import (
+    LOGIN,
+    PREFIX,
+    PagesPart,
+    current_visitor,
+    own_form,
+    see,
+)
+from common.web.console.sessions import CODE_S, ForAMachine, NotAccepted, Sessions, Visitor
+from common.web.parts import part
+from common.web.tokens import Scope, hash_token
+
+_MOST_CHARACTERS: Final = 512
+SessionsPart = Annotated[Sessions, Depends(part(Sessions))]
+FailuresPart = Annotated[Failures, Depends(part(Failures))]
+MaybeVisitor = Annotated[Visitor | None, Depends(current_visitor)]
+
+
+def add_sign_in(router: APIRouter) -> None:
+    """Add the pages of signing in and out."""
+
+    @router.get("/login")
+    async def page(request: Request, pages: PagesPart, visitor: MaybeVisitor) -> Response:
+        wanted = _own_path(request.query_params.get("next"))
+        return pages.show(request, "login.html", visitor, wanted=wanted, error=None)
+
+    @router.post("/login")
+    async def sign_in(
+        request: Request, pages: PagesPart, sessions: SessionsPart, failures: FailuresPart
+    ) -> Response:
+        require_own_origin(request)
+        address = request.client.host if request.client is not None else ""
+        async with request.form() as form:
+            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        wanted = _own_path(fields.get("next"))
+        try:
+            failures.check(address)
+            session = await _begin(sessions, fields)
+        except (NotAccepted, ForAMachine) as error:
+            failures.add(address)
+            return pages.show(request, "login.html", None, status=401, wanted=wanted, error=error)
+        answer = see(wanted)
+        answer.set_cookie(
+            pages.cookie, session, path=PREFIX, httponly=True, samesite="strict", secure=pages.https
+        )
+        return answer
+
+    @router.post("/logout")
+    async def sign_out(
+        request: Request, pages: PagesPart, sessions: SessionsPart, visitor: MaybeVisitor
+    ) -> Response:
+        answer = see(LOGIN)
+        if visitor is not None:
+            await own_form(request, visitor)
+            await sessions.end(visitor.session)
+        answer.delete_cookie(pages.cookie, path=PREFIX)
+        return answer
+
+
+def add_codes(app: FastAPI, *scopes: Scope) -> None:
+    """Add the route by which the command line makes a code for a browser."""
+
+    @app.post(
+        "/v1/console/codes",
+        tags=["console"],
+        status_code=201,
+        summary="A code that signs a browser in, once and within a minute",
+        dependencies=[Depends(require(*scopes))],
+    )
+    async def code(request: Request, sessions: SessionsPart) -> dict[str, Any]:
+        token = request.headers["authorization"].partition(" ")[2].strip()
+        made = await sessions.offer_code(hash_token(token))
+        return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": CODE_S}
+
+
+async def _begin(sessions: Sessions, fields: dict[str, str]) -> str:
+    """Raises NotAccepted, ForAMachine."""
+    code, token = fields.get("code", ""), fields.get("token", "").strip()
+    if code and len(code) <= _MOST_CHARACTERS:
+        return await sessions.begin_by_code(code)
+    return await sessions.begin(token)
+
+
+def _own_path(wanted: str | None) -> str:
+    """The page that was asked for, if it is one of ours, else the first one."""
+    if wanted is None or not wanted.startswith(f"{PREFIX}/") or "\\" in wanted or ".." in wanted:
+        return PREFIX
+    return wanted if wanted.isprintable() else PREFIX

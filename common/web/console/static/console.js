@@ -1,0 +1,106 @@
+// What pages do beyond HTML: times in the reader's zone, live parts, print. All works without it.
+
+const KEPT = "tacit-times";
+const WAIT_S = 25;
+
+// --- times ---
+
+let own = localStorage.getItem(KEPT) !== "utc";
+const whole = new Intl.DateTimeFormat(undefined, {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
+});
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+function showTimes(root) {
+  for (const each of root.querySelectorAll("time[datetime]")) {
+    each.dataset.utc ??= each.textContent;
+    const at = new Date(each.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    each.title = each.dateTime;
+    each.textContent = own ? ("clock" in each.dataset ? clock : whole).format(at) : each.dataset.utc;
+  }
+  const button = document.querySelector("[data-zone]");
+  if (button && zone !== "UTC") {
+    button.hidden = false;
+    button.textContent = own ? `times in ${zone}: show UTC` : "times in UTC: show mine";
+  }
+}
+
+document.querySelector("[data-zone]")?.addEventListener("click", () => {
+  own = !own;
+  localStorage.setItem(KEPT, own ? "own" : "utc");
+  showTimes(document);
+});
+
+// --- live parts: one request waits; none while the page is hidden ---
+
+const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
+const visible = () => new Promise((done) => {
+  if (!document.hidden) return done();
+  document.addEventListener("visibilitychange", done, { once: true });
+});
+
+async function follow(part) {
+  let tag = null;
+  let lost = null;
+  while (!("done" in part.dataset)) {
+    await visible();
+    try {
+      const headers = tag ? { "If-None-Match": tag } : {};
+      const answer = await fetch(`${part.dataset.live}?wait_s=${tag ? WAIT_S : 0}`, { headers, redirect: "error" });
+      if (answer.status === 200) {
+        const first = tag === null;
+        tag = answer.headers.get("ETag");
+        if (!first) {
+          part.innerHTML = await answer.text();
+          showTimes(part);
+          if (part.querySelector("[data-finished]")) part.dataset.done = "";
+          showPrint();
+        }
+      } else if (answer.status !== 304) throw new Error(String(answer.status));
+      lost?.remove();
+      lost = null;
+    } catch {
+      if (!lost) {
+        lost = document.createElement("p");
+        lost.className = "stale";
+        lost.setAttribute("role", "status");
+        lost.textContent = `Not up to date since ${clock.format(new Date())}; trying on.`;
+        part.before(lost);
+      }
+      await pause(5);
+    }
+  }
+}
+
+for (const part of document.querySelectorAll("[data-live]")) follow(part);
+
+// --- print, and the code of `tacit console` ---
+
+function showPrint() {
+  for (const button of document.querySelectorAll("[data-print]")) {
+    button.hidden = false;
+    button.onclick = () => print();
+  }
+}
+
+addEventListener("beforeprint", () => {
+  for (const each of document.querySelectorAll("details")) each.open = true;
+});
+
+const form = document.querySelector("form[data-code]");
+
+function takeCode() {
+  if (!form || location.hash.length <= 20) return;
+  form.querySelector("[name=code]").value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  const typed = form.querySelector("[name=token]");
+  typed.required = false;
+  for (const each of [typed, ...typed.labels]) each.hidden = true;
+}
+
+addEventListener("hashchange", takeCode);
+takeCode();
+showTimes(document);
+showPrint();

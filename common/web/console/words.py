@@ -1,0 +1,85 @@
+"""Numbers and states as a page shows them.
+
+Amounts come as exact decimal strings; nothing here is computed in floating point but shares of a
+width. Spec: console, section 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Final
+
+from tacit.report.guessing import of_a_hundred
+
+THIN: Final = "\u202f"
+"""Narrow no-break space: between groups of digits."""
+_GROUPED_FROM: Final = 10_000
+_SIGNIFICANT: Final = 2
+
+
+@dataclass(frozen=True)
+class State:
+    """A state as sign, word and kind: `done`, `waiting` or `ended` chooses the colour."""
+
+    sign: str
+    word: str
+    kind: str
+
+
+_STATES: Final = {
+    "released": State("✓", "released", "done"),
+    "aborted": State("✗", "aborted", "ended"),
+}
+
+
+def state(name: str) -> State:
+    """How a state of a round is shown; all others are under way."""
+    return _STATES.get(name, State("…", name, "waiting"))
+
+
+def grouped(value: Decimal | int | str) -> str:
+    """Plain digits in groups of three from 10,000 on, with a true minus sign."""
+    number = Decimal(value)
+    separator = THIN if abs(number) >= _GROUPED_FROM else ""
+    text = f"{number:,f}".replace(",", separator)
+    return text.replace("-", "−", 1)
+
+
+def place_of(half_width: str) -> int:
+    """The decimal place to which a half-width of two significant digits goes: -1 for tenths."""
+    width = Decimal(half_width)
+    if not width.is_finite() or width <= 0:
+        return 0
+    return width.adjusted() - _SIGNIFICANT + 1
+
+
+def rounded(value: str, place: int) -> str:
+    """A decimal string to a place; exact digits are in the table beside it."""
+    at = min(place, 0)
+    number = Decimal(value).quantize(Decimal(1).scaleb(place), rounding=ROUND_HALF_EVEN)
+    return grouped(number.quantize(Decimal(1).scaleb(at)))
+
+
+def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
+    """(value, half-width): the half-width to two significant digits, the value to the same place;
+    a value without one as it is."""
+    if half_width is None:
+        return grouped(value), None
+    place = place_of(half_width)
+    return rounded(value, place), rounded(half_width, place)
+
+
+def no_bound(amount: str | None) -> bool:
+    """Whether an epsilon says nothing."""
+    return amount is None or amount == "inf"
+
+
+def hundred(guess: str | None) -> int:
+    """A guess as cases of 100, rounded up."""
+    return of_a_hundred(guess)
+
+
+def fingerprint(text: str) -> str:
+    """A fingerprint in groups of four, to be compared by eye."""
+    return " ".join(text[start : start + 4] for start in range(0, len(text), 4))

@@ -1,0 +1,63 @@
+"""All pages of the coordinator's console, and what they need of the service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI, Response
+
+from common.runtime.clock import Clock
+from common.store.transactions import Database
+from common.web.auth import Authenticator
+from common.web.console.origin import Failures
+from common.web.console.pages import About, Entry, Pages, add_static, console_router, see
+from common.web.console.sessions import Sessions
+from common.web.console.sign_in import add_codes, add_sign_in
+from common.web.tokens import Scope
+from coordinator.console.actions import add_actions
+from coordinator.console.rounds import add_rounds
+from coordinator.settings import CoordinatorSettings
+from coordinator.store.tables import console
+
+PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
+_ENTRIES: Final = (Entry("Rounds", "/console/rounds", PEOPLE),)
+
+
+def console_parts(
+    settings: CoordinatorSettings,
+    database: Database,
+    authenticator: Authenticator,
+    clock: Clock,
+    fingerprint: str,
+    version: str,
+) -> tuple[object, ...]:
+    """What the pages ask for by type, once the service has started."""
+    about = About("coordinator", settings.deployment, fingerprint, version)
+    return (
+        Pages(about, "coordinator.console", _ENTRIES, https=settings.https),
+        Sessions(
+            database,
+            console,
+            authenticator,
+            clock,
+            people=PEOPLE,
+            idle_s=settings.console_idle_s,
+        ),
+        Failures(clock),
+    )
+
+
+def add_console(app: FastAPI) -> None:
+    """Add the pages to the app."""
+    router = console_router()
+
+    @router.get("")
+    async def first() -> Response:
+        return see("/console/rounds")
+
+    add_static(router)
+    add_sign_in(router)
+    add_actions(router)  # /rounds/new before /rounds/ID
+    add_rounds(router)
+    app.include_router(router)
+    add_codes(app, *PEOPLE)

@@ -1,0 +1,118 @@
+"""What the API and the console show of rounds: one function for each document."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from common.store.transactions import Database
+from common.web.paging import Page
+from coordinator.errors import NotReleased
+from coordinator.rounds import state_machine
+from coordinator.store import rounds as store
+from coordinator.store.rounds import Filter, RoundHead
+from coordinator.web import encode, time_text
+from tacit.protocol.round import RoundState
+from tacit.query.functions import PRESENCE
+
+COMPLETENESS: Final = (
+    "answered: curators whose contribution is in the sum; one without a reading answers too, with "
+    "zeros. with_readings: a noisy count of those that had one, where the query pays for it."
+)
+
+
+def head(row: RoundHead) -> dict[str, Any]:
+    """A round as lists show it. `figures`: of a released one, `coordinator.rounds.figures`."""
+    summary = json.loads(row.summary)
+    return {
+        "id": row.id,
+        "query_id": row.query_id,
+        "query": summary["query"],
+        "state": row.state.value,
+        "reason": row.reason,
+        "opened": time_text(row.opened),
+        "deadline": time_text(row.deadline),
+        "window": summary["window"],
+        "descriptor_hash": summary["descriptor_hash"],
+        "participants": row.participants if row.state is RoundState.RELEASED else None,
+        "minimum": summary.get("minimum"),
+        "refused": row.refused,
+        "aggregators": summary["aggregators"],
+        "unit": summary["unit"],
+        "figures": None if row.figures is None else json.loads(row.figures),
+        "steps": _steps(row),
+        "finished": time_text(row.finished),
+        "aborts": json.loads(row.aborts or "[]"),
+    }
+
+
+async def page(
+    database: Database, which: Filter, asked: Page
+) -> tuple[list[str], list[bytes], str | None]:
+    """(ids, items as JSON, the newest id of all if this page is full)."""
+    after, limit = asked.after_text(), asked.limit
+    async with database.reading() as transaction:
+        if which.state is RoundState.OPEN and not which.heads:
+            stored = await store.descriptors(transaction, which, after, limit)
+            ids, shown = [item[0] for item in stored], [item[1].encode() for item in stored]
+        else:
+            found = await store.heads(transaction, which, after, limit)
+            ids, shown = [row.id for row in found], [encode(head(row)) for row in found]
+        newest = await store.newest(transaction, which) if len(ids) == limit else None
+    return ids, shown, newest
+
+
+async def find(database: Database, round_id: str) -> RoundHead:
+    """A round, or UnknownRound, or RoundExpired."""
+    async with database.reading() as transaction:
+        return await state_machine.find(transaction, round_id)
+
+
+async def document(database: Database, round_id: str, name: str) -> bytes:
+    """One JSON text of a round: see `coordinator.store.rounds.document`. Raises NotReleased where
+    it is not there yet, or never."""
+    async with database.reading() as transaction:
+        row = await state_machine.find(transaction, round_id)
+        text = await store.document(transaction, round_id, name)
+    if text is None:
+        raise NotReleased(extra={"state": row.state.value, "reason": row.reason})
+    return text.encode()
+
+
+async def result(database: Database, round_id: str) -> dict[str, Any]:
+    """A released result with its report. Raises NotReleased."""
+    found = json.loads(await document(database, round_id, "result"))
+    report = await document(database, round_id, "report")
+    row = await find(database, round_id)
+    summary = json.loads(row.summary)
+    return {
+        "format": "tacit.round-result/1",
+        "round": row.id,
+        "query_id": row.query_id,
+        "function": summary["function"],
+        "unit": summary["unit"],
+        "window": summary["window"],
+        "participants": row.participants,
+        "completeness": {
+            "answered": row.participants,
+            "with_readings": found.get(PRESENCE),
+            "note": COMPLETENESS,
+        },
+        "result": found,
+        "report": json.loads(report),
+    }
+
+
+def _steps(row: RoundHead) -> list[dict[str, Any]]:
+    """The steps that are done, each with its time; null where an earlier release did not keep it.
+    `released` or `aborted` is the last."""
+    done: list[tuple[str, datetime | None]] = [("opened", row.opened)]
+    if row.announced:
+        done.append(("announced", row.announced_at))
+    for step in ("frozen", "verified", "committed"):
+        if (at := getattr(row, f"{step}_at")) is not None:
+            done.append((step, at))
+    if row.finished is not None:
+        done.append((row.state.value, row.finished))
+    return [{"step": step, "at": time_text(at)} for step, at in done]

@@ -1,0 +1,112 @@
+"""The console in a real browser: nothing is refused by its own policy, everybody can use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.browser.conftest import PICTURES, Site
+
+pytestmark = pytest.mark.slow
+
+PAGES = ("/console/rounds", "/console/rounds/new", "ROUND", "/console/login")
+LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
+
+
+def places(found: Any) -> list[str]:
+    """The addresses of the rounds in the list."""
+    page = found.go("/console/rounds")
+    links = [each.get_attribute("href") for each in page.locator("table a").all()]
+    assert len(links) == 4
+    return [link for link in links if link is not None]
+
+
+def violations(page: Any) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {[node['html'][:120] for node in each['nodes']]}" for each in found]
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_every_page_fits_and_is_accessible(window: Any, width: int, scheme: str) -> None:
+    it = window(width, scheme)
+    rounds = places(it)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for path in (*PAGES, rounds[0]):
+        page = it.go(rounds[2] if path == "ROUND" else path)
+        name = path.strip("/").replace("/", "-") if path != rounds[0] else "round-paper"
+        page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+
+
+def test_axe_finds_what_is_planted(window: Any) -> None:
+    page = window().go("/console/rounds")
+    page.evaluate(
+        """() => {
+          const main = document.querySelector("main");
+          main.append(document.createElement("button"), document.createElement("img"));
+          document.documentElement.lang = "";
+        }"""
+    )
+    found = {each.partition(":")[0] for each in violations(page)}
+    assert found >= {"button-name", "image-alt", "html-has-lang"}
+
+
+def test_pages_without_script(window: Any) -> None:
+    it = window(script=False)
+    [paper, *_] = places(it)
+    page = it.go(paper)
+    expect(page.get_by_text("no bound is verified")).to_be_visible()
+    page.get_by_text("The same as a table").first.click()
+    expect(page.get_by_role("cell").first).to_be_visible()
+
+
+def test_text_of_twice_the_size(window: Any) -> None:
+    it = window(720)
+    rounds = places(it)
+    for path in ("/console/rounds", rounds[1]):
+        page = it.go(path)
+        page.evaluate("document.documentElement.style.setProperty('font-size', '200%')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 720
+
+
+def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
+    window: Any, site: Site
+) -> None:
+    """Open a round of the demo's query, see it live until it is released."""
+    it = window()
+    page = it.go("/console/rounds")
+    before = page.locator("tbody tr").count()
+    page.get_by_role("link", name="Open a round").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/rounds/new")
+    options = page.get_by_label("Query", exact=True).locator("option").all_text_contents()
+    chosen = next(each for each in options if each.startswith("demo-distributed"))
+    page.get_by_label("Query", exact=True).select_option(label=chosen)
+    page.get_by_label("From").fill("2025-10-28T17:00:00")
+    page.get_by_label("to, without this instant").fill("2025-10-28T18:00:00")
+    page.get_by_role("button", name="Look at the cost").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Each curator pays epsilon")).to_be_visible()
+    page.get_by_role("button", name="Open the round").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The round is open.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("This query promises protection down to here")).to_be_visible()
+    assert it.go("/console/rounds").locator("tbody tr").count() == before + 1
+    assert "released" in site.command("round", "list")
+
+
+def test_signing_out_ends_it(window: Any) -> None:
+    it = window()
+    page = it.go("/console/login")
+    page.goto(it.site.sign_in_address())
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/console/rounds")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/console/login")
+    page.goto(f"{it.site.address}/console/rounds")
+    assert "/console/login" in page.url
