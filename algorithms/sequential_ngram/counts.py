@@ -64,7 +64,8 @@ def ask(state: State) -> Question | None:
     one = np.zeros(1, np.int64)
     if state.search is not None:
         cap, budget = state.search.cap, state.search.budget
-        return Question("lengths", Lengths(cap), 1, one + cap, (budget,), one)
+        items = state.settings(cap).items
+        return Question("lengths", Lengths(items, cap), 1, one + cap, (budget,), one)
     expansion, tree = state.expansion, state.tree
     if expansion is None:
         return None

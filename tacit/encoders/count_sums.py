@@ -24,10 +24,16 @@ MOST_SEQUENCES: Final = 1_000_000
 """Lists of one curator that count, for the privacy unit `record`."""
 MOST_RATES: Final = 1_024
 MOST_REACH: Final = 1_000
+MOST_LEVELS: Final = 64
 
 
 class Asked(Protocol):
     """A document of a question: what its cells are."""
+
+    @property
+    def items(self) -> int:
+        """How many items the universe has."""
+        ...
 
     @property
     def sizes(self) -> Ints:
@@ -107,9 +113,12 @@ class CountSum:
         return places
 
     def total(self, lists: Lists) -> Ints:
-        """What all lists add together (length,); a record's counts beyond the reach of a block are
-        dropped, the last ones first."""
-        records, cells = self.counter.of(lists, self.asked)
+        """What all lists add together (length,).
+
+        A record with an item outside the universe counts nowhere, and nobody hears of it. A
+        record's counts beyond the reach of a block are dropped, the last ones first.
+        """
+        records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
         inside = (cells >= 0) & (cells < self._cells.size)
         places = self._places[cells[inside]]
         ends = np.cumsum([block.dimension for block in self.blocks])
@@ -143,11 +152,16 @@ def read_with(
     return CountSum(counter, asked, reach, rates, rate_of)
 
 
-def read_levels(listed: Any, items: int) -> tuple[Level, ...]:
-    """Levels, each of grams or prefixes that differ and are sorted by (parent, item). Raises
-    ValueError, TypeError or KeyError."""
+def read_levels(listed: Any, items: int, most: int = MAX_DIMENSION) -> tuple[Level, ...]:
+    """Levels of at most so many grams or prefixes, which differ and are sorted by (parent, item).
+
+    What was kept was asked before, and so many cells a question has: with these limits a document
+    makes a curator hold no more than an honest one. Raises ValueError, TypeError or KeyError.
+    """
     levels: list[Level] = []
     before = 1
+    if len(listed) > MOST_LEVELS or any(len(each["items"]) > most for each in listed):
+        raise ValueError("more levels, or larger ones, than questions can have asked")
     for each in listed:
         parents = whole_numbers(each["parents"], before)
         last = whole_numbers(each["items"], items)

@@ -41,6 +41,17 @@ class Lists:
         """How many records."""
         return self.starts.size - 1
 
+    def over(self, items: int) -> Lists:
+        """The records of which every item is a place below `items`."""
+        outside = (self.items < 0) | (self.items >= items)
+        if not outside.any():
+            return self
+        lengths = np.diff(self.starts)
+        owners = np.repeat(np.arange(self.count), lengths)
+        kept = np.ones(self.count, bool)
+        kept[owners[outside]] = False
+        return Lists(self.items[kept[owners]], np.concatenate(([0], np.cumsum(lengths[kept]))))
+
     def blocks(self, size: int) -> list[Lists]:
         """The records in blocks of this many, at least one block."""
         bounds = [*range(0, max(self.count, 1), size), self.count]

@@ -58,8 +58,10 @@ class Successors:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Asks how many sequences have each length 1 to `cap`, the last one `cap` and more."""
+    """Asks how many sequences over `items` have each length 1 to `cap`, the last one `cap` and
+    more."""
 
+    items: int
     cap: int
 
     @property
@@ -69,7 +71,7 @@ class Lengths:
 
     def json(self) -> dict[str, Any]:
         """As JSON."""
-        return {"cap": self.cap}
+        return {"items": self.items, "cap": self.cap}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +125,12 @@ def read(document: Mapping[str, Any]) -> CountSum:
 
 
 def _asked(document: Mapping[str, Any]) -> Successors | Lengths:
-    if "cap" in document:
-        return Lengths(whole_number(document["cap"], MAX_DIMENSION))
     items = whole_number(document["items"], MAX_DIMENSION)
+    if "cap" in document:
+        return Lengths(items, whole_number(document["cap"], MOST_LENGTH))
     l_max = whole_number(document["l_max"], MOST_LENGTH)
-    return Successors(items, l_max, read_levels(document["levels"], items))
+    levels = read_levels(document["levels"], items, MAX_DIMENSION // (items + 1))
+    return Successors(items, l_max, levels)
 
 
 def cut(lists: Lists, l_max: int | None, end: int) -> tuple[Symbols, Ints]:

@@ -24,6 +24,9 @@ from tacit.encoders.counts import Counter, Ints, Level, Lists, places_among
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.query.words import MAX_DIMENSION
 
+_MOST_BIN_GROUPS: Final = 1 << 22
+"""Groups times time bins of a document, at most: a table of that size is held."""
+
 
 @dataclass(frozen=True, eq=False)
 class Below:
@@ -38,6 +41,11 @@ class Below:
     levels: tuple[Level, ...]
     asked: Ints
     pairs: Ints | None = None
+
+    @property
+    def items(self) -> int:
+        """How many items there are, at all times."""
+        return self.layout.items
 
     @property
     def prefixes(self) -> int:
@@ -176,6 +184,8 @@ def _asked(document: Mapping[str, Any]) -> Below:
         if groups.size != items or np.unique(groups).size != int(groups.max()) + 1:
             raise ValueError("every item has a group, and every group an item")
     layout = Layout(items, groups, bins)
+    if layout.count * bins > _MOST_BIN_GROUPS:
+        raise ValueError("too many groups and time bins")
     levels = read_levels(document["levels"], items)
     found = Below(layout, levels, np.zeros(0, np.int64))
     asked = _rising(document["asked"], found.prefixes)

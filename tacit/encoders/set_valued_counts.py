@@ -74,6 +74,11 @@ class Splits:
     generations: tuple[Generation, ...]
 
     @property
+    def items(self) -> int:
+        """How many items there are."""
+        return self.taxonomy.size
+
+    @property
     def last(self) -> Generation:
         """What is asked about."""
         return self.generations[-1]

@@ -1,7 +1,7 @@
 """Seeded central results of the three counting algorithms do not change, byte for byte.
 
-Spec: federated-counting, section 13, check 1. The digests were made before the algorithms were moved
-to sources of counts. A change that is meant to alter results has to write them again:
+Spec: federated-counting, section 13, check 1. The digests were made before the algorithms asked
+sources of counts. A change that is meant to alter results has to write them again:
 
     .venv/bin/python -m tests.algorithms.counts.test_golden
 """

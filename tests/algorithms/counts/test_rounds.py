@@ -310,7 +310,9 @@ GOOD = {
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}]}},
         {"asked": {"items": 70_000, "l_max": 5, "levels": []}},
         {"asked": {"items": 3, "l_max": 0, "levels": []}},
-        {"asked": {"cap": 0}},
+        {"asked": {"items": 3, "cap": 0}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}] * 65}},
+        {"asked": {"items": 40_000, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 2]}]}},
         {"asked": {}},
         {"asked": None},
     ],
@@ -320,6 +322,70 @@ def test_a_malformed_question_is_refused(change: dict[str, Any]) -> None:
     assert sequential_ngram_counts.read(GOOD).epsilon == Fraction(1, 3)
     with pytest.raises((ValueError, TypeError, KeyError)):
         sequential_ngram_counts.read(GOOD | change)
+
+
+TREE = {
+    "reach": 1,
+    "rates": ["1/3"],
+    "rate_of": None,
+    "asked": {
+        "items": 4,
+        "bins": 2,
+        "groups": [0, 1, 0, 1],
+        "levels": [{"parents": [0, 0], "items": [0, 3]}],
+        "asked": [1],
+        "pairs": [0, 3],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bins": 3},
+        {"bins": 0},
+        {"groups": [0, 1, 0]},
+        {"groups": [0, 2, 0, 2]},
+        {"groups": [0, 1, 0, -1]},
+        {"pairs": [3, 0]},
+        {"pairs": [0, 0]},
+        {"pairs": [0, 4]},
+        {"pairs": []},
+        {"pairs": None, "asked": [2]},
+        {"pairs": None, "asked": []},
+        {"items": 65_536, "bins": 65_536, "groups": list(range(65_536)), "levels": []},
+        {"items": 65_537, "groups": None},
+        {"levels": [{"parents": [0], "items": [4]}]},
+        {"levels": None},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_malformed_question_about_a_tree_is_refused(change: dict[str, Any]) -> None:
+    good = sequential_prefix_tree_counts.read(TREE)
+    assert good.asked.sizes.tolist() == [2, 1]  # below item 3, of the second bin, one is left
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        sequential_prefix_tree_counts.read(TREE | {"asked": TREE["asked"] | change})  # type: ignore[operator]
+
+
+def test_a_record_with_an_unknown_item_counts_nowhere() -> None:
+    """It would otherwise be counted in the cells of another gram."""
+    one = np.zeros(1, np.int64)
+    known, unknown = [[1, 2, 0], [], [2]], [[1, 3, 0], [9], [-1, 1]]
+    level = sequential_ngram_counts.Level(one, one + 1)
+    layout = resolved(TreeParameters(universe=3, epsilon="1"), "sound")[1].layout
+    questions: list[tuple[Counter, Any]] = [
+        (sequential_ngram_counts.COUNTER, Successors(3, 5)),
+        (sequential_ngram_counts.COUNTER, Successors(3, 5, (level,))),
+        (sequential_ngram_counts.COUNTER, sequential_ngram_counts.Lengths(3, 4)),
+        (sequential_prefix_tree_counts.COUNTER, Below(layout, (), one, one)),
+        (sequential_prefix_tree_counts.COUNTER, Below(layout, (level,), one, one)),
+    ]
+    for counter, document in questions:
+        asked = CountSum.of(counter, document, 5, (Fraction(1),), np.zeros_like(document.sizes))
+        mixed = [row for pair in zip(known, unknown, strict=True) for row in pair]
+        assert asked.total(lists_of(known)).any()
+        assert asked.total(lists_of(mixed)).tolist() == asked.total(lists_of(known)).tolist()
+        assert not asked.total(lists_of(unknown)).any()
 
 
 def test_what_passes_the_reach_is_dropped_last_ones_first() -> None:

@@ -31,6 +31,10 @@ class Halves:
     intervals: Ints
 
     @property
+    def items(self) -> int:
+        return 1 << DEPTH
+
+    @property
     def sizes(self) -> Ints:
         return np.full(self.intervals.size, 2)
 

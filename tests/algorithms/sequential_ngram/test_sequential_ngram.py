@@ -349,7 +349,7 @@ def test_without_noise_the_database_comes_back(seed: int) -> None:
 
 def test_l_max_from_lengths() -> None:
     data = sequences([[0] * size for size in (0, 1, 1, 2, 9, 12)])
-    _, bins = COUNTER.of(data.lists, Lengths(5))
+    _, bins = COUNTER.of(data.lists, Lengths(1, 5))
     assert np.bincount(bins).tolist() == [2, 1, 0, 0, 2]
     assert covering(np.array([90, 5, 5])) == 2
     assert covering(np.array([90, -50, 10])) == 3
