@@ -29,6 +29,7 @@ from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import Counter, ranges
 from tacit.encoders.sums import RecordSum
 from tacit.report.model import PrivacyReport
+from tacit.wire import format_exact
 
 TRUNCATED: Final = "an aborted round ended the job: a shallower tree is released"
 
@@ -81,10 +82,13 @@ class Counting(Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
-    """A run of given parameters; ended: an aborted round ended it early."""
+    """A run of given parameters; draws: whole noises in a sum; steps: what was asked so far, in
+    public figures; ended: an aborted round ended it early."""
 
     params: Any
+    draws: Fraction
     state: State
+    steps: tuple[dict[str, Any], ...] = ()
     ended: bool = False
 
 
@@ -95,7 +99,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         return PrivacyScope("record", MOST_SEQUENCES, 1, every_record=True)
 
     def first(params: Any, _columns: Sequence[str], noise_share: Fraction) -> Run[State]:
-        return Run(params, counting.first(params, noise_share))
+        return Run(params, noise_share, counting.first(params, noise_share))
 
     def question(run: Run[State]) -> Question | None:
         return None if run.ended else counting.questions(run.params).ask(run.state)
@@ -108,17 +112,22 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         found = question(run)
         assert found is not None
         algorithm = counting.questions(run.params)
-        return replace(run, state=algorithm.absorb(run.state, found, Opened(found, opened)))
+        state = algorithm.absorb(run.state, found, Opened(found, opened))
+        return replace(run, state=state, steps=(*run.steps, _figures(found)))
 
     def aborted(run: Run[State], _asked: RecordSum) -> Run[State] | None:
         state = counting.truncated(run.state)
-        return None if state is None else Run(run.params, state, ended=True)
+        return None if state is None else replace(run, state=state, ended=True)
 
     def release(run: Run[State]) -> Outcome:
         found = counting.release(run.params, run.state)
         report = by_rounds(found.report)
-        if run.ended:
-            report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
+        report = report.model_copy(
+            update={
+                "caveats": (*report.caveats, *((TRUNCATED,) if run.ended else ())),
+                "details": {**report.details, "draws_of_noise": str(run.draws), "steps": run.steps},
+            }
+        )
         return replace(found, result={**found.result, "truncated": run.ended}, report=report)
 
     return FederatedRounds(
@@ -132,6 +141,18 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         planned=lambda run: counting.planned(run.params),
         when=when,
     )
+
+
+def _figures(question: Question) -> dict[str, Any]:
+    """What the report says of a step."""
+    rates = [question.rates[place] for place in np.unique(question.rate_of).tolist()]
+    return {
+        "asks": question.stage,
+        "groups": question.sizes.size,
+        "words": int(question.sizes.sum()),
+        "rates": [format_exact(rate) for rate in sorted(rates)],
+        "reach": question.reach,
+    }
 
 
 def sum_of(counter: Counter, question: Question) -> CountSum:

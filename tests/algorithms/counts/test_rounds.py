@@ -267,6 +267,10 @@ def test_an_aborted_round_leaves_the_shallower_tree() -> None:
     assert found.result["truncated"] is True
     assert found.result["grams"] > 0
     assert not any("keeps the sequences" in each for each in found.report.assumptions)
+    assert found.report.details["draws_of_noise"] == "3"
+    assert found.report.details["steps"] == (
+        {"asks": "level 1", "groups": 1, "words": 68, "rates": ["12"], "reach": 20},
+    )
 
 
 @pytest.mark.parametrize(
