@@ -27,7 +27,7 @@ from algorithms.counts.contract import (
 from algorithms.round_reports import by_rounds
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import Counter, ranges
-from tacit.encoders.sums import RecordSum
+from tacit.encoders.sums import RecordSum, length
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 
@@ -108,12 +108,13 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         found = question(run)
         return None if found is None else sum_of(counting.counter, found)
 
-    def absorb(run: Run[State], _asked: RecordSum, opened: Ints) -> Run[State]:
+    def absorb(run: Run[State], asked: RecordSum, opened: Ints) -> Run[State]:
         found = question(run)
         assert found is not None
+        assert isinstance(asked, CountSum)
         algorithm = counting.questions(run.params)
         state = algorithm.absorb(run.state, found, Opened(found, opened))
-        return replace(run, state=state, steps=(*run.steps, _figures(found)))
+        return replace(run, state=state, steps=(*run.steps, _figures(found, asked)))
 
     def aborted(run: Run[State], _asked: RecordSum) -> Run[State] | None:
         state = counting.truncated(run.state)
@@ -143,15 +144,14 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
     )
 
 
-def _figures(question: Question) -> dict[str, Any]:
+def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
     """What the report says of a step."""
-    rates = [question.rates[place] for place in np.unique(question.rate_of).tolist()]
     return {
         "asks": question.stage,
         "groups": question.sizes.size,
-        "words": int(question.sizes.sum()),
-        "rates": [format_exact(rate) for rate in sorted(rates)],
-        "reach": question.reach,
+        "words": length(asked),
+        "rates": [format_exact(rate) for rate in asked.rates],
+        "reach": asked.reach,
     }
 
 

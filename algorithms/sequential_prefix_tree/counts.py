@@ -73,6 +73,8 @@ def ask(state: State) -> Question | None:
         return None
     document, test = state.document, state.test
     sizes = document.sizes
+    if not sizes.sum():  # no item is left in the time bins, or max_cells leaves none
+        return None
     state.settings.check_nodes(int(sizes.sum()) * float(test.chance) + state.tree.nodes)
     what = "groups" if state.pairs is None else "items"
     stage = f"{what} of level {len(state.levels) + 1}"

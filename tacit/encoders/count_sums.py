@@ -60,8 +60,8 @@ class CountSum:
     def of(
         cls, counter: Counter, asked: Asked, reach: int, rates: Sequence[Fraction], rate_of: Ints
     ) -> CountSum:
-        """From rates in any order, of which some may not be used."""
-        used = np.unique(rate_of)
+        """From rates in any order, of which some may have no cells: those are not asked for."""
+        used = np.unique(rate_of[asked.sizes > 0])
         order = sorted(used.tolist(), key=lambda place: rates[place])
         rank = np.zeros(len(rates), np.int64)
         rank[order] = np.arange(len(order))
@@ -74,8 +74,8 @@ class CountSum:
         sizes = self.asked.sizes
         if self.reach < 1 or self.rate_of.shape != sizes.shape or not sizes.size:
             raise ValueError("every group has a rate, and a record reaches one cell at least")
-        if set(np.unique(self.rate_of).tolist()) != set(range(len(self.rates))):
-            raise ValueError("every rate is of some group")
+        if set(np.unique(self.rate_of[sizes > 0]).tolist()) != set(range(len(self.rates))):
+            raise ValueError("every rate is of some cell")
         if not 0 < int(sizes.sum()) <= MAX_DIMENSION or (sizes < 0).any():
             raise ValueError(f"at most {MAX_DIMENSION} cells")
 

@@ -130,3 +130,12 @@ def test_patterns_survive_three_draws_of_noise() -> None:
         lost = pattern_figures(true, found, supports, 100)["utility_loss"]
         assert lost is not None
         assert lost <= loss
+
+
+@pytest.mark.slow
+def test_a_tree_over_curators_is_as_large_as_a_keepers() -> None:
+    """MSNBC, simple, 12 levels, epsilon 1, one draw: 10,600 nodes (check 3); fewer with three."""
+    data = clicks()
+    params = TreeParameters(universe=17, epsilon="1", height=12)
+    assert abs(tree_of(data.lists, params, 1, 1, 3).nodes - 10_600) < 400
+    assert 5_000 < tree_of(data.lists, params, 3, 3, 3).nodes < 9_000

@@ -44,6 +44,7 @@ from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Collusion
 from tacit.query.mechanisms import aggregator_plan
+from tests.algorithms.set_valued.examples import TABLE_4_1, SilentLaw
 
 SAMPLE = metro(2_000)
 DRAWS = Fraction(3)
@@ -224,6 +225,36 @@ def test_a_limit_of_cells_holds_in_every_question() -> None:
         state = tree_counts.absorb(state, question, source.answer(question))
     assert max(sizes) > 200
     assert max(sizes) <= 300
+
+
+@pytest.mark.parametrize("max_cells", [1, 67])
+@pytest.mark.parametrize("rounds", ["tree", "grams"])
+def test_a_limit_that_leaves_no_cell_ends_after_the_first_question(
+    max_cells: int, rounds: str
+) -> None:
+    values: dict[str, Any] = {"universe": 68, "epsilon": "60", "max_cells": max_cells}
+    contract, params, counter = trees.ROUNDS, TreeParameters(**values), None
+    counter = sequential_prefix_tree_counts.COUNTER
+    if rounds == "grams":
+        contract, counter = ngrams.ROUNDS, sequential_ngram_counts.COUNTER
+        params = NgramParameters(**values, budget="uniform")  # type: ignore[assignment]
+    run = over_curators(contract, params, Curators(counter, [SAMPLE.dataset.lists]))
+    assert len(run.steps) == 1
+
+
+def test_no_item_is_left_in_the_last_bin() -> None:
+    """Groups of the first bin below a node of the second have no cells to ask for."""
+    groups = {"1": "early", "2": "early", "3": "late", "4": "late"}
+    params = TreeParameters(universe=4, epsilon="90", height=2, time_bins=2, taxonomy=groups)
+    data = lists_of([[2, 0]] * 50)  # a time that falls: a curator counts its group all the same
+    source = Curators(sequential_prefix_tree_counts.COUNTER, [data])
+    run = over_curators(trees.ROUNDS, params, source)
+    assert [step["asks"] for step in run.steps] == [
+        "groups of level 1",
+        "items of level 1",
+        "groups of level 2",
+    ]
+    assert trees.ROUNDS.release(run).result["sequences"] == 50
 
 
 # ------------------------------------------------------------------------------------------- sets
@@ -543,6 +574,37 @@ def test_worked_example_a() -> None:
     ]
     assert spends == [Fraction(1, 3), Fraction(1, 3), Fraction(1, 5)]
     assert sum(spends) == Fraction(13, 15)
+
+
+# ------------------------------------------------------------------------------ worked example B
+
+
+def test_worked_example_b() -> None:
+    """DiffPart on the eight records, fan-out 2, I34 split first: blocks, shares and scales."""
+    lists = Lists(TABLE_4_1.values, TABLE_4_1.offsets)
+    parts = DiffPart(
+        Taxonomy(4, 2), SetSettings(Fraction(1), SilentLaw()), pick=lambda _, nodes: nodes - 1
+    )
+    source = Curators(set_valued_counts.COUNTER, split(lists, 3))
+    state, steps, spent = parts.first(), [], [Fraction(0)] * 8
+    while (question := parts.ask(state)) is not None:
+        asked = sum_of(set_valued_counts.COUNTER, question)
+        scales = [block.bound / (block.share * asked.epsilon) for block in asked.blocks]
+        steps.append((asked.rates, asked.epsilon, scales, source.opened(asked).tolist()))
+        records, cells = set_valued_counts.COUNTER.of(lists, question.document)
+        groups = np.searchsorted(question.bounds, cells, side="right") - 1
+        for record, group in zip(records.tolist(), groups.tolist(), strict=True):
+            spent[record] += question.rates[question.rate_of[group]]
+        state = parts.absorb(state, question, source.answer(question))
+    sixth, third = Fraction(1, 6), Fraction(1, 3)
+    assert steps == [
+        ((sixth,), sixth, [6], [4, 0, 4]),
+        ((sixth, 5 * sixth), 1, [6, Fraction(6, 5)], [0, 1, 3, 1, 2, 1]),
+        ((2 * third,), 2 * third, [Fraction(3, 2)], [0, 1, 0, 0, 1, 2]),
+    ]
+    assert set(spent) == {1}
+    assert sum(epsilon for _, epsilon, _, _ in steps) == Fraction(11, 6)
+    assert sum(max(rates) for rates, *_ in steps) == Fraction(5, 3)
 
 
 # -------------------------------------------------------------------------------- on the wire
