@@ -97,7 +97,7 @@ class KeeperSource:
     counter: Counter
     walks: Sequence[Any]
     streams: Streams | None = None
-    add: Add = no_noise
+    add: Add = field(default_factory=partial(adder, "sound"))
     empties: Empties = skipped
     steps: int = 1
     beat: Callable[[int], None] | None = None

@@ -15,7 +15,7 @@ import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Ints, Question, drive
-from algorithms.counts.keeper import KeeperSource, adder
+from algorithms.counts.keeper import KeeperSource, no_noise
 from algorithms.counts.rounds import Counting, counting_rounds
 from tacit.encoders.count_sums import CountSum, read_with
 from tacit.encoders.counts import Counter, Lists, places_among
@@ -96,7 +96,7 @@ def values(seed: int) -> Lists:
 def test_central_without_noise_it_is_the_histogram_tree() -> None:
     params = {"epsilon": Fraction(1), "threshold": 1}
     data = values(1)
-    source = KeeperSource(SequentialContext(), COUNTER, data.blocks(250))
+    source = KeeperSource(SequentialContext(), COUNTER, data.blocks(250), add=no_noise)
     found = drive(TREE, first(params, Fraction(1)), source).levels
     for depth, level in enumerate(found, start=1):
         plain = np.bincount(data.items >> (DEPTH - depth))
@@ -111,7 +111,7 @@ def test_central_with_noise_it_has_the_laws_scale() -> None:
     errors = []
     for seed in range(20):
         context = SequentialContext(test_seed=seed)
-        source = KeeperSource(context, COUNTER, [nobody], add=adder("sound"))
+        source = KeeperSource(context, COUNTER, [nobody])
         found = drive(TREE, first(params, Fraction(1)), source)
         errors += [abs(count) for level in found.levels for count in level.values()]
     assert len(errors) == 20 * 62
@@ -133,7 +133,7 @@ def test_over_curators_it_is_the_same() -> None:
         when="always",
     )
     data = values(2)
-    source = KeeperSource(SequentialContext(), COUNTER, [data])
+    source = KeeperSource(SequentialContext(), COUNTER, [data], add=no_noise)
     central = drive(TREE, first(params, Fraction(1)), source)
     run, opened = rounds.first(params, ("values",), Fraction(1)), 0
     while (asked := rounds.next_sum(run)) is not None:
