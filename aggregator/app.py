@@ -24,6 +24,7 @@ from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
 from aggregator.rounds import key_sweep, restoring, state_machine
 from aggregator.rounds.evaluating import Evaluations
+from aggregator.rounds.key_routes import add_key_rotation
 from aggregator.rounds.routes import add_rounds
 from aggregator.rounds.steps import RoundSteps
 from aggregator.rounds.verifying import Verifying
@@ -91,6 +92,7 @@ def create_app(
     meters = Meters(app.state.metrics)
     add_pieces(app)
     add_identity(app, settings)
+    add_key_rotation(app)
     add_seal_keys(app)
     add_peers(app)
     add_enrolment(app)

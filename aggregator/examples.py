@@ -21,6 +21,7 @@ PEER: dict[str, Any] = {
 }
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 ROUND_KEY: dict[str, Any] = {"round": "019a0c2e-8f00-7000-8000-000000000001"}
+ROTATION: dict[str, Any] = {"destroy": False}
 AWAITED: dict[str, Any] = {"members": "_w"}
 STEPS: dict[str, Any] = {
     "steps": [

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.context import Answer, at_coordinator, fail, progress
+from cli.context import Answer, Target, at_coordinator, at_target, fail, progress
+from cli.deployment import trusted
 from tacit import Client
 from tacit.wire import parse_binary
 
@@ -37,6 +38,52 @@ def storage(
     if found["state"] != "idle":
         fail(f"{found['left']} not sealed anew yet: the same command again goes on waiting")
     return Answer(found, lambda: typer.echo(_done(found)))
+
+
+@app.command("epoch")
+@at_target
+def epoch(
+    target: Target,
+    aggregator: Annotated[
+        str | None,
+        typer.Argument(help="Which aggregator of --home; all of them unless given."),
+    ] = None,
+    destroy: Annotated[
+        bool,
+        typer.Option(
+            "--destroy",
+            help="Destroy the old keys now, as one may have leaked; rounds that name them abort.",
+        ),
+    ] = False,
+) -> Answer:
+    """Make a new seal key at aggregators; the one before opens no new round.
+
+    With --url and --token at that aggregator, by its own operator.
+    """
+    found = []
+    for name, client in _aggregators(target, aggregator):
+        with client:
+            found.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
+    return Answer(found, lambda: typer.echo("\n".join(_rotated(each) for each in found)))
+
+
+def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:
+    """The aggregators that are meant. Raises ValueError for a name that --home does not know."""
+    if target.url is not None:
+        client = Client(target.url, target.token, verify=trusted(target.url))
+        return [(client.aggregator_identity()["id"], client)]
+    services = target.deployment().aggregators
+    chosen = [service for service in services if name in (None, service.id)]
+    if not chosen:
+        known = ", ".join(service.id for service in services)
+        raise ValueError(f"there is no aggregator {name}: one of {known}")
+    return [(service.id, service.client()) for service in chosen]
+
+
+def _rotated(found: dict[str, Any]) -> str:
+    old = ", ".join(str(number) for number in found["retired"]) or "none"
+    end = "destroyed" if found["destroyed"] else "no new round is opened with it"
+    return f"{found['aggregator']}: seal key {found['number']} in place of {old} ({end})"
 
 
 def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ Spec: keys, section 2.4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -36,6 +37,28 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> int:
         await store.forget_peer_keys(transaction, now - KEPT)
         await store.purge(transaction, now - timedelta(seconds=aggregator.settings.retention_s))
     return len(numbers)
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """A new key of a period in place of others. `destroyed`: their numbers, if that was asked."""
+
+    number: int
+    retired: tuple[int, ...]
+    destroyed: tuple[int, ...]
+
+
+async def rotate(aggregator: Aggregator, intake: Intake, *, destroying: bool) -> Rotated:
+    """Retire the keys of periods and make the next, by an operator's command. `destroying`: live
+    rounds that name the old ones abort, and they die now; where the process dies meanwhile, the
+    same command again, or the end of their time, destroys them.
+
+    Spec: keys, section 5.3.
+    """
+    made, retired = await aggregator.seal_keyring.rotate()
+    if destroying:
+        await destroy(aggregator, intake, retired)
+    return Rotated(made.statement.number, retired, retired if destroying else ())
 
 
 async def destroy(aggregator: Aggregator, intake: Intake, numbers: Sequence[int]) -> None:

@@ -171,7 +171,7 @@ async def _own_seal_key(
         raise DescriptorRefused("the seal key of this aggregator is not in use") from None
     if own.signed.statement != entry.seal:
         raise DescriptorRefused("the seal key of this aggregator is not its own")
-    refusal = aggregator.seal_keyring.may_open(own, descriptor.deadline)
+    refusal = await aggregator.seal_keyring.may_open(own, descriptor.deadline)
     if refusal is not None:
         raise DescriptorRefused(refusal)
     return own

@@ -119,6 +119,15 @@ class SealKeyring:
                 raise SealKeyGone
         return await self._published(row)
 
+    async def rotate(self) -> tuple[Signed[SealKeyStatement], tuple[int, ...]]:
+        """Retire the keys of periods now, whatever their time, and make the next: the signed new
+        one, and the numbers of those that are not destroyed yet."""
+        async with self._alone() as transaction:
+            retired = await store.retire_periods(transaction)
+            until = self._clock.now() + timedelta(seconds=self._periods.period_s)
+            row = await self._make(transaction, until, None)
+        return await self._published(row), retired
+
     async def of(self, number: int) -> SealSecret:
         """A key that is not destroyed. Raises SealKeyGone; SealKeyUnavailable if only another
         replica has its wrapping file."""
@@ -135,9 +144,13 @@ class SealKeyring:
             self._held[number] = secret
         return self._held[number]
 
-    def may_open(self, secret: SealSecret, deadline: datetime) -> str | None:
+    async def may_open(self, secret: SealSecret, deadline: datetime) -> str | None:
         """Why a new round with this deadline may not use the key; None if it may."""
         statement, periods = secret.signed.statement, self._periods
+        async with self._database.reading() as transaction:
+            row = await store.by_number(transaction, secret.number)
+        if row is None or row.state is not KeyState.PUBLISHED:
+            return "the seal key of this aggregator is retired"
         if self._clock.now() >= statement.until + timedelta(seconds=periods.grace_s):
             return "the seal key of this aggregator has expired"
         longest = statement.until + timedelta(seconds=periods.hold_s / 2)

@@ -142,6 +142,16 @@ async def retire(transaction: Transaction, ended: datetime) -> None:
     )
 
 
+async def retire_periods(transaction: Transaction) -> tuple[int, ...]:
+    """Retire the keys of periods that are in use; the numbers of all of periods that are alive."""
+    of_period = (seal_keys.c.round.is_(None), _ALIVE)
+    await transaction.execute(
+        update(seal_keys).where(*of_period).values(state=KeyState.RETIRED.value)
+    )
+    found = select(seal_keys.c.number).where(*of_period).order_by(seal_keys.c.number)
+    return tuple((await transaction.execute(found)).scalars())
+
+
 async def due(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
     """Keys that are to be destroyed, the oldest first."""
     over = or_(seal_keys.c.state == KeyState.RETIRED.value, seal_keys.c.until <= limits.ended)

@@ -127,6 +127,12 @@ def _rotate_storage_key(key: str) -> Steps[Json]:
     return json_of(Request("PUT", "/v1/storage-key", {"key": key}))
 
 
+def _rotate_seal_key(*, destroy: bool = False) -> Steps[Json]:
+    """Make a new seal key (asked of an aggregator); `destroy`: the old ones die now, and the rounds
+    that name them."""
+    return _posted("/v1/seal-keys/rotation", {"destroy": destroy})
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -161,3 +167,4 @@ class Registry:
     revoke_token = operation(_revoke_token)
     storage_key = operation(_storage_key)
     rotate_storage_key = operation(_rotate_storage_key)
+    rotate_seal_key = operation(_rotate_seal_key)

@@ -1,0 +1,43 @@
+"""The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.pieces.intake import Intake
+from aggregator.rounds import key_sweep
+from aggregator.web import Operator
+from common.web.bodies import takes
+from common.web.parts import part
+from common.web.wire import read_body
+from tacit.wire import WireModel
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+IntakePart = Annotated[Intake, Depends(part(Intake))]
+
+
+class RotationRequest(WireModel):
+    """A new seal key; `destroy`: the old ones die now, with the rounds that name them."""
+
+    destroy: bool = False
+
+
+def add_key_rotation(app: FastAPI) -> None:
+    """Add it to the app."""
+
+    @app.post(
+        "/v1/seal-keys/rotation",
+        tags=["identity"],
+        summary="Make a new seal key now; the old one opens no new round, or dies at once",
+        openapi_extra=takes(RotationRequest, examples.ROTATION),
+    )
+    async def rotation(
+        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    ) -> dict[str, Any]:
+        asked = await read_body(request, RotationRequest)
+        done = await key_sweep.rotate(aggregator, intake, destroying=asked.destroy)
+        return {"number": done.number, "retired": done.retired, "destroyed": done.destroyed}

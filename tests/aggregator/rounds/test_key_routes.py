@@ -1,0 +1,129 @@
+"""An operator replaces a seal key before its time. Spec: keys, section 5.3."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tacit.protocol.sessions import SealKeyStatement
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Peer, query
+from tests.aggregator.pieces.test_seal_key_routes import current
+from tests.aggregator.process import Process
+from tests.aggregator.rounds.test_state_machine import refused
+
+
+async def rotate(peer: Peer, *, destroy: bool = False) -> dict[str, Any]:
+    body = json.dumps({"destroy": destroy}).encode()
+    answer = await peer.ask("POST", "/v1/seal-keys/rotation", body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def state_of(peer: Peer, round_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await peer.coordinate("GET", f"/v1/rounds/{round_id}")).json()
+    return found
+
+
+async def test_the_old_key_opens_no_new_round_and_ends_its_own(
+    alliance: Alliance, database_url: str
+) -> None:
+    async with alliance(1, database_url) as federation:
+        federation.sessions = True
+        [peer] = federation.peers
+        senders = await federation.lone(2)
+        old: SealKeyStatement = await current(federation)
+        running = await federation.open(query())
+        under_way = await federation.descriptor(query())
+        assert await rotate(peer) == {"number": 2, "retired": [1], "destroyed": []}
+        new = await current(federation)
+        assert (new.number, new.public_key_hash != old.public_key_hash) == (2, True)
+        late = await peer.coordinate("POST", "/v1/rounds", under_way)
+        refused(late, 422, "descriptor_refused")
+        assert "retired" in late.json()["detail"]
+        for sender in senders:
+            await running.contribute(sender, np.array([[3]]))
+        total, _ = await running.release()
+        assert total.tolist() == [6]
+        assert (await federation.open(query())).descriptor.aggregators[0].seal == new
+
+
+async def test_destroyed_at_once_the_rounds_that_name_it_abort(
+    alliance: Alliance, database_url: str
+) -> None:
+    async with alliance(1, database_url) as federation:
+        federation.sessions = True
+        [peer] = federation.peers
+        senders = await federation.lone(2)
+        running = await federation.open(query())
+        await running.contribute(senders[0], np.array([[3]]))
+        assert await rotate(peer, destroy=True) == {"number": 2, "retired": [1], "destroyed": [1]}
+        assert (await state_of(peer, running.id))["state"] == "aborted"
+        piece = await peer.ask(
+            "POST",
+            running.path("pieces"),
+            b"{}",
+            senders[1].tokens[0],
+        )
+        assert piece.status_code >= 400
+        again = await federation.open(query())
+        for sender in senders:
+            await again.contribute(sender, np.array([[4]]))
+        assert (await again.release())[0].tolist() == [8]
+        # what was retired before and still served a round dies with it, too
+        third = await federation.open(query())
+        assert (await rotate(peer))["retired"] == [2]
+        assert (await rotate(peer, destroy=True))["destroyed"] == [2, 3]
+        assert (await state_of(peer, third.id))["state"] == "aborted"
+
+
+async def test_only_the_operator_rotates(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        [peer] = federation.peers
+        path = "/v1/seal-keys/rotation"
+        assert (await peer.client.post(path, json={})).status_code == 401
+        refused(await peer.coordinate("POST", path, {}), 403, "scope_missing")
+        refused(await peer.ask("POST", path, b'{"destroy": "yes"}'), 422, "bad_parameter")
+        refused(await peer.ask("POST", path, b'{"now": true}'), 422, "bad_parameter")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step", ["overwriting", "removing", "removed", "sessions-deleted", "row-emptied"]
+)
+async def test_a_destruction_by_command_that_is_killed_is_finished(
+    tmp_path: Path, step: str
+) -> None:
+    """The next start finds the key dying, or the same command ends it; its file is nowhere."""
+    process = Process(tmp_path, variant=f"dies-{step}", sweep_s=0.2)
+    try:
+        federation = await Federation(await process.start()).pair()
+        federation.sessions = True
+        await federation.lone(2)
+        [peer] = federation.peers
+        running = await federation.open(query())
+        directory = tmp_path / "aggregator" / "keys"
+        wrapping_key = (directory / "1.kek").read_bytes()
+        with pytest.raises(httpx.TransportError):
+            await rotate(peer, destroy=True)
+        await process.died()
+        process.variant = "sound"
+        peer.client = await process.start()
+        await rotate(peer, destroy=True)
+        assert (await state_of(peer, running.id))["state"] == "aborted"
+        assert (await federation.open(query())).descriptor.aggregators[0].seal.number > 1
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(wrapping_key in path.read_bytes() for path in files)
+        with closing(sqlite3.connect(tmp_path / "aggregator" / "aggregator.db")) as database:
+            [(state, seed)] = database.execute("SELECT state, seed FROM seal_key WHERE number = 1")
+        assert (state, seed) == ("destroyed", None)
+    finally:
+        process.stop()
