@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from tacit.wire import WireModel
 
+MaxCells = Annotated[int, Field(ge=1, le=100_000_000)] | None
+"""Counts that one question asks at most."""
 Metrics = TypeVar("Metrics", bound=WireModel)
 
 

@@ -24,3 +24,10 @@ class MethodNeedsSound(Invalid):
 
     name = "method_needs_sound"
     title = "The stance paper has the source's method only"
+
+
+class NotOverCurators(Invalid):
+    """A choice of a job that one keeper can make, and curators cannot."""
+
+    name = "not_over_curators"
+    title = "Curators cannot answer this"

@@ -16,24 +16,26 @@ import io
 import resource
 from collections import Counter
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.counts.keeper import adder, no_noise
 from algorithms.datasets.sequences import Sequences
 from algorithms.datasets.sequences_files import read_msnbc, read_text
 from algorithms.sequential_ngram import Parameters as SequentialNgramParameters
 from algorithms.sequential_ngram import algorithm
-from algorithms.sequential_ngram.counting import advance, blocks_of, single_counts
-from algorithms.sequential_ngram.growth import grow
-from algorithms.sequential_ngram.noise import adder, no_noise
+from algorithms.sequential_ngram.counts import first
+from algorithms.sequential_ngram.growth import BLOCK_SYMBOLS, grow
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Settings, empty_threshold
 from bench.timing import seconds
 from simulation.experiments.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
 from simulation.experiments.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
+from tacit.encoders.counts import Level
+from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 
 GATE: Final = 1.5
 """Seconds of a release of MSNBC at epsilon 1, in numpy alone."""
@@ -50,7 +52,7 @@ def settings_for(dataset: Sequences, epsilon: str) -> Settings:
 def released(dataset: Sequences, epsilon: str) -> Release:
     """A whole run after parsing, without files and pictures."""
     settings = settings_for(dataset, epsilon)
-    return publish(dataset, settings, adder(20, "sound"), SequentialContext(bytes(32)))
+    return publish(dataset, settings, adder("sound"), SequentialContext(bytes(32)))
 
 
 def parsing() -> None:
@@ -80,14 +82,15 @@ def parsing() -> None:
 def counting(population: Population) -> None:
     """Seconds of all counts up to 5 items at epsilon 1, and with a dictionary of tuples."""
     data = population.dataset
-    tree = grow(data, settings_for(data, "1"), adder(20, "sound"), SequentialContext(bytes(32)))
+    tree = grow(data, first(settings_for(data, "1")), adder("sound"), SequentialContext(bytes(32)))
 
     def fixed() -> None:
-        walks = [single_counts(block, 20)[0] for block in blocks_of(data, 20)]
-        for level in range(1, tree.depth):
-            last, first, end = tree.bounds[level - 1 : level + 2]
-            table = tree.children[last:first].ravel() - np.int32(first)
-            walks = [advance(walk, table, level, end - first, 18)[0] for walk in walks]
+        levels = tuple(Level(*each) for each in tree.levels)
+        walks: list[Any] = data.lists.blocks(BLOCK_SYMBOLS // 21)
+        for depth in range(tree.depth):
+            asked = Successors(17, 20, levels[:depth])
+            size = 17 if not depth else (tree.bounds[depth + 1] - tree.bounds[depth]) * 18
+            walks = [COUNTER.counted(walk, asked, size)[0] for walk in walks]
 
     own = seconds(fixed)
     share = 20

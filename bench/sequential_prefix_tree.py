@@ -22,10 +22,10 @@ from typing import BinaryIO, Final, cast
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
+from algorithms.counts.empties import heads
 from algorithms.datasets.sequences import Sequences
 from algorithms.datasets.sequences_files import read_msnbc
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
-from algorithms.sequential_prefix_tree.empties import heads
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import Release, publish

@@ -28,7 +28,6 @@ from algorithms.set_valued.laws import PaperLaw, SoundLaw
 from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings
-from algorithms.set_valued.taxonomy import Taxonomy
 from bench.timing import seconds
 from simulation.set_valued_data import (
     Population,
@@ -36,6 +35,7 @@ from simulation.set_valued_data import (
     stm_like_concentrated,
     stm_like_diffuse,
 )
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 
 GATE: Final = 13.0
 """Seconds of the diffuse set after parsing."""

@@ -34,11 +34,12 @@ from algorithms.set_valued.histogram import (
 )
 from algorithms.set_valued.laws import PaperLaw, SoundLaw
 from algorithms.set_valued.partitioning import publish
-from algorithms.set_valued.records import Itemsets, Masks, itemsets, record_masks
+from algorithms.set_valued.records import Itemsets, itemsets, record_masks
 from algorithms.set_valued.settings import Row, Settings, anywhere
 from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
-from algorithms.set_valued.taxonomy import Taxonomy
 from simulation.set_valued_data import Population
+from tacit.encoders.set_valued_counts import Masks
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 
 Method = Literal["sound", "paper, C2 = 5", "paper, C2 = 1.2", "Basic, clipped", "Basic, raw"]
 MOST: Final = 100

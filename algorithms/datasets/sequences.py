@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.reading import UnknownItem
+from tacit.encoders.counts import Lists
 
 MAX_TOTAL_ITEMS: Final = 10**9
 """Most items of all sequences together."""
@@ -50,6 +51,11 @@ class Sequences:
     def count(self) -> int:
         """How many sequences, empty ones too; private."""
         return self.starts.size - 1
+
+    @property
+    def lists(self) -> Lists:
+        """The same without the names of the items; private."""
+        return Lists(self.items, self.starts)
 
     @classmethod
     def of(cls, universe: Sequence[str], lists: Iterable[Sequence[str]]) -> Sequences:

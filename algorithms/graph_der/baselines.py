@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Stance
+from algorithms.counts.empties import heads
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.geometry import Ints
-from algorithms.sequential_prefix_tree.empties import heads
 from tacit.noise import DiscreteLaplace
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource

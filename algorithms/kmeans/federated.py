@@ -25,18 +25,13 @@ from algorithms.kmeans.parameters import (
 from algorithms.kmeans.report import sound_report
 from algorithms.kmeans.steps import State, absorb, first, next_query
 from algorithms.kmeans.two_level import FineCells
+from algorithms.round_reports import by_rounds
 from tacit.encoders.kmeans.encoder import Grid, Ints, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
 from tacit.report.model import PrivacyReport
 
 TRUNCATED: Final = "an aborted round ended the job: centres of the last round that was released"
-
-TRUST: Final = (
-    "at most as many corrupt aggregators as the federation declares; coordinator and other "
-    "curators are not trusted with privacy"
-)
-_CENTRAL: Final = ("The coordinator keeps the rows", "The column with the role curator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +87,7 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 def release(state: FederatedState) -> Outcome:
     """Everything that is published; a function of opened noisy sums and public choices."""
     found = publish(state.steps, state.params, state.grid, state.columns)
-    report = _in_rounds(found.report)
+    report = by_rounds(found.report)
     if state.truncated:
         report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
     return replace(found, result={**found.result, "truncated": state.truncated}, report=report)
@@ -101,26 +96,12 @@ def release(state: FederatedState) -> Outcome:
 def preview(params: Parameters) -> PrivacyReport:
     """The report of a run, before any data."""
     grid, plan = grid_and_plan(params, default_cells=FEDERATED_CELLS, stored=False)
-    return _in_rounds(sound_report(params, grid, plan, None, None))
+    return by_rounds(sound_report(params, grid, plan, None, None))
 
 
 def planned(state: FederatedState) -> int:
     """Sums of the plan."""
     return state.steps.plan.queries
-
-
-def _in_rounds(report: PrivacyReport) -> PrivacyReport:
-    """Without what is said of a job on stored rows, which the coordinator holds."""
-    mechanism = report.mechanism
-    assert not isinstance(mechanism, str)
-    assumptions = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))
-    return report.model_copy(
-        update={
-            "mechanism": mechanism.model_copy(update={"name": f"{mechanism.name}, by rounds"}),
-            "assumptions": assumptions,
-            "details": {**report.details, "trust": TRUST},
-        }
-    )
 
 
 ROUNDS: Final = FederatedRounds(

@@ -5,9 +5,8 @@ Spec: sequential-ngram. Grams are explored from single items on; noisy counts de
 explored further and how much of the budget each gets.
 
     parameters   what a job is given             settings      a run's public choices
-    counting     sequences as symbols, counts    lengths       l_max from a noisy histogram
-    tree         noisy grams, what to ask next   growth        the tree of a dataset
-    noise        of both stances                 consistency   successors add up to their gram
+    counts       questions, and their answers    tree          noisy grams, what to ask next
+    growth       the tree of one keeper's data   consistency   successors add up to their gram
     grams        whole counts, longer grams      generation    synthetic sequences
     publication  the run                         report        what is true of a run's privacy
     patterns     occurrences, frequent runs      evaluation    comparison with the true data

@@ -16,20 +16,20 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.counts.keeper import adder
 from algorithms.datasets.sequences import Sequences
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_ngram.evaluation import evaluate
 from algorithms.sequential_ngram.grams import Grams
-from algorithms.sequential_ngram.lengths import noisy_l_max
-from algorithms.sequential_ngram.noise import adder
+from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.parameters import (
     Parameters,
+    first_state,
     resolved_universe,
-    settings_of,
 )
 from algorithms.sequential_ngram.patterns import Text, released_patterns
 from algorithms.sequential_ngram.pictures import pictures
-from algorithms.sequential_ngram.publication import Release, publish
+from algorithms.sequential_ngram.publication import Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
 from tacit.report.model import PrivacyReport
 
@@ -66,19 +66,27 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
     universe = resolved_universe(params, stance)
     data = dataset.over(universe)
     context.progress(0.0, "starting")
-    if params.l_max == "auto":
-        l_max = noisy_l_max(data, params.length_cap, params.length_budget, stance, context)
-    else:
-        l_max = params.l_max
-    settings = settings_of(params, stance, len(universe), l_max)
-    release = publish(data, settings, adder(l_max, stance), context)
+    state = first_state(params, stance, len(universe))
+    release = released(grow(data, state, adder(stance), context), context)
+    outcome = published(release, params, stance, universe, context)
+    return _evaluated(outcome, data, params, release, context)
+
+
+def published(
+    release: Release,
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> Outcome:
+    """Everything that leaves a run: a function of noisy counts and public choices."""
     patterns = released_patterns(release.grams, params.top_k)
     named = [([universe[item] for item in gram], count) for gram, count in patterns]
     known = release.grams.bounds[release.grams.extended - 1]
     context.progress(0.85, "writing")
-    outcome = Outcome(
+    return Outcome(
         result={
-            "l_max": l_max,
+            "l_max": release.transcript.settings.l_max,
             "sequences": int(release.copies.sum()),
             "rows": int(np.count_nonzero(release.copies)),
             "grams": known,
@@ -97,7 +105,6 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
         ),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
     )
-    return _evaluated(outcome, data, params, release, context)
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

@@ -6,17 +6,20 @@ Spec: sequential-ngram, section 2; jobs, "Parameters".
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
-from algorithms.parameters import asked_metrics, schema_range
+from algorithms.parameters import MaxCells, asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
+from algorithms.sequential_ngram.counts import LengthSearch, State, first, searching
 from algorithms.sequential_ngram.forecast import expected_pairs
 from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.settings import (
+    ONE_DRAW,
     Budget,
     Fill,
     Generation,
@@ -97,6 +100,11 @@ class Parameters(WireModel):
             "are made first",
         ),
     ] = 2_000_000
+    max_cells: MaxCells = Field(
+        None,
+        description="counts of one length of grams that are asked at most, from two items on: the "
+        "most frequent grams are made longer; all unless given",
+    )
     top_k: Annotated[int, Field(ge=0, le=10_000, description="patterns listed")] = 100
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000, description="counts, and grams")] = (
         5_000_000
@@ -183,18 +191,35 @@ def resolved_universe(params: Parameters, stance: Stance) -> tuple[str, ...]:
     return item_names(params.universe)
 
 
-def settings_of(params: Parameters, stance: Stance, items: int, l_max: int) -> Settings:
-    """A run's public choices, once l_max is known."""
+def settings_of(
+    params: Parameters,
+    stance: Stance,
+    items: int,
+    l_max: int,
+    draws: Fraction = ONE_DRAW,
+) -> Settings:
+    """A run's public choices, once l_max is known; draws: whole noises that a sum holds."""
     return Settings(
         items=items,
         epsilon=params.epsilon - params.length_budget,
         l_max=l_max,
         n_max=min(params.n_max, l_max),
-        threshold=empty_threshold(l_max, items, paper=stance == "paper"),
+        threshold=empty_threshold(l_max, items, paper=stance == "paper", draws=draws),
         budget=params.budget,
         fill=params.fill_of(stance),
         generation=params.generation,
         max_nodes=params.max_nodes,
         root=root_of(params, stance),
         max_rows=None if stance == "paper" else params.max_rows,
+        max_cells=params.max_cells,
     )
+
+
+def first_state(
+    params: Parameters, stance: Stance, items: int, draws: Fraction = ONE_DRAW
+) -> State:
+    """The counting before its first question. Raises TreeTooLarge."""
+    settings = partial(settings_of, params, stance, items, draws=draws)
+    if params.l_max == "auto":
+        return searching(settings, LengthSearch(params.length_cap, params.length_budget))
+    return first(settings(params.l_max))

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.sequences import Sequences
-from algorithms.sequential_ngram.counting import Block, Symbols, cut
 from algorithms.sequential_ngram.grams import Grams
+from tacit.encoders.counts import Lists
+from tacit.encoders.sequential_ngram_counts import Symbols, cut
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
@@ -40,7 +41,8 @@ class Text:
     @classmethod
     def of_data(cls, dataset: Sequences, l_max: int | None = None) -> Text:
         """A dataset, whole or cut."""
-        return cls(cut(Block.of(dataset), l_max), None, len(dataset.universe))
+        items = len(dataset.universe)
+        return cls(cut(dataset.lists, l_max, items)[0], None, items)
 
     @classmethod
     def of_counts(cls, sequences: Sequences, counts: Ints) -> Text:
@@ -58,7 +60,8 @@ class Text:
         """Sequences with their multiplicities."""
         lengths = np.array([row.size for row, _ in rows], np.int64)
         values = np.concatenate([row for row, _ in rows] or [np.zeros(0, np.int32)])
-        symbols = cut(Block(values.astype(np.int32), lengths, items), None)
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        symbols, _ = cut(Lists(values.astype(np.int32), starts), None, items)
         weights = np.array([count for _, count in rows], np.float64)
         return cls(symbols, np.repeat(weights, lengths + 1), items)
 

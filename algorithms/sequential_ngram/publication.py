@@ -10,12 +10,13 @@ from fractions import Fraction
 from functools import partial
 
 from algorithms.contract import Context
+from algorithms.counts.keeper import Add
 from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.consistency import adjusted
+from algorithms.sequential_ngram.counts import first
 from algorithms.sequential_ngram.generation import Ints, copies
 from algorithms.sequential_ngram.grams import Grams, extended, released_grams
 from algorithms.sequential_ngram.growth import grow
-from algorithms.sequential_ngram.noise import Add
 from algorithms.sequential_ngram.root_row import with_clear_root
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
@@ -59,7 +60,12 @@ class Release:
 
 def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) -> Release:
     """A release of a dataset over the universe. Raises TreeTooLarge, Cancelled."""
-    tree = grow(dataset, settings, add, context)
+    return released(grow(dataset, first(settings), add, context), context)
+
+
+def released(tree: Tree, context: Context) -> Release:
+    """What a noisy tree releases. Raises TreeTooLarge, Cancelled."""
+    settings = tree.settings
     context.progress(0.65, "making counts consistent")
     if settings.root == "threshold":
         tree = with_clear_root(tree, context.noise("root"))

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
+from algorithms.counts.thresholds import threshold as threshold_of
+
 Budget = Literal["adaptive", "uniform"]
 Fill = Literal["ratio", "leftover", "none"]
 Generation = Literal["proportional", "cap", "skip", "literal"]
 Root = Literal["threshold", "all"]
 Height = Callable[[float, float, float, int], Fraction | int]
 """Levels that the budget left on a path is spread over; see `whole_height`."""
+
+ONE_DRAW: Final = Fraction(1)
 
 _ROUNDING: Final = 1e-9
 """A logarithm this close above a whole number is that number."""
@@ -44,13 +48,16 @@ def whole_height(passed: float, count: float, share: float, levels: int) -> int:
     return min(levels, max(1, math.ceil(printed - _ROUNDING)))
 
 
-def empty_threshold(l_max: int, items: int, *, paper: bool) -> Callable[[Fraction], float]:
+def empty_threshold(
+    l_max: int, items: int, *, paper: bool, draws: Fraction = ONE_DRAW
+) -> Callable[[Fraction], float]:
     """The threshold of a group of counts measured with budget e, by e.
 
     At most one truly empty child of an expansion passes in expectation. `paper`: as printed, of L
     items, by the tail e^(-t) / 2 of Laplace noise. Else a whole number, of the L + 1 children that
     there are and never of fewer than 4, by the tail a^t / (1 + a) of discrete noise, a = e^(-e /
-    l_max), which is a little heavier.
+    l_max), which is a little heavier; or of `draws` such noises together, from 1 on (spec:
+    federated-counting, section 3).
     """
     cells = items if paper else max(items + 1, 4)
 
@@ -58,6 +65,8 @@ def empty_threshold(l_max: int, items: int, *, paper: bool) -> Callable[[Fractio
         rate = float(budget) / l_max
         if paper:
             return math.log(cells / 2) / rate
+        if draws != ONE_DRAW:
+            return threshold_of(draws, l_max / budget, 1 / cells)
         return max(1, math.ceil(math.log(cells / (1 + math.exp(-rate))) / rate))
 
     return threshold
@@ -83,7 +92,7 @@ class Settings:
     that is measured; threshold: by the budget of a group; height: levels that a path's budget is
     spread over (adaptive budget only); root: whether single items have a threshold, too; max_rows:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
-    refused).
+    refused); max_cells: counts of one level that are asked at most, after the first (None: all).
     """
 
     items: int
@@ -97,6 +106,7 @@ class Settings:
     max_nodes: int = 5_000_000
     root: Root = "all"
     max_rows: int | None = None
+    max_cells: int | None = None
     height: Height = whole_height
 
     @property

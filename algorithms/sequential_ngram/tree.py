@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.counts.contract import within
 from algorithms.sequential_ngram.problems import TreeTooLarge
 from algorithms.sequential_ngram.settings import Settings
 
@@ -62,6 +63,16 @@ class Tree:
         """How many grams were expanded, the empty one too."""
         return self.parents.size
 
+    @property
+    def levels(self) -> tuple[tuple[Places, Places], ...]:
+        """Of each level but the first: prefixes, as places on the level before, and last items."""
+        return tuple(
+            (self.parents[first:end] - np.int32(before), self.items[first:end])
+            for before, first, end in zip(
+                self.bounds, self.bounds[1:], self.bounds[2:], strict=False
+            )
+        )
+
     def thresholds(self, first: int = 0) -> NDArray[np.float64]:
         """Of each node's group (nodes from `first` on, 1)."""
         held = np.array([spend.threshold for spend in self.spends])
@@ -82,6 +93,7 @@ class Tree:
 class Expansion:
     """The nodes whose successors are counted next (E,), all of one level. Public."""
 
+    settings: Settings
     parents: Places
     items: Places
     links: Places
@@ -92,6 +104,10 @@ class Expansion:
     def rows(self) -> int:
         """How many nodes."""
         return self.parents.size
+
+    def level(self, tree: Tree) -> tuple[Places, Places]:
+        """As `Tree.levels`, of the level that it makes."""
+        return self.parents - np.int32(tree.bounds[-2]), self.items
 
 
 def root(settings: Settings) -> Expansion:
@@ -106,14 +122,14 @@ def root(settings: Settings) -> Expansion:
     spend = Spend(budget, settings.epsilon - budget, settings.threshold(budget))
     none = np.full(1, -1, np.int32)
     nothing = np.zeros(1, np.int32)
-    return Expansion(none, none, nothing, nothing, (spend,))
+    return Expansion(settings, none, none, nothing, nothing, (spend,))
 
 
-def planted(settings: Settings, expansion: Expansion, items: Numbers) -> Tree:
+def planted(expansion: Expansion, items: Numbers) -> Tree:
     """The tree of the empty gram; items (1, L): noisy counts of single items."""
     noisy = np.concatenate((items, np.zeros((1, 1), items.dtype)), axis=1)
     return Tree(
-        settings,
+        expansion.settings,
         (0, 1),
         expansion.parents,
         expansion.items,
@@ -135,6 +151,10 @@ def next_expansion(tree: Tree) -> Expansion | None:
     left = np.array([spend.left > 0 for spend in tree.spends])[tree.groups[first:], None]
     open_ = (tree.noisy[first:, :-1] >= tree.thresholds(first)) & left
     rows, columns = np.nonzero(open_)
+    if settings.max_cells is not None:
+        cells = np.full(rows.size, settings.symbols)
+        kept = within(tree.noisy[first:][rows, columns], cells, settings.max_cells)
+        rows, columns = rows[kept], columns[kept]
     if not rows.size:
         return None
     if (tree.nodes + rows.size) * settings.symbols > settings.max_nodes:
@@ -143,7 +163,7 @@ def next_expansion(tree: Tree) -> Expansion | None:
     items: Places = columns.astype(np.int32)
     links = _links(tree, parents, items)
     groups, spends = _spends(tree, parents, items, links)
-    return Expansion(parents, items, links, groups, spends)
+    return Expansion(settings, parents, items, links, groups, spends)
 
 
 def grown(tree: Tree, expansion: Expansion, noisy: Numbers) -> Tree:
@@ -162,14 +182,6 @@ def grown(tree: Tree, expansion: Expansion, noisy: Numbers) -> Tree:
         children=children,
         spends=expansion.spends,
     )
-
-
-def expansion_table(tree: Tree, expansion: Expansion) -> Places:
-    """For each cell (node of the last level, symbol) the row of the expansion, -1 for none."""
-    first = tree.bounds[-2]
-    table = np.full((tree.nodes - first, tree.settings.symbols), -1, np.int32)
-    table[expansion.parents - first, expansion.items] = np.arange(expansion.rows, dtype=np.int32)
-    return table.ravel()
 
 
 def _links(tree: Tree, parents: Places, items: Places) -> Places:

@@ -5,9 +5,8 @@ Spec: sequential-prefix-tree. Sequences are counted by their first items, level 
 whose noisy count reaches a threshold is asked for longer prefixes.
 
     parameters   what a job is given             settings      a run's public choices
-    layout       universe, groups, time bins     laws          noise and thresholds
-    counting     private sequences in the tree   empties       empty candidates that pass
-    growth       the noisy tree                  tree          its shape, prefixes
+    laws         noise and thresholds            counts        questions, and their answers
+    growth       the tree of one keeper's data   tree          its shape, prefixes
     consistency  children below their parents    publication   the run, synthetic sequences
     report       what is true of its privacy     patterns      frequent patterns with gaps
     evaluation   comparison with the true data   pictures      plots of the release

@@ -73,7 +73,23 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
     universe, settings = resolved(params, stance)
     data = _fitting(dataset, universe, params.time_bins)
     release = publish(data, settings, context)
-    outcome = Outcome(
+    outcome = published(release, params, stance, universe, context)
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    compared = evaluate(data, release, settings.height, params.metrics, context)
+    return replace(outcome, evaluation=compared)
+
+
+def published(
+    release: Release,
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> Outcome:
+    """Everything that leaves a run: a function of noisy counts and public choices."""
+    return Outcome(
         result={
             "form": "hybrid" if params.hybrid else "simple",
             "nodes": release.tree.nodes,
@@ -88,11 +104,6 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
         ),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
     )
-    context.progress(0.97, "releasing")
-    if params.metrics is None:
-        return outcome
-    compared = evaluate(data, release, settings.height, params.metrics, context)
-    return replace(outcome, evaluation=compared)
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import Final
 
 from algorithms.contract import Stance
-from algorithms.set_valued.laws import COIN_BITS, CountTest, FloatingTest, IntegerTest
+from algorithms.counts.contract import CountTest
+from algorithms.counts.laws import COIN_BITS, FloatingTest, IntegerTest
+from algorithms.counts.thresholds import threshold as threshold_of
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
-__all__ = ["CountTest", "count_test", "group_multiple", "item_multiple", "source_of"]
-
+ONE_DRAW: Final = Fraction(1)
 _DEVIATION: Final = Fraction(math.sqrt(2))
 """Standard deviations of Laplace noise of scale 1."""
 
@@ -38,8 +39,14 @@ def item_multiple(items: int, stance: Stance, *, hybrid: bool) -> Fraction:
     return multiple
 
 
-def count_test(rate: Fraction, multiple: Fraction, stance: Stance) -> CountTest:
-    """What one count costs (rate), must reach, and an empty one's chance."""
+def count_test(
+    rate: Fraction, multiple: Fraction, stance: Stance, draws: Fraction = ONE_DRAW
+) -> CountTest:
+    """What one count costs (rate), must reach, and an empty one's chance.
+
+    draws: whole noises that a sum holds (sound, from 1 on); the chance is that of one, and the
+    threshold is higher (spec: federated-counting, section 3).
+    """
     if stance == "paper":
         exact = float(multiple)
         return FloatingTest(rate, exact / float(rate), Fraction(math.exp(-exact) / 2))
@@ -47,6 +54,8 @@ def count_test(rate: Fraction, multiple: Fraction, stance: Stance) -> CountTest:
     a = PRECISE.exp(decimal(-rate))
     tail = PRECISE.exp(decimal(-rate * threshold))
     chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    if draws != ONE_DRAW:
+        threshold = threshold_of(draws, 1 / rate, float(chance))
     return IntegerTest(rate, threshold, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
 
 

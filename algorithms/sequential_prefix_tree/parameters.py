@@ -13,10 +13,14 @@ from pydantic import ConfigDict, Field
 from algorithms.contract import Stance
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
-from algorithms.parameters import asked_metrics, schema_range
+from algorithms.parameters import MaxCells, asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse
-from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
-from algorithms.sequential_prefix_tree.layout import Layout
+from algorithms.sequential_prefix_tree.laws import (
+    ONE_DRAW,
+    count_test,
+    group_multiple,
+    item_multiple,
+)
 from algorithms.sequential_prefix_tree.problems import (
     BadHeight,
     BadSplit,
@@ -25,6 +29,7 @@ from algorithms.sequential_prefix_tree.problems import (
     DegenerateFanOut,
 )
 from algorithms.sequential_prefix_tree.settings import Settings
+from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 
@@ -100,6 +105,11 @@ class Parameters(WireModel):
         json_schema_extra=schema_range(minimum=1),
     )
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
+    max_cells: MaxCells = Field(
+        None,
+        description="counts that one question asks at most, from the second level on: the most "
+        "frequent prefixes are made longer; all unless given",
+    )
     expanded: bool = Field(False, description="release a file with a line for each sequence too")
     evaluate: bool | Metrics = False
 
@@ -198,9 +208,13 @@ def known_layout(params: Parameters) -> Layout | None:
     return Layout.of_names(names, bins)
 
 
-def resolved(params: Parameters, stance: Stance) -> tuple[tuple[str, ...], Settings]:
-    """The items in order, and a run's public choices. References have to be replaced by their
-    lists before (a taxonomy's by the group of each item). Raises what `check_parameters` raises.
+def resolved(
+    params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW
+) -> tuple[tuple[str, ...], Settings]:
+    """The items in order, and a run's public choices; draws: whole noises that a sum holds.
+
+    References have to be replaced by their lists before (a taxonomy's by the group of each item).
+    Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
     universe = known_universe(params)
@@ -209,7 +223,7 @@ def resolved(params: Parameters, stance: Stance) -> tuple[tuple[str, ...], Setti
     layout = known_layout(params)
     if layout is None:
         raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")
-    return universe, settings_of(params, stance, layout)
+    return universe, settings_of(params, stance, layout, draws)
 
 
 # ------------------------------------------------------------------------------- budgets, tests
@@ -235,8 +249,16 @@ def group_share(params: Parameters, stance: Stance, layout: Layout) -> Fraction:
     return 2 / layout.mean_size
 
 
-def settings_of(params: Parameters, stance: Stance, layout: Layout) -> Settings:
-    """A run's public choices. Raises DegenerateFanOut, BadEpsilon, BadThreshold."""
+def settings_of(
+    params: Parameters,
+    stance: Stance,
+    layout: Layout,
+    draws: Fraction = ONE_DRAW,
+) -> Settings:
+    """A run's public choices; draws: whole noises that a sum holds.
+
+    Raises DegenerateFanOut, BadEpsilon, BadThreshold.
+    """
     share = group_share(params, stance, layout)
     for_groups = share * params.level_budget
     for_items = params.level_budget - for_groups
@@ -250,10 +272,11 @@ def settings_of(params: Parameters, stance: Stance, layout: Layout) -> Settings:
     settings = Settings(
         layout,
         params.height,
-        count_test(for_groups, group_theta, stance) if share else None,
-        count_test(for_items, item_theta, stance),
+        count_test(for_groups, group_theta, stance, draws) if share else None,
+        count_test(for_items, item_theta, stance, draws),
         stance,
         params.max_nodes,
+        params.max_cells,
     )
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from algorithms.contract import Context
+from algorithms.contract import Context, Stance
 from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import consistent, consolidated, surplus
 from algorithms.sequential_prefix_tree.growth import grow
@@ -58,11 +58,18 @@ def publish(dataset: Sequences, settings: Settings, context: Context) -> Release
     """A release of a dataset over the layout's items. Raises TreeTooLarge, Cancelled."""
     context.progress(0.0, "counting")
     grown = grow(dataset, settings, context)
+    return released(grown.tree, settings.stance, context, grown.occupied)
+
+
+def released(
+    tree: Tree, stance: Stance, context: Context, occupied: tuple[int, ...] = ()
+) -> Release:
+    """What a noisy tree releases. Raises Cancelled."""
     beat = partial(context.progress, 0.65, "making counts consistent")
-    fitted = consolidated(grown.tree, beat)
+    fitted = consolidated(tree, beat)
     beat()
-    counts = consistent(grown.tree, fitted, settings.stance)
+    counts = consistent(tree, fitted, stance)
     copies = [
-        np.floor(np.maximum(rest, 0) + 0.5).astype(np.int64) for rest in surplus(grown.tree, counts)
+        np.floor(np.maximum(rest, 0) + 0.5).astype(np.int64) for rest in surplus(tree, counts)
     ]
-    return Release(grown.tree, fitted, counts, copies, grown.occupied)
+    return Release(tree, fitted, counts, copies, occupied)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from algorithms.contract import Stance
-from algorithms.sequential_prefix_tree.laws import CountTest
-from algorithms.sequential_prefix_tree.layout import Layout
+from algorithms.counts.contract import CountTest
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
+from tacit.encoders.sequential_prefix_tree_layout import Layout
 
 
 @dataclass(frozen=True)
 class Settings:
     """group_test: None where no groups are asked for. The stance decides where draws are taken from
-    and how counts are made consistent."""
+    and how counts are made consistent; max_cells: counts that one question asks at most, after the
+    first level (None: all)."""
 
     layout: Layout
     height: int
@@ -21,6 +22,7 @@ class Settings:
     item_test: CountTest
     stance: Stance = "sound"
     max_nodes: int = 5_000_000
+    max_cells: int | None = None
 
     @property
     def factor(self) -> float:

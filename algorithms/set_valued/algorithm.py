@@ -37,7 +37,7 @@ from algorithms.set_valued.report import NAME, set_valued_report
 from algorithms.set_valued.rest import measured_margins, remainder, rest_rows
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 

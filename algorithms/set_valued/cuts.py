@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from algorithms.set_valued.taxonomy import Node, Taxonomy
+from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,41 +14,18 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.noise import DiscreteLaplace, floating_laplace
+from algorithms.counts.contract import CountTest
+from algorithms.counts.laws import COIN_BITS, FloatingTest, IntegerTest
+from algorithms.counts.thresholds import threshold
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
-COIN_BITS: Final = 128
-"""An empty sub-partition passes with a probability that is off by at most 2^-COIN_BITS."""
-
-
-class CountTest(Protocol):
-    """What a count must reach after noise. `rate`: the epsilon that the test costs."""
-
-    @property
-    def rate(self) -> Fraction: ...
-
-    @property
-    def threshold(self) -> int | float: ...
-
-    @property
-    def chance(self) -> Fraction:
-        """That an empty one passes."""
-        ...
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> Numbers:
-        """Counts with fresh noise each."""
-        ...
-
-    def passing(self, count: int, source: NoiseSource) -> Numbers:
-        """Noisy counts of empty ones that passed: the law of the noise above the threshold."""
-        ...
 
 
 class Law(Protocol):
@@ -70,59 +47,46 @@ class Law(Protocol):
 # ------------------------------------------------------------------------------------------ sound
 
 
-@dataclass(frozen=True, eq=False)
-class IntegerTest:
-    """Discrete Laplace of rate alpha against an integer threshold of at least 1.
+def integer_test(
+    cells: int, rate: Fraction, eta: Fraction, draws: Fraction = Fraction(1)
+) -> IntegerTest:
+    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate.
 
-    Compared by identity, which is cheap: `integer_test` caches by its figures.
+    draws: whole noises that a sum holds; the chance is that of one, and the threshold is higher
+    (spec: federated-counting, section 3).
     """
-
-    rate: Fraction
-    threshold: int
-    chance: Fraction
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        """The noise."""
-        return DiscreteLaplace(1 / self.rate)
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
-        """Counts with noise, exact integers."""
-        return counts + self.law.draw(source, counts.size)
-
-    def passing(self, count: int, source: NoiseSource) -> NDArray[np.int64]:
-        """threshold + G, G geometric: Z is G or -1 - G with a coin that does not depend on G, so
-        G is found again by turning negative draws over."""
-        drawn = self.law.draw(source, count)
-        return self.threshold + (drawn ^ (drawn >> 63))
+    return _integer_test(cells, rate, eta, draws)
 
 
 @lru_cache(maxsize=65_536)
-def integer_test(cells: int, rate: Fraction, eta: Fraction) -> IntegerTest:
-    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate."""
+def _integer_test(cells: int, rate: Fraction, eta: Fraction, draws: Fraction) -> IntegerTest:
     a = PRECISE.exp(decimal(-rate))
     odds = PRECISE.divide(Decimal(cells), PRECISE.multiply(decimal(eta), PRECISE.add(1, a)))
     needed = PRECISE.divide(PRECISE.ln(odds), decimal(rate))
     tau = max(1, int(needed.to_integral_value(ROUND_CEILING)))
     tail = PRECISE.exp(decimal(-rate * tau))
     chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    if draws != 1:
+        tau = threshold(draws, 1 / rate, float(chance))
     return IntegerTest(rate, tau, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
 
 
 @dataclass(frozen=True)
 class SoundLaw:
-    """eta, eta_leaf: expected false survivors of a split, of either kind."""
+    """eta, eta_leaf: expected false survivors of a split, of either kind; draws: whole noises in a
+    sum."""
 
     eta: Fraction
     eta_leaf: Fraction
+    draws: Fraction = Fraction(1)
 
     def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
         """The height does not matter here."""
-        return integer_test(cells, alpha, self.eta)
+        return integer_test(cells, alpha, self.eta, self.draws)
 
     def leaf(self, cells: int, rate: Fraction) -> CountTest:
         """As a partition, with eta_leaf."""
-        return integer_test(cells, rate, self.eta_leaf)
+        return integer_test(cells, rate, self.eta_leaf, self.draws)
 
     def source(self, secret: NoiseSource) -> NoiseSource:
         """The secret stream itself."""
@@ -130,30 +94,6 @@ class SoundLaw:
 
 
 # ------------------------------------------------------------------------------------------ paper
-
-
-@dataclass(frozen=True, eq=False)
-class FloatingTest:
-    """Laplace noise of scale 1 / rate in floating point; for reproducing the source only."""
-
-    rate: Fraction
-    threshold: float
-    chance: Fraction
-
-    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        """Counts with noise."""
-        return counts + floating_laplace(_seeded(source), 1 / float(self.rate), counts.size)
-
-    def passing(self, count: int, source: NoiseSource) -> NDArray[np.float64]:
-        """threshold + Exp(rate)."""
-        scale = 1 / float(self.rate)
-        return self.threshold + _seeded(source).generator.exponential(scale, count)
-
-
-def _seeded(source: NoiseSource) -> SeededRandom:
-    if not isinstance(source, SeededRandom):
-        raise TypeError("floating-point noise is for seeded simulations")
-    return source
 
 
 @lru_cache(maxsize=65_536)

@@ -25,7 +25,7 @@ from algorithms.set_valued.rest import (
     MOST_LENGTH,
 )
 from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 

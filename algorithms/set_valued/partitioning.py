@@ -1,21 +1,26 @@
-"""DiffPart: partitions of the records, split from the root down, noisy tests deciding which live.
+"""DiffPart on one keeper's records: partitions split from the root down, noisy tests deciding.
 
-Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source). The queue is first in, first
-out, so all partitions of one depth are adjacent and are processed together.
+Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source); federated-counting, section 2.
+The queue is first in, first out, so all partitions of one depth are adjacent and are processed
+together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.set_valued.cuts import child_cut, root_cut, split_of
-from algorithms.set_valued.generation import Generation, cell_key
-from algorithms.set_valued.records import Masks
+from algorithms.counts.contract import AdaptiveCounting, Question, drive
+from algorithms.counts.empties import tossed
+from algorithms.counts.keeper import KeeperSource
+from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.settings import Row, Settings, Transcript, Truth
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_counts import COUNTER, Masks
+from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.randomness import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -29,32 +34,37 @@ class Run:
 
 def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Context) -> Run:
     """The whole run. Raises PartitionCap, RowCap, Cancelled."""
-    cuts = [root_cut(taxonomy, settings.epsilon)]
-    sizes = np.array([masks.records])
-    rows = np.arange(masks.records, dtype=np.int32)
-    transcript, truth, released = Transcript(), Truth(), list[Row]()
-    generation, queued, survived = 0, 1, 0
-    while cuts:
-        source = settings.law.source(context.noise("partitions", generation))
-        work = Generation(taxonomy, settings, source, context, generation, queued)
-        splits = [
-            split_of(taxonomy, cut, settings.choose(len(cut.wave), source))
-            for cut in work.watched(cuts)
-        ]
-        transcript.splits += len(splits)
-        truth.real_splits += int(np.count_nonzero(sizes))
-        cells = work.grouped(masks, rows, sizes, splits)
-        inner, leaves = work.tested(cells, splits, transcript)
-        queued, survived = queued + inner.mask.size, survived + leaves.mask.size
-        settings.check_rows(survived)
-        released += work.itemsets(leaves, splits, truth)
-        kept = np.isin(cell_key(cells.partition, cells.mask), cell_key(inner.partition, inner.mask))
-        rows, sizes = cells.rows[np.repeat(kept, cells.count)], inner.count
-        children = list(zip(inner.partition.tolist(), inner.mask.tolist(), strict=True))
-        cuts = [
-            child_cut(taxonomy, splits[partition], mask)
-            for partition, mask in work.watched(children)
-        ]
-        generation += 1
-    released.sort(key=lambda row: (len(row[0]), row[0]))
-    return Run(tuple(released), transcript, truth)
+
+    @cache
+    def stream(depth: int) -> NoiseSource:
+        """Of one depth: the choice of nodes (paper), then all noise."""
+        return settings.law.source(context.noise("partitions", depth))
+
+    def streams(question: Question) -> tuple[NoiseSource, NoiseSource]:
+        return stream(question.block), stream(question.block)
+
+    def beat(depth: int) -> None:
+        """Progress depends on the transcript alone."""
+        share = depth / (depth + 6)
+        context.progress(0.3 + 0.65 * share, f"splitting, depth {depth + 1}")
+
+    def pick(depth: int, nodes: int) -> int:
+        return settings.choose(nodes, stream(depth))
+
+    parts = DiffPart(taxonomy, settings, pick, beat)
+    source = KeeperSource(context, COUNTER, [masks], streams, empties=tossed, beat=beat)
+    found = drive(AdaptiveCounting(parts.ask, parts.absorb), parts.first(), source)
+    rows = tuple(sorted(found.rows, key=lambda row: (len(row[0]), row[0])))
+    return Run(rows, found.transcript, _truth(found, masks, source))
+
+
+def _truth(found: State, masks: Masks, source: KeeperSource) -> Truth:
+    """Which survivors had records behind them."""
+    pairs = list(zip(source.seen, found.survivors, strict=True))
+    real = [seen.counts.of(survivors.partitions) for seen, survivors in pairs]
+    released = [seen.counts.of(survivors.itemsets) for seen, survivors in pairs]
+    return Truth(
+        int(masks.records > 0) + sum(int(np.count_nonzero(each)) for each in real),
+        sum(int(np.count_nonzero(each)) for each in released),
+        sum(int(each.sum()) for each in released),
+    )

@@ -1,10 +1,6 @@
-"""Private records as the masks that the nodes of the taxonomy see of them.
+"""Private records as sets over the universe, and as the masks that nodes of the taxonomy see.
 
-Spec: set-valued, sections 3.3 and 7. A record touches a node when it has an item below it, and its
-mask there says under which children. Its touched nodes in the order (height falling, place rising)
-are split in exactly this order along the record's chain: a parent comes before its children. All
-records of a partition have touched the same nodes so far, hence the mask of the node that is split
-next is at the same place for all of them, and a split is one gather and one grouping.
+Spec: set-valued, sections 3.3 and 7.
 """
 
 from __future__ import annotations
@@ -15,12 +11,13 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.reading import UnknownItem
 from algorithms.datasets.transactions import Ints, Places, Transactions
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.counts import Lists
+from tacit.encoders.set_valued_counts import Masks, block_masks, joined_masks, sorted_sets
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 
 BLOCK_RECORDS: Final = 131_072
 
@@ -36,25 +33,6 @@ class Itemsets:
     def count(self) -> int:
         """How many sets."""
         return self.offsets.size - 1
-
-
-@dataclass(frozen=True, eq=False)
-class Masks:
-    """masks (touched nodes of all records,); starts (records,): where each record begins.
-
-    Empty records are omitted. `merged`: duplicates inside records; `empty`: records without items.
-    Both are visible only to the operator.
-    """
-
-    masks: NDArray[np.uint16]
-    starts: Ints
-    merged: int
-    empty: int
-
-    @property
-    def records(self) -> int:
-        """How many records with items; private."""
-        return self.starts.size
 
 
 def universe_places(dataset: Transactions, universe: tuple[str, ...]) -> Places:
@@ -79,7 +57,7 @@ def check_items(dataset: Transactions, universe: tuple[str, ...]) -> None:
 def itemsets(dataset: Transactions, universe: tuple[str, ...], context: Context) -> Itemsets:
     """All non-empty records as sets, in their order."""
     table = universe_places(dataset, universe)
-    parts = [_sorted_sets(block, table, len(universe)) for block in _blocks(dataset, context)]
+    parts = [sorted_sets(block, len(universe)) for block in _blocks(dataset, table, context)]
     lengths = [np.bincount(records) for records, _ in parts]
     sizes = np.concatenate([each[each > 0] for each in lengths] or [np.zeros(0, np.int64)])
     places = np.concatenate([place for _, place in parts] or [np.zeros(0, np.int32)])
@@ -90,74 +68,13 @@ def record_masks(
     dataset: Transactions, universe: tuple[str, ...], taxonomy: Taxonomy, context: Context
 ) -> Masks:
     """The masks of all records, computed block by block."""
-    function = partial(block_masks, taxonomy, universe_places(dataset, universe))
-    parts = list(context.map_blocks(function, _blocks(dataset, context)))
-    counts = np.concatenate([counts for _, counts, _ in parts] or [np.zeros(0, np.int64)])
-    kept = counts[counts > 0]
-    return Masks(
-        np.concatenate([masks for masks, _, _ in parts] or [np.zeros(0, np.uint16)]),
-        np.cumsum(kept) - kept,
-        sum(merged for _, _, merged in parts),
-        int(counts.size - kept.size),
-    )
+    blocks = _blocks(dataset, universe_places(dataset, universe), context)
+    return joined_masks(list(context.map_blocks(partial(block_masks, taxonomy), blocks)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    values: Places
-    lengths: Ints
-
-
-def _blocks(dataset: Transactions, context: Context) -> Iterator[_Block]:
+def _blocks(dataset: Transactions, table: Places, context: Context) -> Iterator[Lists]:
+    """Blocks of records as places in the universe."""
     for first in range(0, dataset.records, BLOCK_RECORDS):
         context.progress(0.3 * first / dataset.records, "reading records")
         offsets = dataset.offsets[first : first + BLOCK_RECORDS + 1]
-        yield _Block(dataset.values[offsets[0] : offsets[-1]], np.diff(offsets))
-
-
-def _sorted_sets(block: _Block, table: Places, size: int) -> tuple[Ints, Ints]:
-    """The block's (record, place in the universe) in order, each pair once."""
-    keys = np.repeat(np.arange(block.lengths.size) * size, block.lengths) + table[block.values]
-    steps = np.diff(keys)
-    if (steps <= 0).any():
-        keys.sort()
-        keys = keys[np.concatenate(([True], np.diff(keys) > 0))]
-    records = keys // size
-    return records, keys - records * size
-
-
-def block_masks(
-    taxonomy: Taxonomy, table: Places, block: _Block
-) -> tuple[NDArray[np.uint16], Ints, int]:
-    """Masks of one block of records, touched nodes of each record (0: it is empty), duplicates.
-
-    Items of a record are in order, so those below one node are adjacent on every level: a mask is
-    an OR over a run.
-    """
-    count, fanout = block.lengths.size, taxonomy.fanout
-    records, places = _sorted_sets(block, table, taxonomy.size)
-    merged = block.values.size - places.size
-    levels: list[tuple[Ints, NDArray[np.uint16]]] = []
-    for single, width in zip(taxonomy.single_at_end, taxonomy.widths[1:], strict=True):
-        if not places.size:
-            break
-        above = places // fanout
-        bits = np.left_shift(1, places - above * fanout).astype(np.uint16)
-        new = (np.diff(above) != 0) | (np.diff(records) != 0)
-        runs = np.concatenate(([0], np.flatnonzero(new) + 1))
-        masks = np.bitwise_or.reduceat(bits, runs)
-        records, places = records[runs], above[runs]
-        if single:  # the last place is a node of the level below, which has its mask already
-            real = places != width - 1
-            levels.append((records[real], masks[real]))
-        else:
-            levels.append((records, masks))
-    touched = [np.bincount(held, minlength=count) for held, _ in levels]
-    total = np.sum(touched, axis=0) if touched else np.zeros(count, np.int64)
-    fill = np.cumsum(total) - total
-    packed = np.empty(int(total.sum()), np.uint16)
-    for (held, masks), sizes in zip(levels[::-1], touched[::-1], strict=True):
-        rank = np.arange(held.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        packed[fill[held] + rank] = masks
-        fill += sizes
-    return packed, total, merged
+        yield Lists(table[dataset.values[offsets[0] : offsets[-1]]], offsets - offsets[0])

@@ -22,7 +22,7 @@ from algorithms.set_valued.parameters import (
     noise_scales,
 )
 from algorithms.set_valued.rest import ITEMS_SHARE, MOST_LENGTH, Margins
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from algorithms.set_valued.laws import CountTest, Law
+from algorithms.counts.contract import CountTest
+from algorithms.set_valued.laws import Law
 from algorithms.set_valued.problems import PartitionCap, RowCap
 from tacit.randomness import NoiseSource, SeededRandom
 
@@ -55,15 +56,19 @@ class Settings:
             raise RowCap(self.max_rows, self.expected)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Transcript:
     """What may be published of the run: figures of every test, by how many splits had them."""
 
     splits: int = 0
     tests: Counter[tuple[int, CountTest]] = field(default_factory=Counter)
 
+    def with_more(self, other: Transcript) -> Transcript:
+        """Both together."""
+        return Transcript(self.splits + other.splits, self.tests + other.tests)
 
-@dataclass
+
+@dataclass(frozen=True)
 class Truth:
     """Visible only to the operator: which partitions and rows had records behind them."""
 

@@ -23,7 +23,7 @@ from common.store.transactions import Transaction
 from curator.errors import BadRecords, MalformedRow
 from curator.store import readings as reading_store
 from curator.store import records as store
-from tacit.encoders.sums import MOST_RECORDS, RecordSum, encoded
+from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded
 from tacit.protocol.federation import FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
 from tacit.query.functions import Encoded
@@ -177,7 +177,7 @@ class Question:
     """The checked question of a federated job's round; `seed` chooses records if not all count."""
 
     columns: tuple[FederatedColumn, ...]
-    asked: RecordSum
+    asked: RowSum
     seed: bytes
 
     def chosen(self, key: int, rows: Floats, most: int) -> Floats:
@@ -192,7 +192,7 @@ class Question:
 class RecordRows:
     """The rows of some curators, in order; None or no rows: a vector of zeros."""
 
-    asked: RecordSum
+    asked: RowSum
     rows: tuple[Floats | None, ...]
 
     @property

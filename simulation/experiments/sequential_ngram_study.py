@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
+from algorithms.counts.keeper import Add, adder, no_noise
 from algorithms.sequential_ngram.evaluation import (
     pattern_figures,
     relative_errors,
     supports_of,
     workload,
 )
-from algorithms.sequential_ngram.noise import Add, adder, no_noise
 from algorithms.sequential_ngram.patterns import (
     Ints,
     Pattern,
@@ -121,7 +121,7 @@ class Study:
         if method.stance == "exact":
             settings = replace(settings, threshold=lambda _budget: 1.0, max_nodes=100_000_000)
         else:
-            add = adder(method.l_max, method.stance)
+            add = adder(method.stance)
         return publish(data, settings, add, SequentialContext(test_seed=seed))
 
     def prefix(self, epsilon: str, height: int, seed: int = 1) -> Measured:

@@ -38,7 +38,10 @@ MOST_RECORDS: Final = 1 << 16
 """Records of one curator that count, for the privacy unit `record`; a table holds no more."""
 SWAP: Final = 2
 """How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
-MODULES: Final = {"kmeans": "kmeans.sums", "dpbv-clustering": "dpbv_clustering.sums"}
+MODULES: Final = {
+    "kmeans": "kmeans.sums",
+    "dpbv-clustering": "dpbv_clustering.sums",
+}
 _NUMBERS: Final = 1 << 21
 """Numbers of the vectors that are held at a time."""
 
@@ -80,22 +83,26 @@ class RecordSum(Protocol):
         """All of it as JSON without floating-point numbers; `read` gives the sum back."""
         ...
 
-    def vectors(self, rows: Floats) -> Ints:
-        """What each record (n, columns) adds, (n, length)."""
-        ...
-
     def restored(self, opened: Ints) -> Ints:
         """An opened sum (length,) in the order and the units of the algorithm's own steps."""
         ...
 
 
-def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
+class RowSum(RecordSum, Protocol):
+    """A sum over records that are rows of numbers."""
+
+    def vectors(self, rows: Floats) -> Ints:
+        """What each record (n, columns) adds, (n, length)."""
+        ...
+
+
+def read(algorithm: str, document: Mapping[str, Any]) -> RowSum:
     """The sum of a document. Raises SumRefused."""
     if algorithm not in MODULES:
         raise SumRefused("the algorithm asks for no sums")
     module = import_module(f"tacit.encoders.{MODULES[algorithm]}")
     try:
-        found: RecordSum = module.read(document)
+        found: RowSum = module.read(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise SumRefused("the document is none of the algorithm's") from error
     return found
@@ -154,7 +161,7 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
             raise SumRefused(f"the query's {name} is not that of the sum")
 
 
-def encoded(query: Query, asked: RecordSum, rows: Floats) -> Encoded:
+def encoded(query: Query, asked: RowSum, rows: Floats) -> Encoded:
     """One curator's rows (n, columns), n at most `max_readings`, as the vector it contributes."""
     total = np.zeros((1, length(asked)), np.int64)
     clamped = np.zeros(1, np.int64)

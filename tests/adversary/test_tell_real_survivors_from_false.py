@@ -17,7 +17,7 @@ from algorithms.datasets.transactions import Transactions
 from algorithms.set_valued.partitioning import Run
 from algorithms.set_valued.problems import PartitionCap, RowCap
 from algorithms.set_valued.settings import Settings
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tests.algorithms.set_valued.examples import SilentLaw, released
 
 GROUP, GROUPS = 4, 4

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
+from algorithms.counts.keeper import Add, no_noise
 from algorithms.datasets.sequences import Sequences
-from algorithms.sequential_ngram.counting import Block, advance, single_counts
+from algorithms.sequential_ngram.counts import first
 from algorithms.sequential_ngram.growth import grow
-from algorithms.sequential_ngram.noise import Add, no_noise
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
+from tacit.encoders.counts import Level
+from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 
 TABLE_6_2 = Sequences.of("123", ["231", "231", "23", "32", "32", "321", "23123", "3123"])
 Gram = tuple[int, ...]
@@ -34,7 +36,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def exact_tree(data: Sequences, chosen: Settings, add: Add = no_noise, seed: int = 1) -> Tree:
-    return grow(data, chosen, add, SequentialContext(test_seed=seed))
+    return grow(data, first(chosen), add, SequentialContext(test_seed=seed))
 
 
 def gram_of(tree: Tree, node: int) -> Gram:
@@ -60,15 +62,14 @@ def budgets_of(tree: Tree) -> dict[Gram, Fraction]:
 def counts_in(tree: Tree, data: Sequences) -> NDArray[np.int64]:
     """What the tree's questions answer on other data (N, A), single items without the end."""
     chosen = tree.settings
-    walk, counts = single_counts(Block.of(data), chosen.l_max)
-    rows = [counts[None, :].copy()]
-    rows[0][0, -1] = 0
-    for level in range(1, tree.depth):
-        last, first, end = tree.bounds[level - 1 : level + 2]
-        table = tree.children[last:first].ravel()
-        table = np.where(table < 0, -1, table - first).astype(np.int32)
-        walk, counts = advance(walk, table, level, end - first, chosen.symbols)
-        rows.append(counts.reshape(-1, chosen.symbols))
+    levels = tuple(Level(*each) for each in tree.levels)
+    rows = []
+    for depth in range(tree.depth):
+        asked = Successors(chosen.items, chosen.l_max, levels[:depth])
+        grams = tree.bounds[depth + 1] - tree.bounds[depth]
+        _, cells = COUNTER.of(data.lists, asked)
+        counts = np.bincount(cells, minlength=grams * chosen.symbols)
+        rows.append(counts.reshape(grams, chosen.symbols))
     return np.concatenate(rows)
 
 

@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
+from algorithms.counts.keeper import adder
 from algorithms.datasets.reading import UnknownItem
 from algorithms.datasets.sequences import Sequences
 from algorithms.datasets.sequences_files import read_msnbc
@@ -38,7 +39,6 @@ from algorithms.sequential_ngram.evaluation import (
     workload,
 )
 from algorithms.sequential_ngram.forecast import expected_pairs
-from algorithms.sequential_ngram.noise import adder
 from algorithms.sequential_ngram.parameters import settings_of
 from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
 from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
@@ -208,7 +208,7 @@ def test_a_release() -> None:
 def test_pictures_are_of_the_release() -> None:
     pytest.importorskip("matplotlib")
     chosen = settings_of(params(), "sound", 6, 10)
-    release = publish(sample(), chosen, adder(10, "sound"), context())
+    release = publish(sample(), chosen, adder("sound"), context())
     assert [plot.name for plot in pictures.pictures(release)] == ["grams", "lengths"]
 
 
@@ -407,7 +407,7 @@ def test_msnbc() -> None:
     ):
         wanted = Parameters(epsilon=epsilon, universe=17)
         chosen = settings_of(wanted, stance, 17, 20)  # type: ignore[arg-type]
-        release = publish(data, chosen, adder(20, stance), SequentialContext())  # type: ignore[arg-type]
+        release = publish(data, chosen, adder(stance), SequentialContext())  # type: ignore[arg-type]
         found = released_patterns(release.grams, 100, 5)
         supports = supports_of(release.grams, true)
         for place, top in enumerate((20, 40, 60, 80, 100)):

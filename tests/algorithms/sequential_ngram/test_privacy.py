@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from algorithms.counts.keeper import adder
 from algorithms.datasets.sequences import Sequences
-from algorithms.sequential_ngram.noise import adder
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import (
     empty_threshold,
@@ -46,7 +46,7 @@ def built(budget: str, stance: str = "sound", seed: int = 1) -> Tree:
         threshold=empty_threshold(L_MAX, ITEMS, paper=stance == "paper"),
     )
     data = Sequences.of([str(item) for item in range(ITEMS)], lists)
-    return exact_tree(data, chosen, adder(L_MAX, stance), seed)  # type: ignore[arg-type]
+    return exact_tree(data, chosen, adder(stance), seed)  # type: ignore[arg-type]
 
 
 ADAPTIVE, UNIFORM, PAPER = built("adaptive"), built("uniform"), built("adaptive", "paper", 3)
@@ -110,7 +110,7 @@ def test_without_rounding_up_a_path_spends_more_than_epsilon() -> None:
 
     for first, expected in ((4, 2.516), (3.0001, 20_000)):
         chosen = settings(height=literal)
-        tree = planted(chosen, root(chosen), np.array([[first, 10, 9]]))
+        tree = planted(root(chosen), np.array([[first, 10, 9]]))
         expansion = next_expansion(tree)
         assert expansion is not None
         tree = grown(tree, expansion, np.zeros((3, 4)))
@@ -131,7 +131,7 @@ def test_empty_successors_that_pass() -> None:
     nothing = Sequences.of([str(item) for item in range(ITEMS)], [])
     passed, expansions = 0, 0
     for seed in range(1500):
-        tree = exact_tree(nothing, chosen, adder(L_MAX, "sound"), seed)
+        tree = exact_tree(nothing, chosen, adder("sound"), seed)
         passed += int((tree.noisy >= tree.thresholds())[:, :].sum())
         expansions += tree.nodes
     assert passed <= expansions + 7 * np.sqrt(expansions)

@@ -52,13 +52,13 @@ def test_noise_alone_is_dropped() -> None:
 def test_a_root_by_hand() -> None:
     """Items at the threshold stay; the others get one share, rounded up or down."""
     chosen = settings(items=6, root="threshold", l_max=1, n_max=1, threshold=lambda _b: 10.0)
-    tree = planted(chosen, root(chosen), np.array([[50, 10, 9, 8, 9, 9]]))
+    tree = planted(root(chosen), np.array([[50, 10, 9, 8, 9, 9]]))
     held = with_clear_root(tree, SeededRandom(1))
     assert held.noisy[0, :2].tolist() == [50, 10]
     each = 35 / 4 + 11 * math.exp(-10) / 2
     assert set(held.noisy[0, 2:6].tolist()) <= {math.floor(each), math.ceil(each)}
     assert held.passed[0].tolist() == [True, True, False, False, False, False, False]
-    thin = planted(chosen, root(chosen), np.array([[50, 10, 1, 1, -1, 0]]))
+    thin = planted(root(chosen), np.array([[50, 10, 1, 1, -1, 0]]))
     assert with_clear_root(thin, SeededRandom(1)).noisy[0].tolist() == [50, 10, 0, 0, 0, 0, 0]
     means = [with_clear_root(tree, SeededRandom(s)).noisy[0, 2:6].mean() for s in range(2_000)]
     assert np.mean(means) == pytest.approx(each, abs=0.03)

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from algorithms.counts.keeper import adder
 from algorithms.datasets.sequences import Sequences
-from algorithms.sequential_ngram import counting, generation, patterns
+from algorithms.sequential_ngram import generation, growth, patterns
 from algorithms.sequential_ngram.consistency import adjusted
+from algorithms.sequential_ngram.counts import covering
 from algorithms.sequential_ngram.evaluation import (
     pattern_figures,
     relative_errors,
@@ -23,12 +25,11 @@ from algorithms.sequential_ngram.evaluation import (
 )
 from algorithms.sequential_ngram.generation import copies
 from algorithms.sequential_ngram.grams import Grams, extended, released_grams
-from algorithms.sequential_ngram.lengths import covering, length_histogram
-from algorithms.sequential_ngram.noise import adder
 from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
 from algorithms.sequential_ngram.problems import TreeTooLarge
 from algorithms.sequential_ngram.settings import Generation, empty_threshold
 from algorithms.sequential_ngram.tree import grown, next_expansion, planted, root
+from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths
 from tests.algorithms.sequential_ngram.examples import (
     TABLE_6_2,
     budgets_of,
@@ -82,7 +83,7 @@ def test_counts_of_table_6_2() -> None:
 
 def test_budgets_of_example_6_4_2() -> None:
     chosen = settings()
-    tree = planted(chosen, root(chosen), np.array([[4, 10, 9]]))
+    tree = planted(root(chosen), np.array([[4, 10, 9]]))
     expansion = next_expansion(tree)
     assert expansion is not None
     tree = grown(tree, expansion, np.array([[0, 2, 0, 2], [1, 0, 5, 2], [4, 3, 0, 2]]))
@@ -122,7 +123,7 @@ def test_the_tree_is_what_counting_gram_by_gram_gives(
         l_max=l_max, n_max=n_max, threshold=lambda _budget: 2.0, budget="uniform", fill="none"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "BLOCK_SYMBOLS", block)
+        patch.setattr(growth, "BLOCK_SYMBOLS", block)
         tree = exact_tree(sequences(rows), chosen)
     cut = [[*row[:l_max], 3] for row in rows]
     true: Counter[tuple[int, ...]] = Counter(
@@ -164,7 +165,7 @@ def test_thresholds() -> None:
 
 def test_example_6_4_3() -> None:
     chosen = settings(n_max=3, threshold=lambda _budget: 1.0, fill="ratio", budget="uniform")
-    tree = planted(chosen, root(chosen), np.array([[0.0, 4.0, 9.0]]))
+    tree = planted(root(chosen), np.array([[0.0, 4.0, 9.0]]))
     for noisy in (
         [[0, 0, 4, 0], [4, 3, 0, 2]],
         [[2.1, 4, 0.5, 1.9], [0, 0, 0, 0], [0, 0, 0, 0]],
@@ -215,7 +216,7 @@ def test_successors_add_up_to_their_gram(stance: str, fill: str) -> None:
         fill=fill,
         threshold=empty_threshold(10, 4, paper=stance == "paper"),
     )
-    tree = exact_tree(sequences(rows, 4), chosen, adder(10, stance))  # type: ignore[arg-type]
+    tree = exact_tree(sequences(rows, 4), chosen, adder(stance))  # type: ignore[arg-type]
     found = adjusted(tree)
     assert (found >= 0).all()
     assert tree.nodes > 5
@@ -348,7 +349,8 @@ def test_without_noise_the_database_comes_back(seed: int) -> None:
 
 def test_l_max_from_lengths() -> None:
     data = sequences([[0] * size for size in (0, 1, 1, 2, 9, 12)])
-    assert length_histogram(data, 5).tolist() == [2, 1, 0, 0, 2]
+    _, bins = COUNTER.of(data.lists, Lengths(1, 5))
+    assert np.bincount(bins).tolist() == [2, 1, 0, 0, 2]
     assert covering(np.array([90, 5, 5])) == 2
     assert covering(np.array([90, -50, 10])) == 3
     assert covering(np.array([-1, -2])) == 1

@@ -16,6 +16,7 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
 from algorithms.contract import Cancelled, SequentialContext
+from algorithms.counts.empties import heads, without
 from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import (
     consistent,
@@ -24,20 +25,14 @@ from algorithms.sequential_prefix_tree.consistency import (
     projected,
     shifted,
 )
-from algorithms.sequential_prefix_tree.counting import (
-    Kept,
-    Walk,
-    in_groups,
-    occupied,
-    together,
-)
-from algorithms.sequential_prefix_tree.empties import heads, without
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
-from algorithms.sequential_prefix_tree.layout import Layout
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from algorithms.sequential_prefix_tree.publication import publish
 from algorithms.sequential_prefix_tree.tree import Tree
+from tacit.encoders.counts import Counts, occupied, places_among, together
+from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
+from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
 from tests.algorithms.sequential_prefix_tree.examples import (
@@ -145,13 +140,17 @@ def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sparse_and_dense_counts_agree() -> None:
     keys = np.array([5, 3, 5, 9_999, 3, 5])
     for size in (10_000, 10**12):
-        held, counts = occupied(keys, size)
-        assert (held.tolist(), counts.tolist()) == ([3, 5, 9_999], [2, 3, 1])
-        kept = Kept(np.array([5, 9_999]), np.array([1, 0]), size)
-        assert kept.find(keys).tolist() == [1, -1, 1, 0, -1, 1]
-    assert Kept(keys[:0], keys[:0], 7).find(keys).tolist() == [-1] * 6
-    held, counts = together([(np.array([1, 4]), np.array([2, 3])), (np.array([4]), np.array([5]))])
-    assert (held.tolist(), counts.tolist()) == ([1, 4], [2, 8])
+        held = occupied(keys, size)
+        assert (held.cells.tolist(), held.counts.tolist()) == ([3, 5, 9_999], [2, 3, 1])
+        parts = [Counts(np.array([1, 4]), np.array([2, 3])), Counts(np.array([4]), np.array([5]))]
+        held = together(parts, size)
+        assert (held.cells.tolist(), held.counts.tolist()) == ([1, 4], [2, 8])
+    for last in (9_999, 10**12):  # by a table, by search
+        kept = np.array([3, 5, last])
+        asked = np.array([5, 4, 3, last, 0, last + 7])
+        assert places_among(kept, asked).tolist() == [1, -1, 0, 2, -1, -1]
+    assert places_among(keys[:0], keys).tolist() == [-1] * 6
+    assert places_among(np.arange(7), np.array([6, 0]), 7).tolist() == [6, 0]
 
 
 def test_a_cancelled_run_ends() -> None:
@@ -164,11 +163,14 @@ def test_a_cancelled_run_ends() -> None:
 
 
 def test_the_work_on_a_block_can_be_sent_elsewhere() -> None:
-    walk = Walk.start(TABLE_6_1, 2, 8)
-    count = partial(in_groups, nodes=Kept.all(1), layout=PAIRS)
-    sent, (groups, counts) = pickle.loads(pickle.dumps(count))(walk)
-    assert (groups.tolist(), counts.tolist()) == ([0, 1], [3, 3])
-    assert sent.keys.tolist() == [1, 0, 0, 1, 0, 1]
+    block = TABLE_6_1.lists.blocks(6)[0]
+    count = partial(COUNTER.counted, document=Below(PAIRS, (), np.zeros(1, np.int64)), size=2)
+    sent, groups = pickle.loads(pickle.dumps(count))(block)
+    assert (groups.cells.tolist(), groups.counts.tolist()) == ([0, 1], [4, 2])
+    document = Below(PAIRS, (), np.zeros(1, np.int64), np.array([1]))
+    sent, items = pickle.loads(pickle.dumps(partial(COUNTER.counted, sent, document, 2)))()
+    assert (items.cells.tolist(), items.counts.tolist()) == ([0], [2])
+    assert COUNTER.of(block, document)[0].tolist() == [2, 5]
 
 
 # ---------------------------------------------------------------------------------- consistency
@@ -261,9 +263,9 @@ def test_the_number_of_empty_ones(stance: str, mean: float) -> None:
     sizes = np.array([places.size for places in found])
     assert abs(sizes.mean() - mean) < 0.6
     assert ks_2samp(sizes, generator.binomial(1_999, float(test.chance), 3_000)).pvalue > CHANCE
-    for places in found:
-        assert (np.diff(places) > 0).all()
-        assert places.size == 0 or 0 < places[0] <= places[-1] < 2_000
+    for shown in found:
+        assert (np.diff(shown) > 0).all()
+        assert shown.size == 0 or 0 < shown[0] <= shown[-1] < 2_000
     hits = np.bincount(np.concatenate(found), minlength=2_000)[1:]
     assert chisquare(hits).pvalue > CHANCE
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
+from algorithms.counts.contract import CountTest
 from algorithms.datasets.transactions import Transactions
-from algorithms.set_valued.laws import CountTest
 from algorithms.set_valued.partitioning import Run, publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings
-from algorithms.set_valued.taxonomy import Taxonomy
+from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.randomness import NoiseSource
 
 ITEMS = ("I1", "I2", "I3", "I4")

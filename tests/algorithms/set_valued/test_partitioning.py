@@ -15,16 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
+from algorithms.counts.empties import free_places, tossed
+from algorithms.counts.keeper import KeeperSource
 from algorithms.datasets.reading import UnknownItem
 from algorithms.datasets.transactions import Transactions
+from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
-from algorithms.set_valued.generation import Cells, Generation, free_masks
 from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
 from algorithms.set_valued.problems import PartitionCap, RowCap
 from algorithms.set_valued.records import check_items, record_masks
-from algorithms.set_valued.settings import Settings, Transcript, anywhere, leftmost
-from algorithms.set_valued.taxonomy import Node, Taxonomy
+from algorithms.set_valued.settings import Settings, anywhere, leftmost
 from simulation.set_valued_data import msnbc_like
+from tacit.encoders.counts import Counter as Counting
+from tacit.encoders.set_valued_counts import COUNTER, Generation, Splits, Walk
+from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
 from tacit.randomness import SeededRandom
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
 
@@ -109,18 +113,17 @@ def test_the_worked_example() -> None:
 def test_the_groups_of_the_worked_example() -> None:
     taxonomy, context = Taxonomy(4, 2), SequentialContext()
     masks = record_masks(TABLE_4_1, ITEMS, taxonomy, context)
-    work = Generation(taxonomy, Settings(Fraction(1), SilentLaw()), SeededRandom(1), context, 0)
 
     def groups(cut: Cut, pick: int, rows: list[int]) -> dict[int, list[int]]:
+        document = Splits(taxonomy, (generation_of([split_of(taxonomy, cut, pick)]),))
         held = np.array(rows, np.int32) - 1
-        cells = work.grouped(masks, held, np.array([held.size]), [split_of(taxonomy, cut, pick)])
-        ends = np.cumsum(cells.count)
-        return {
-            mask: sorted((cells.rows[end - n : end] + 1).tolist())
-            for mask, n, end in zip(
-                cells.mask.tolist(), cells.count.tolist(), ends.tolist(), strict=True
-            )
-        }
+        walk = Walk(masks, held, np.zeros(held.size, np.int64), 0)
+        records, cells = COUNTER.cells(walk, document)
+        _, seen = document.named(cells)
+        found: dict[int, list[int]] = {}
+        for record, mask in zip(records().tolist(), seen.tolist(), strict=True):
+            found.setdefault(mask, []).append(record + 1)
+        return found
 
     root = root_cut(taxonomy, Fraction(1))
     assert groups(root, 0, list(range(1, 9))) == {0b01: [3, 4, 5, 6], 0b11: [1, 2, 7, 8]}
@@ -181,7 +184,6 @@ def test_small_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Settings(Fraction(2), SOUND)
     taxonomy = Taxonomy(17, 4)
     whole = released(data, taxonomy, one, SequentialContext(bytes(32)))
-    monkeypatch.setattr("algorithms.set_valued.generation.BATCH_ROWS", 100)
     monkeypatch.setattr("algorithms.set_valued.records.BLOCK_RECORDS", 700)
     assert released(data, taxonomy, one, SequentialContext(bytes(32))) == whole
 
@@ -299,9 +301,40 @@ def test_the_exact_loss_never_exceeds_epsilon() -> None:
 # ------------------------------------------------------------------------------------ empty ones
 
 
-def _work(law: Any) -> Generation:
-    settings = Settings(Fraction(1), law)
-    return Generation(Taxonomy(17, 10), settings, SeededRandom(11), SequentialContext(), 0)
+def generation_of(splits: list[Split]) -> Generation:
+    """These splits as one depth."""
+    numbers = np.arange(len(splits))
+    return Generation(
+        numbers,
+        numbers,
+        np.array([split.place for split in splits]),
+        np.array([split.cells for split in splits]),
+        np.array([split.leaf_mask for split in splits]),
+    )
+
+
+def survived(
+    law: Any, taxonomy: Taxonomy, splits: list[Split], occupied: list[int]
+) -> tuple[State, list[tuple[np.ndarray, np.ndarray]]]:
+    """The state after one question about splits of which each has one record in these masks, and
+    the masks and true counts of what passed of both kinds."""
+    document = Splits(taxonomy, (generation_of(splits),))
+    partitions = np.repeat(np.arange(len(splits)), len(occupied))
+    cells = document.cells(partitions, np.tile(np.array(occupied, np.int64), len(splits)))
+    counter = Counting(lambda walk, _: walk, lambda _walk, _document: (lambda: cells, cells))
+    source = SeededRandom(11)
+    keeper = KeeperSource(
+        SequentialContext(), counter, [None], lambda _: (source, source), empties=tossed
+    )
+    parts = DiffPart(taxonomy, Settings(Fraction(1), law, max_partitions=10**9, max_rows=10**9))
+    state = State(tuple(splits), document.generations)
+    question = parts.ask(state)
+    assert question is not None
+    found = parts.absorb(state, question, keeper.answer(question))
+    passed = keeper.seen[0].passed
+    return found, [
+        (document.named(each.cells)[1], keeper.seen[0].counts.of(each.cells)) for each in passed
+    ]
 
 
 def test_empty_ones_rise_with_their_chance() -> None:
@@ -309,15 +342,11 @@ def test_empty_ones_rise_with_their_chance() -> None:
     taxonomy, count = Taxonomy(16, 4), 30_000
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
     assert split.cells == 15
-    masks, many = np.array([1, 5, 7]), np.arange(count)
-    partition = np.repeat(many, 3)
-    cells = Cells(
-        partition, np.tile(masks, count), np.ones(3 * count, np.int64), np.zeros(0, np.int32)
+    _, ((masks, counts), (leaves, _)) = survived(
+        SilentLaw(Fraction(1, 5)), taxonomy, [split] * count, [1, 5, 7]
     )
-    inner, leaves = _work(SilentLaw(Fraction(1, 5))).tested(cells, [split] * count, Transcript())
-    assert not leaves.mask.size
-    false = inner.count == 0
-    seen = np.bincount(inner.mask[false], minlength=16)
+    assert not leaves.size
+    seen = np.bincount(masks[counts == 0], minlength=16)
     assert (seen[[0, 1, 5, 7]] == 0).all()
     free = np.delete(np.arange(16), [0, 1, 5, 7])
     # 12 cells, five and a half standard deviations each: false alarm below 1e-6
@@ -328,11 +357,12 @@ def test_no_coin_where_all_are_occupied() -> None:
     """The printed loop draws once more, and its claim fails (spec: set-valued, section 4.2)."""
     taxonomy = Taxonomy(2, 2)
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1, 10)), 0)
-    cells = Cells(np.zeros(3, np.int64), np.arange(1, 4), np.ones(3, np.int64), np.zeros(0))
-    inner, leaves = _work(SilentLaw(Fraction(1))).tested(cells, [split], Transcript())
-    assert not inner.mask.size
-    assert leaves.mask.tolist() == [1, 2, 3]
-    assert leaves.count.tolist() == [1, 1, 1]
+    _, ((inner, _), (leaves, counts)) = survived(
+        SilentLaw(Fraction(1)), taxonomy, [split], [1, 2, 3]
+    )
+    assert not inner.size
+    assert leaves.tolist() == [1, 2, 3]
+    assert counts.tolist() == [1, 1, 1]
     # printed: two draws for one empty cell under D', so that the ratio passes e^epsilon
     p = math.exp(-math.sqrt(2) * 1.2) / 2
     printed = (2 * p - p**2) / p / math.exp(0.1)
@@ -342,19 +372,28 @@ def test_no_coin_where_all_are_occupied() -> None:
 
 
 def test_free_masks_by_rank() -> None:
-    def split(cells: int, leaf_mask: int) -> Split:
-        taxonomy = Taxonomy(16, 4)
-        cut = root_cut(taxonomy, Fraction(1))
-        return Split(cut, taxonomy.root, 0, cut.alpha, cells, leaf_mask)
+    """Cells of both kinds and back, and the free ones among them."""
 
-    ranks = np.arange(3)
-    occupied = np.array([1, 3, 4, 7])
-    assert free_masks(occupied, split(7, 0), False, ranks).tolist() == [2, 5, 6]
-    assert free_masks(occupied, split(7, 7), True, ranks).tolist() == [2, 5, 6]
+    def free(children: int, ends: int, occupied: list[int], group: int) -> list[int]:
+        one = np.zeros(1, np.int64)
+        generation = Generation(one, one, one, one + children, one + ends)
+        document = Splits(Taxonomy(16, 4), (generation,))
+        masks = np.arange(1, children + 1)
+        every = document.cells(np.zeros_like(masks), masks)
+        assert sorted(every.tolist()) == list(range(children))
+        assert document.named(every)[1].tolist() == masks.tolist()
+        low, high = document.bounds[group : group + 2].tolist()
+        held = np.sort(document.cells(np.zeros(len(occupied), np.int64), np.array(occupied)))
+        taken = held[(held >= low) & (held < high)] - low
+        ranks = np.arange(high - low - taken.size)
+        return document.named(low + free_places(taken, ranks))[1].tolist()
+
+    assert free(7, 0, [1, 3, 4, 7], 0) == [2, 5, 6]
+    assert free(7, 7, [1, 3, 4, 7], 1) == [2, 5, 6]
     # the last child is an item: mask 4 belongs to the other kind, with records or without
-    assert free_masks(np.array([1, 3]), split(7, 4), False, ranks).tolist() == [2, 5, 6]
-    assert free_masks(occupied, split(7, 4), False, ranks).tolist() == [2, 5, 6]
-    assert free_masks(np.array([1, 3]), split(7, 4), True, ranks[:1]).tolist() == [4]
+    assert free(7, 4, [1, 3], 0) == [2, 5, 6, 7]
+    assert free(7, 4, [1, 3, 4, 7], 0) == [2, 5, 6]
+    assert free(7, 4, [1, 3], 1) == [4]
 
 
 def test_both_kinds_in_one_split() -> None:
@@ -363,13 +402,10 @@ def test_both_kinds_in_one_split() -> None:
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
     assert (split.cells, split.leaf_mask, split.leaf_cells) == (3, 2, 1)
     assert itemset(taxonomy, split, 2) == (10,)
-    nothing = np.zeros(0, np.int64)
-    cells = Cells(nothing, nothing, nothing, np.zeros(0, np.int32))
-    transcript = Transcript()
-    inner, leaves = _work(SilentLaw(Fraction(1))).tested(cells, [split], transcript)
-    assert inner.mask.tolist() == [1, 3]
-    assert leaves.mask.tolist() == [2]
-    assert {test.rate for _, test in transcript.tests} == {Fraction(1, 4), Fraction(1)}
+    state, ((inner, _), (leaves, _)) = survived(SilentLaw(Fraction(1)), taxonomy, [split], [])
+    assert inner.tolist() == [1, 3]
+    assert leaves.tolist() == [2]
+    assert {test.rate for _, test in state.transcript.tests} == {Fraction(1, 4), Fraction(1)}
 
 
 # ------------------------------------------------------------------------------------------ caps

@@ -1,9 +1,12 @@
-"""Empty candidates that pass by their noise alone, without looking at every one.
+"""Empty cells that pass by their noise alone: which ones, of very many.
 
-Spec: sequential-prefix-tree, section 3, step 4 (Theorem 6.1). Every candidate has a coin of its
-own; the runs of tails between two heads are geometric, so that they are skipped. The source draws a
-binomial number and then places instead, which gives the same law. Heads of occupied candidates are
-thrown away: those are decided by their counts.
+Spec: sequential-prefix-tree, section 3, step 4 (Theorem 6.1); set-valued, section 3.3, step 8.
+Every cell has a coin of its own. The source draws a binomial number and then places instead, which
+gives the same law.
+
+    skipped   for small chances: the runs of tails between two heads are geometric, so that they are
+              skipped; heads of occupied cells are thrown away, those are decided by their counts
+    tossed    a coin for each empty cell, block by block
 """
 
 from __future__ import annotations
@@ -20,8 +23,53 @@ from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource
 
 Ints = NDArray[np.int64]
+Empties = Callable[
+    [int, Ints, Fraction, NoiseSource, Callable[[], None], Callable[[int], None]], Ints
+]
+"""Places of the empty cells that pass (rising), of so many cells: those that are occupied (rising),
+the chance of each, a stream, what is called a few times a second, a limit of their number."""
+
+COIN_BLOCK: Final = 1 << 20
 _BATCH: Final = 1 << 16
 _COIN_BITS: Final = 128
+
+
+def skipped(
+    cells: int,
+    taken: Ints,
+    chance: Fraction,
+    source: NoiseSource,
+    beat: Callable[[], None],
+    _limit: Callable[[int], None],
+) -> Ints:
+    """By the runs between heads; the number that is to be expected is for the caller to check."""
+    return without(heads(cells, chance, source, beat), taken)
+
+
+def tossed(
+    cells: int,
+    taken: Ints,
+    chance: Fraction,
+    source: NoiseSource,
+    beat: Callable[[], None],
+    limit: Callable[[int], None],
+) -> Ints:
+    """By a coin for each. The limit is asked after each block: where empty ones alone pass it, so
+    does the sum, whatever is occupied."""
+    coin, found, total = Bernoulli(chance), [np.zeros(0, np.int64)], 0
+    coins = cells - taken.size
+    for start in range(0, coins, COIN_BLOCK):
+        beat()
+        shown = coin.draw(source, min(COIN_BLOCK, coins - start))
+        found.append(start + np.flatnonzero(shown))
+        total += found[-1].size
+        limit(total)
+    return free_places(taken, np.concatenate(found))
+
+
+def free_places(taken: Ints, ranks: Ints) -> Ints:
+    """The places that are not taken, of these ranks among them; all rise and count from 0."""
+    return ranks + np.searchsorted(taken - np.arange(taken.size), ranks, side="right")
 
 
 def heads(

@@ -1,0 +1,200 @@
+"""Answers from rows that one keeper holds: exact counts of blocks, noise of the job's streams.
+
+Spec: federated-counting, section 2. Where a question needs only the cells that pass, empty ones are
+not materialised: which of them pass by noise alone is drawn by their law (spec:
+sequential-prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Context, Stance
+from algorithms.counts.contract import Answer, CountTest, Ints, Numbers, Passed, Question
+from algorithms.counts.empties import Empties, skipped
+from tacit.encoders.counts import Counter, Counts, ranges, together
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import NoiseSource, SeededRandom
+
+DRAWS: Final = 1 << 19
+"""Number of draws made together."""
+
+Add = Callable[[Ints, Question, NoiseSource, Callable[[], None]], NDArray[Any]]
+"""All counts of a question with noise; the last argument is called a few times a second."""
+Streams = Callable[[Question], tuple[NoiseSource, NoiseSource]]
+"""Where the noise of a question's occupied cells is taken from, and that of its empty ones."""
+Block = TypeVar("Block")
+
+
+def adder(stance: Stance) -> Add:
+    """The noise of a stance: exact integers (sound), or floats as in the source (paper).
+
+    The draws of one rate are made together.
+    """
+
+    def add(
+        counts: Ints, question: Question, source: NoiseSource, beat: Callable[[], None]
+    ) -> NDArray[Any]:
+        drawn = _integers if stance == "sound" else _floats(source)
+        noisy: NDArray[Any] = counts.astype(np.float64 if stance == "paper" else np.int64)
+        firsts = question.bounds[:-1]
+        for rate in np.unique(question.rate_of).tolist():
+            groups = np.flatnonzero(question.rate_of == rate)
+            step = max(DRAWS // int(question.sizes[groups].max()), 1)
+            for start in range(0, groups.size, step):
+                beat()
+                part = groups[start : start + step]
+                cells = ranges(firsts[part], question.sizes[part])
+                noisy[cells] += drawn(question.scale(rate), cells.size, source)
+        return noisy
+
+    return add
+
+
+def no_noise(
+    counts: Ints, _question: Question, _source: NoiseSource, _beat: Callable[[], None]
+) -> NDArray[Any]:
+    """The counts themselves: a baseline of experiments, never a release."""
+    return counts
+
+
+def _integers(scale: Fraction, count: int, source: NoiseSource) -> NDArray[Any]:
+    return DiscreteLaplace(scale).draw(source, count)
+
+
+def _floats(source: NoiseSource) -> Callable[[Fraction, int, NoiseSource], NDArray[Any]]:
+    seeded = SeededRandom(int.from_bytes(source.bytes(16)))
+    return lambda scale, count, _source: floating_laplace(seeded, float(scale), count)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A question, its true counts and the cells that passed; visible only to the operator."""
+
+    question: Question
+    counts: Counts
+    passed: list[Passed] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class KeeperSource:
+    """Answers about the lists of one keeper, in blocks that may be counted on several workers.
+
+    counter: the algorithm's; walks: where each block's records are so far; add: the noise of
+    answers with all counts; streams and empties: of answers with passing ones only; steps: how many
+    questions there will be, about; beat: reports progress, by the number of the question. `seen`
+    grows by one entry for each question of which only what passes was read.
+    """
+
+    context: Context
+    counter: Counter
+    walks: Sequence[Any]
+    streams: Streams | None = None
+    add: Add = field(default_factory=partial(adder, "sound"))
+    empties: Empties = skipped
+    steps: int = 1
+    beat: Callable[[int], None] | None = None
+    seen: list[Seen] = field(default_factory=list)
+    asked: int = 0
+
+    def answer(self, question: Question) -> Answer:
+        """Counts all blocks; noise is drawn when the answer is read."""
+        self.asked += 1
+        size = int(question.sizes.sum())
+        count = partial(self.counter.counted, document=question.document, size=size)
+        parts = self.context.map_blocks(count, self._told(self.walks))
+        self.walks = [walk for walk, _ in parts]
+        return _Kept(self, question, together([counts for _, counts in parts], size))
+
+    def opened(self, question: Question) -> tuple[NoiseSource, NoiseSource]:
+        """The streams of a question; one for both, unless they are given."""
+        if self.streams is not None:
+            return self.streams(question)
+        stream = self.context.noise(question.stage, question.block)
+        return stream, stream
+
+    def report(self, stage: str = "drawing noise", part: float = 1) -> None:
+        """Report progress; part: of the current question."""
+        number = self.asked - 1
+        if self.beat is not None:
+            self.beat(number)
+        else:
+            share = min((number + part) / self.steps, 1)
+            self.context.progress(0.6 * share, stage)
+
+    def _told(self, walks: Sequence[Block]) -> Iterator[Block]:
+        for place, walk in enumerate(walks):
+            self.report("counting", place / len(walks))
+            yield walk
+
+
+class _Kept:
+    """An answer of one keeper."""
+
+    def __init__(self, keeper: KeeperSource, question: Question, counts: Counts) -> None:
+        self._keeper, self._question, self._counts = keeper, question, counts
+
+    @cached_property
+    def streams(self) -> tuple[NoiseSource, NoiseSource]:
+        """Opened once."""
+        return self._keeper.opened(self._question)
+
+    @cached_property
+    def _seen(self) -> Seen:
+        """Kept from the first time on that passing ones are read."""
+        seen = Seen(self._question, self._counts)
+        self._keeper.seen.append(seen)
+        return seen
+
+    def dense(self) -> Numbers:
+        """All counts, each with noise."""
+        counts = np.zeros(int(self._question.sizes.sum()), np.int64)
+        counts[self._counts.cells] = self._counts.counts
+        source, _ = self.streams
+        return self._keeper.add(counts, self._question, source, self._keeper.report)
+
+    def passing(
+        self, groups: Ints, tests: Sequence[CountTest], test_of: Ints, limit: Callable[[int], None]
+    ) -> Passed:
+        """Occupied cells by their counts, empty ones by the law of what passes."""
+        firsts, sizes = self._question.bounds[groups], self._question.sizes[groups]
+        group = np.searchsorted(firsts, self._counts.cells, side="right") - 1
+        last = np.append(firsts + sizes, 0)  # no group (-1) ends before every cell
+        inside = np.flatnonzero(self._counts.cells < last[group])
+        group = group[inside]
+        counted, empty = self.streams
+        found = []
+        for place, test in enumerate(tests):
+            mine = inside[test_of[group] == place]
+            cells, true = self._counts.cells[mine], self._counts.counts[mine]
+            noisy = test.noisy(true, counted)
+            lived = noisy >= test.threshold
+            found.append(Passed(cells[lived], noisy[lived]))
+            held = np.flatnonzero(test_of == place)
+            ends = np.cumsum(sizes[held])
+            shift = firsts[held] - (ends - sizes[held])
+            of_cell = np.searchsorted(held, group[test_of[group] == place])
+            taken = cells - shift[of_cell]
+            beat = self._keeper.report
+            many = int(ends[-1])
+            places = self._keeper.empties(many, taken, test.chance, empty, beat, limit)
+            shown = places + shift[np.searchsorted(ends, places, side="right")]
+            found.append(Passed(shown, test.passing(shown.size, empty)))
+        nothing = np.zeros(0, np.int64)
+        cells = np.concatenate([part.cells for part in found] or [nothing])
+        order = np.argsort(cells)
+        counts = np.concatenate([part.counts for part in found] or [nothing])
+        passed = Passed(cells[order], counts[order])
+        self._seen.passed.append(passed)
+        return passed
+
+    def again(self, cells: Ints, test: CountTest) -> Numbers:
+        """As the contract says; from the stream of occupied cells."""
+        return test.noisy(self._counts.of(cells), self.streams[0])

@@ -1,0 +1,68 @@
+"""N-grams over curators: nobody keeps the sequences, rounds open the noisy counts.
+
+Spec: federated-counting. Budgets `uniform` only: each round then debits what every path spends;
+the `adaptive` ones spend different parts on different paths (section 4).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from hashlib import sha256
+from typing import Final
+
+from algorithms.contract import Outcome, SequentialContext
+from algorithms.counts.rounds import Counting, counting_rounds
+from algorithms.problems import NotOverCurators
+from algorithms.sequential_ngram.algorithm import preview, published
+from algorithms.sequential_ngram.counts import COUNTING, State, truncated
+from algorithms.sequential_ngram.parameters import Parameters, first_state, resolved_universe
+from algorithms.sequential_ngram.publication import released
+from tacit.encoders.sequential_ngram_counts import COUNTER
+
+MOST_CELLS: Final = 4_096
+
+
+def over_curators(params: Parameters) -> Parameters:
+    """With the limit of cells of a round. Raises NotOverCurators."""
+    if params.budget != "uniform":
+        raise NotOverCurators("budgets are uniform over curators", pointer="/params/budget")
+    if params.metrics is not None:
+        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
+    if params.max_cells is not None:
+        return params
+    return params.model_copy(update={"max_cells": MOST_CELLS})
+
+
+def first(params: Parameters, draws: Fraction) -> State:
+    """Before any question; draws: whole noises that a sum holds."""
+    params = over_curators(params)
+    universe = resolved_universe(params, "sound")
+    return first_state(params, "sound", len(universe), draws)
+
+
+def planned(params: Parameters) -> int:
+    """Rounds at most."""
+    return params.n_max + params.auto
+
+
+def release(params: Parameters, state: State) -> Outcome:
+    """What is published. The coins that round single items below the threshold are a function of
+    the opened counts, so that a restart gives the same."""
+    assert state.tree is not None
+    public = SequentialContext(sha256(state.tree.noisy.tobytes()).digest())
+    found = released(state.tree, public)
+    return published(found, params, "sound", resolved_universe(params, "sound"), public)
+
+
+ROUNDS: Final = counting_rounds(
+    Counting(
+        counter=COUNTER,
+        questions=lambda _params: COUNTING,
+        first=first,
+        truncated=truncated,
+        planned=planned,
+        release=release,
+        preview=lambda params: preview(over_curators(params), "sound"),
+    ),
+    when="stance sound, budget uniform",
+)

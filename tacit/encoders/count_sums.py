@@ -1,0 +1,197 @@
+"""Questions of adaptive counting as sums: one vector of counts for all of a curator's lists.
+
+Spec: federated-counting, section 2. Groups of one rate are one block of the vector: blocks by
+rising rate, groups and cells inside them in the question's order. What one record adds to a block
+is at most the question's reach in L1 norm, and that is enforced here, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from tacit.encoders.counts import Counter, Ints, Level, Lists, ranges
+from tacit.encoders.sums import SumBlock
+from tacit.query.words import MAX_DIMENSION
+from tacit.wire import format_exact, parse_exact
+
+MOST_SEQUENCES: Final = 1_000_000
+"""Lists of one curator that count, for the privacy unit `record`."""
+MOST_RATES: Final = 1_024
+MOST_REACH: Final = 1_000
+MOST_LEVELS: Final = 64
+
+
+class Asked(Protocol):
+    """A document of a question: what its cells are."""
+
+    @property
+    def items(self) -> int:
+        """How many items the universe has."""
+        ...
+
+    @property
+    def sizes(self) -> Ints:
+        """Cells of each group."""
+        ...
+
+    def json(self) -> dict[str, Any]:
+        """All of it as JSON; the encoder's `read` gives it back."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CountSum:
+    """A question. reach: what a record adds to a block at most; rates: distinct ones, rising;
+    rate_of (groups,): the rate of each group, as its place among them."""
+
+    counter: Counter
+    asked: Asked
+    reach: int
+    rates: tuple[Fraction, ...]
+    rate_of: Ints
+
+    @classmethod
+    def of(
+        cls, counter: Counter, asked: Asked, reach: int, rates: Sequence[Fraction], rate_of: Ints
+    ) -> CountSum:
+        """From rates in any order, of which some may have no cells: those are not asked for."""
+        used = np.unique(rate_of[asked.sizes > 0])
+        order = sorted(used.tolist(), key=lambda place: rates[place])
+        rank = np.zeros(len(rates), np.int64)
+        rank[order] = np.arange(len(order))
+        return cls(counter, asked, reach, tuple(rates[place] for place in order), rank[rate_of])
+
+    def __post_init__(self) -> None:
+        rising = all(low < high for low, high in zip(self.rates, self.rates[1:], strict=False))
+        if not self.rates or not rising or self.rates[0] <= 0 or len(self.rates) > MOST_RATES:
+            raise ValueError("rates are above 0, rise, and are few")
+        sizes = self.asked.sizes
+        if self.reach < 1 or self.rate_of.shape != sizes.shape or not sizes.size:
+            raise ValueError("every group has a rate, and a record reaches one cell at least")
+        if set(np.unique(self.rate_of[sizes > 0]).tolist()) != set(range(len(self.rates))):
+            raise ValueError("every rate is of some cell")
+        if not 0 < int(sizes.sum()) <= MAX_DIMENSION or (sizes < 0).any():
+            raise ValueError(f"at most {MAX_DIMENSION} cells")
+
+    @property
+    def columns(self) -> int:
+        """One: a record is a list."""
+        return 1
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The sum of the distinct rates."""
+        return sum(self.rates, Fraction(0))
+
+    @cached_property
+    def blocks(self) -> tuple[SumBlock, ...]:
+        """One for each rate."""
+        cells = np.bincount(self.rate_of, self.asked.sizes, len(self.rates)).astype(np.int64)
+        return tuple(
+            SumBlock(f"rate-{place}", size, self.reach, rate / self.epsilon)
+            for place, (rate, size) in enumerate(zip(self.rates, cells.tolist(), strict=True))
+        )
+
+    @cached_property
+    def _cells(self) -> Ints:
+        """The question's cell of each place of the vector."""
+        sizes = self.asked.sizes
+        groups = np.argsort(self.rate_of, kind="stable")
+        return ranges((np.cumsum(sizes) - sizes)[groups], sizes[groups])
+
+    @cached_property
+    def _places(self) -> Ints:
+        """The place in the vector of each cell."""
+        places = np.empty_like(self._cells)
+        places[self._cells] = np.arange(places.size)
+        return places
+
+    def total(self, lists: Lists) -> Ints:
+        """What all lists add together (length,).
+
+        A record with an item outside the universe counts nowhere, and nobody hears of it. A
+        record's counts beyond the reach of a block are dropped, the last ones first.
+        """
+        records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
+        inside = (cells >= 0) & (cells < self._cells.size)
+        places = self._places[cells[inside]]
+        ends = np.cumsum([block.dimension for block in self.blocks])
+        keys = records[inside] * len(ends) + np.searchsorted(ends, places, side="right")
+        return np.bincount(places[_first(keys, self.reach)], minlength=self._cells.size)
+
+    def restored(self, opened: Ints) -> Ints:
+        """(length,) in the question's order."""
+        return opened[self._places]
+
+    def document(self) -> dict[str, Any]:
+        """The question as JSON."""
+        return {
+            "reach": self.reach,
+            "rates": [format_exact(rate) for rate in self.rates],
+            "rate_of": self.rate_of.tolist() if len(self.rates) > 1 else None,
+            "asked": self.asked.json(),
+        }
+
+
+def read_with(
+    counter: Counter, read: Callable[[Mapping[str, Any]], Asked], document: Mapping[str, Any]
+) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    asked = read(document["asked"])
+    rates = tuple(parse_exact(rate) for rate in document["rates"])
+    rate_of = np.zeros(asked.sizes.size, np.int64)
+    if document["rate_of"] is not None:
+        rate_of = whole_numbers(document["rate_of"], len(rates))
+    reach = whole_number(document["reach"], MOST_REACH)
+    return CountSum(counter, asked, reach, rates, rate_of)
+
+
+def read_levels(listed: Any, items: int, most: int = MAX_DIMENSION) -> tuple[Level, ...]:
+    """Levels of at most so many grams or prefixes, which differ and are sorted by (parent, item).
+
+    What was kept was asked before, and so many cells a question has: with these limits a document
+    makes a curator hold no more than an honest one. Raises ValueError, TypeError or KeyError.
+    """
+    levels: list[Level] = []
+    before = 1
+    if len(listed) > MOST_LEVELS or any(len(each["items"]) > most for each in listed):
+        raise ValueError("more levels, or larger ones, than questions can have asked")
+    for each in listed:
+        parents = whole_numbers(each["parents"], before)
+        last = whole_numbers(each["items"], items)
+        if parents.shape != last.shape or (np.diff(parents * items + last) <= 0).any():
+            raise ValueError("a level is sorted by parent and item")
+        levels.append(Level(parents, last))
+        before = last.size
+    return tuple(levels)
+
+
+def whole_number(value: Any, most: int) -> int:
+    """A whole number from 1 on. Raises ValueError."""
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError("a number is out of range")
+    return value
+
+
+def whole_numbers(listed: Any, below: int) -> Ints:
+    """A JSON list of whole numbers from 0 on. Raises ValueError or TypeError for anything else."""
+    if not isinstance(listed, list) or not all(type(each) is int for each in listed):
+        raise TypeError("a list of whole numbers")
+    found = np.array(listed, np.int64)
+    if found.size and not (found.min() >= 0 and found.max() < below):
+        raise ValueError("a number is out of range")
+    return found
+
+
+def _first(keys: Ints, most: int) -> Ints:
+    """Places of the first `most` entries of each key."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    rank = np.arange(keys.size) - np.repeat(starts, np.diff(np.append(starts, keys.size)))
+    return order[rank < most]

@@ -1,0 +1,176 @@
+"""Counts of grams in sequences, level by level, without listing any gram.
+
+Spec: sequential-ngram, section 7; federated-counting, section 2. Cut sequences are concatenated in
+one array of symbols, each followed by the end sign. For every place where an expanded gram starts,
+the number of this gram is kept; one table lookup gives the cells of the next level. No expanded
+gram contains the end sign, hence none runs into the next sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.encoders.count_sums import CountSum, read_levels, read_with, whole_number
+from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
+from tacit.query.words import MAX_DIMENSION
+
+Symbols = NDArray[np.int16] | NDArray[np.int32]
+MOST_LENGTH: Final = 1_000
+"""Items of a sequence that may count."""
+_NARROW: Final = np.iinfo(np.int16).max
+
+
+@dataclass(frozen=True, eq=False)
+class Successors:
+    """Asks which items follow expanded grams: how often each of `items` follows the empty gram
+    (without levels), or each of them and the end follow a gram of the last level.
+
+    l_max: items of a sequence that count.
+    """
+
+    items: int
+    l_max: int
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def symbols(self) -> int:
+        """The items, and the end, which is the last symbol."""
+        return self.items + 1
+
+    @property
+    def sizes(self) -> Ints:
+        """Cells of each group: one group for each gram."""
+        if not self.levels:
+            return np.array([self.items])
+        return np.full(self.levels[-1].items.size, self.symbols)
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        levels = [level.json() for level in self.levels]
+        return {"items": self.items, "l_max": self.l_max, "levels": levels}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Asks how many sequences over `items` have each length 1 to `cap`, the last one `cap` and
+    more."""
+
+    items: int
+    cap: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([self.cap])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"items": self.items, "cap": self.cap}
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Where the successors of expanded grams are in a block of sequences.
+
+    symbols: of the block; starts: where a gram begins, rising; cells: the number of the gram times
+    symbols plus the symbol that follows it; length: of the grams; ends (n,): places of the end
+    signs.
+    """
+
+    symbols: Symbols
+    starts: Places
+    cells: Places
+    length: int
+    ends: Ints
+
+
+def follow(walk: Lists | Walk, document: Successors | Lengths) -> Lists | Walk:
+    """The walk at the grams that the document expands last."""
+    if isinstance(document, Lengths):
+        return walk
+    if isinstance(walk, Lists):
+        walk = _start(walk, document)
+    for level in document.levels[walk.length :]:
+        walk = _advance(walk, level, document.symbols)
+    return walk
+
+
+def cells(walk: Lists | Walk, document: Successors | Lengths) -> tuple[partial[Ints], Ints]:
+    """Records, on demand, and cells of each count of 1."""
+    if isinstance(document, Lengths):
+        assert isinstance(walk, Lists)
+        lengths = np.diff(walk.starts)
+        some = np.flatnonzero(lengths)
+        return partial(np.asarray, some), np.minimum(lengths[some], document.cap) - 1
+    assert isinstance(walk, Walk)
+    starts, found = walk.starts, walk.cells
+    if not document.levels:  # the end is not asked of the empty gram
+        asked = found < document.items
+        starts, found = starts[asked], found[asked]
+    return partial(np.searchsorted, walk.ends, starts), found  # type: ignore[return-value]
+
+
+COUNTER: Final = Counter(follow, cells)
+
+
+def read(document: Mapping[str, Any]) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    return read_with(COUNTER, _asked, document)
+
+
+def _asked(document: Mapping[str, Any]) -> Successors | Lengths:
+    items = whole_number(document["items"], MAX_DIMENSION)
+    if "cap" in document:
+        return Lengths(items, whole_number(document["cap"], MOST_LENGTH))
+    l_max = whole_number(document["l_max"], MOST_LENGTH)
+    levels = read_levels(document["levels"], items, MAX_DIMENSION // (items + 1))
+    return Successors(items, l_max, levels)
+
+
+def cut(lists: Lists, l_max: int | None, end: int) -> tuple[Symbols, Ints]:
+    """The first l_max items (None: all) of each sequence, each followed by the end; and the places
+    of the ends."""
+    lengths = np.diff(lists.starts)
+    kept = lengths if l_max is None else np.minimum(lengths, l_max)
+    ends = np.cumsum(kept + 1) - 1
+    total = int(ends[-1]) + 1 if ends.size else 0
+    symbols: Symbols = np.empty(total, np.int16) if end <= _NARROW else np.empty(total, np.int32)
+    inside = np.ones(total, bool)
+    inside[ends] = False
+    symbols[~inside] = end
+    if int(kept.sum()) == lists.items.size:
+        symbols[inside] = lists.items
+    else:
+        shift = np.cumsum(lengths) - lengths - (ends - kept)
+        symbols[inside] = lists.items[(np.arange(total) + np.repeat(shift, kept + 1))[inside]]
+    return symbols, ends
+
+
+def _start(lists: Lists, document: Successors) -> Walk:
+    """All symbols, as successors of the empty gram."""
+    symbols, ends = cut(lists, document.l_max, document.items)
+    every = np.arange(symbols.size, dtype=np.int32)
+    return Walk(symbols, every, symbols.astype(np.int32), 0, ends)
+
+
+def _advance(walk: Walk, level: Level, symbols: int) -> Walk:
+    """One level further: the successors of the grams that the level expands."""
+    parents = int(walk.cells.max()) // symbols + 1 if walk.cells.size else 0
+    table = np.full(max(parents, 1) * symbols, -1, np.int32)
+    within = level.parents < parents  # others have no occurrence
+    rows = np.flatnonzero(within).astype(np.int32)
+    table[level.parents[within] * np.int64(symbols) + level.items[within]] = rows
+    found = table[walk.cells]
+    kept = np.flatnonzero(found >= 0)
+    starts = walk.starts[kept]
+    length = walk.length + 1
+    following = walk.symbols[starts + np.int32(length)]
+    return Walk(
+        walk.symbols, starts, found[kept] * np.int32(symbols) + following, length, walk.ends
+    )

@@ -1,0 +1,202 @@
+"""Counts of sequences by their first items, level by level.
+
+Spec: sequential-prefix-tree, section 7; federated-counting, section 2. A sequence sits in the
+prefix that it begins with, for as long as that prefix was kept; its next item is its one count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final
+
+import numpy as np
+
+from tacit.encoders.count_sums import (
+    CountSum,
+    read_levels,
+    read_with,
+    whole_number,
+    whole_numbers,
+)
+from tacit.encoders.counts import Counter, Ints, Level, Lists, places_among
+from tacit.encoders.sequential_prefix_tree_layout import Layout
+from tacit.query.words import MAX_DIMENSION
+
+_MOST_BIN_GROUPS: Final = 1 << 22
+"""Groups times time bins of a document, at most: a table of that size is held."""
+
+
+@dataclass(frozen=True, eq=False)
+class Below:
+    """Asks what follows the kept prefixes of the last level (without levels: the empty prefix): the
+    group of the next item, or that item itself in pairs of prefix and group.
+
+    levels: each sorted by (parent, item); asked: prefixes whose groups are asked, rising; pairs:
+    those whose items are asked, prefix times groups plus group, rising; None where groups are.
+    """
+
+    layout: Layout
+    levels: tuple[Level, ...]
+    asked: Ints
+    pairs: Ints | None = None
+
+    @property
+    def items(self) -> int:
+        """How many items there are, at all times."""
+        return self.layout.items
+
+    @property
+    def prefixes(self) -> int:
+        """How many prefixes there are, asked or not."""
+        return self.levels[-1].items.size if self.levels else 1
+
+    @cached_property
+    def earlier(self) -> Ints:
+        """Of each pair's items how many lie in earlier time bins than its prefix."""
+        assert self.pairs is not None
+        prefix, group = np.divmod(self.pairs, self.layout.count)
+        last: Ints = (
+            self.levels[-1].items.astype(np.int64) if self.levels else np.zeros(1, np.int64)
+        )
+        found: Ints = self.layout.earlier[group, self.layout.bin_of(last)[prefix]]
+        return found
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Cells of each prefix (groups), or of each pair (items)."""
+        if self.pairs is None:
+            return np.full(self.asked.size, self.layout.count)
+        return self.layout.sizes[self.pairs % self.layout.count] - self.earlier
+
+    @cached_property
+    def firsts(self) -> Ints:
+        """The first cell of each."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        groups, pairs = self.layout.groups, self.pairs
+        return {
+            "items": self.layout.items,
+            "bins": self.layout.bins,
+            "groups": None if groups is None else groups.tolist(),
+            "levels": [level.json() for level in self.levels],
+            "asked": self.asked.tolist(),
+            "pairs": None if pairs is None else pairs.tolist(),
+        }
+
+    def pairs_of(self, cells: Ints) -> Ints:
+        """Cells of groups as pairs."""
+        rows, groups = np.divmod(cells, self.layout.count)
+        pairs: Ints = self.asked[rows] * self.layout.count + groups
+        return pairs
+
+    def named(self, cells: Ints) -> tuple[Ints, Ints]:
+        """Prefixes and items of cells."""
+        assert self.pairs is not None
+        # The pair of a cell: the last one that begins there; pairs without items begin too.
+        pair = np.searchsorted(self.firsts, cells, side="right") - 1
+        prefix, group = np.divmod(self.pairs[pair], self.layout.count)
+        within = cells - self.firsts[pair] + self.earlier[pair]
+        return prefix, self.layout.order[self.layout.starts[group] + within]
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Sequences that are still in the tree.
+
+    lists: all of the block; at, ends: places of the next item, and of the sequence's end; prefixes:
+    of the last level, `depth`.
+    """
+
+    lists: Lists
+    at: Ints
+    ends: Ints
+    prefixes: Ints
+    depth: int
+
+
+def follow(walk: Lists | Walk, document: Below) -> Walk:
+    """The walk at the prefixes that the document kept last."""
+    if isinstance(walk, Lists):
+        at, ends = walk.starts[:-1], walk.starts[1:]
+        walk = _in_tree(Walk(walk, at, ends, np.zeros(walk.count, np.int64), 0))
+    for level in document.levels[walk.depth :]:
+        size = document.layout.items
+        keys = walk.prefixes * size + walk.lists.items[walk.at]
+        found = places_among(level.parents * np.int64(size) + level.items, keys)
+        kept = np.flatnonzero(found >= 0)
+        at, ends = walk.at[kept] + 1, walk.ends[kept]
+        walk = _in_tree(Walk(walk.lists, at, ends, found[kept], walk.depth + 1))
+    return walk
+
+
+def _in_tree(walk: Walk) -> Walk:
+    """Without the sequences that have ended."""
+    on = np.flatnonzero(walk.at < walk.ends)
+    return Walk(walk.lists, walk.at[on], walk.ends[on], walk.prefixes[on], walk.depth)
+
+
+def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
+    """Records, on demand, and cells of each count of 1."""
+    layout, at = document.layout, walk.at
+    items = walk.lists.items[at]
+    groups = 0 if layout.groups is None else layout.groups[items]
+    if document.pairs is None:
+        place = places_among(document.asked, walk.prefixes, document.prefixes)
+        found = np.where(place < 0, -1, place * layout.count + groups)
+    else:
+        keys = walk.prefixes * layout.count + groups
+        pair = places_among(document.pairs, keys, document.prefixes * layout.count)
+        outside = pair < 0
+        if layout.bins > 1:  # times that fall count nowhere
+            outside |= layout.rank[items] < np.append(document.earlier, 0)[pair]
+        first = np.append(document.firsts - document.earlier, 0)[pair]
+        found = np.where(outside, -1, first + layout.rank[items])
+    kept = found >= 0
+    if not kept.all():
+        found, at = found[kept], at[kept]
+    return partial(_records, walk.lists.starts, at), found
+
+
+def _records(starts: Ints, at: Ints) -> Ints:
+    return np.searchsorted(starts, at, side="right") - 1
+
+
+COUNTER: Final = Counter(follow, cells)
+
+
+def read(document: Mapping[str, Any]) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    return read_with(COUNTER, _asked, document)
+
+
+def _asked(document: Mapping[str, Any]) -> Below:
+    items = whole_number(document["items"], MAX_DIMENSION)
+    bins = whole_number(document["bins"], items)
+    if items % bins:
+        raise ValueError("time bins have as many items each")
+    groups = document["groups"]
+    if groups is not None:
+        groups = whole_numbers(groups, items)
+        if groups.size != items or np.unique(groups).size != int(groups.max()) + 1:
+            raise ValueError("every item has a group, and every group an item")
+    layout = Layout(items, groups, bins)
+    if layout.count * bins > _MOST_BIN_GROUPS:
+        raise ValueError("too many groups and time bins")
+    levels = read_levels(document["levels"], items)
+    found = Below(layout, levels, np.zeros(0, np.int64))
+    asked = _rising(document["asked"], found.prefixes)
+    if document["pairs"] is None:
+        return replace(found, asked=asked)
+    pairs = _rising(document["pairs"], found.prefixes * layout.count)
+    return replace(found, asked=asked, pairs=pairs)
+
+
+def _rising(listed: Any, below: int) -> Ints:
+    found = whole_numbers(listed, below)
+    if (np.diff(found) <= 0).any():
+        raise ValueError("numbers rise")
+    return found

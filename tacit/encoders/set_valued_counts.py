@@ -1,0 +1,219 @@
+"""Counts of sets of items in the partitions of a public taxonomy.
+
+Spec: set-valued, sections 3.3 and 7; federated-counting, section 2. A record touches a node when it
+has an item below it, and its mask there says under which children. Its touched nodes in the order
+(height falling, place rising) are split in exactly this order along the record's chain: a parent
+comes before its children. All records of a partition have touched the same nodes so far, hence the
+mask of the node that is split next is at the same place for all of them, and a split is one gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.encoders.counts import Counter, Ints, Lists, places_among
+from tacit.encoders.set_valued_taxonomy import Taxonomy
+
+_MASK_BITS: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """masks (touched nodes of all records,); starts (records + 1,): where each record begins.
+
+    Empty records are omitted; `kept`: the numbers of the others. `merged`: duplicates inside
+    records; `empty`: records without items. All of it is private.
+    """
+
+    masks: NDArray[np.uint16]
+    starts: Ints
+    kept: Ints
+    merged: int
+    empty: int
+
+    @property
+    def records(self) -> int:
+        """How many records with items."""
+        return self.kept.size
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    """Partitions of one depth (P,), sorted by parent and mask: the partition on the depth before
+    and the mask there that they are (the first depth has one, which is no other's part); `places`:
+    of the node that is split, among the masks of their records; `children`: how many masks a split
+    has; `ends`: the children that are items if a subset of them alone ends the chain, else 0."""
+
+    parents: Ints
+    masks: Ints
+    places: Ints
+    children: Ints
+    ends: Ints
+
+    @cached_property
+    def keys(self) -> Ints:
+        """Parent and mask as one number, rising."""
+        return self.parents << _MASK_BITS | self.masks
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Asks for the masks of the partitions of the last depth.
+
+    Groups: the masks of each partition that are split further, then those of each that end the
+    chain, as itemsets.
+    """
+
+    taxonomy: Taxonomy
+    generations: tuple[Generation, ...]
+
+    @property
+    def items(self) -> int:
+        """How many items there are."""
+        return self.taxonomy.size
+
+    @property
+    def last(self) -> Generation:
+        """What is asked about."""
+        return self.generations[-1]
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Cells of each group (2 P,)."""
+        ending = (1 << np.bitwise_count(self.last.ends).astype(np.int64)) - 1
+        return np.concatenate((self.last.children - ending, ending))
+
+    @cached_property
+    def bounds(self) -> Ints:
+        """(2 P + 1,): the first cell of each group, and the number of cells."""
+        return np.concatenate(([0], np.cumsum(self.sizes)))
+
+    def cells(self, partitions: Ints, masks: Ints) -> Ints:
+        """Cells of masks. Of a node that has other children too at most one child is an item."""
+        ends, whole = self.last.ends[partitions], self.last.children[partitions]
+        ending = (masks & ~ends) == 0
+        inner = masks - 1 - ((ends > 0) & (masks > ends))
+        groups = partitions + ending * self.last.ends.size
+        found: Ints = self.bounds[groups] + np.where(
+            ending, np.where(ends == whole, masks - 1, 0), inner
+        )
+        return found
+
+    def named(self, cells: Ints) -> tuple[Ints, Ints]:
+        """Partitions and masks of cells."""
+        groups = np.searchsorted(self.bounds, cells, side="right") - 1
+        count = self.last.ends.size
+        within = cells - self.bounds[groups]
+        partitions = groups % count
+        ends, whole = self.last.ends[partitions], self.last.children[partitions]
+        inner = within + 1 + ((ends > 0) & (within + 1 >= ends))
+        ending = np.where(ends == whole, within + 1, ends)
+        return partitions, np.where(groups < count, inner, ending)
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Records that are still in a partition: their rows, and the partition of each on a depth."""
+
+    masks: Masks
+    rows: NDArray[np.int32]
+    partitions: Ints
+    depth: int
+
+    def seen(self, document: Splits) -> Ints:
+        """The mask that each record has of the node that its partition splits here."""
+        at = self.masks.starts[self.rows] + document.generations[self.depth].places[self.partitions]
+        seen: Ints = self.masks.masks[at].astype(np.int64)
+        return seen
+
+
+def follow(walk: Lists | Masks | Walk, document: Splits) -> Walk:
+    """The walk at the partitions of the last depth."""
+    if isinstance(walk, Lists):
+        walk = joined_masks([block_masks(document.taxonomy, walk)])
+    if isinstance(walk, Masks):
+        rows = np.arange(walk.records, dtype=np.int32)
+        walk = Walk(walk, rows, np.zeros(rows.size, np.int64), 0)
+    for generation in document.generations[walk.depth + 1 :]:
+        keys = walk.partitions << _MASK_BITS | walk.seen(document)
+        found = places_among(generation.keys, keys)
+        kept = np.flatnonzero(found >= 0)
+        walk = Walk(walk.masks, walk.rows[kept], found[kept], walk.depth + 1)
+    return walk
+
+
+def cells(walk: Walk, document: Splits) -> tuple[partial[Ints], Ints]:
+    """Records, on demand, and cells of each count of 1."""
+    found = document.cells(walk.partitions, walk.seen(document))
+    return partial(np.take, walk.masks.kept, walk.rows), found
+
+
+COUNTER: Final = Counter(follow, cells)
+
+
+# ------------------------------------------------------------------------------------------ masks
+
+
+def joined_masks(parts: Sequence[tuple[NDArray[np.uint16], Ints, int]]) -> Masks:
+    """The masks of all blocks."""
+    touched = np.concatenate([counts for _, counts, _ in parts] or [np.zeros(0, np.int64)])
+    kept = np.flatnonzero(touched)
+    return Masks(
+        np.concatenate([masks for masks, _, _ in parts] or [np.zeros(0, np.uint16)]),
+        np.concatenate(([0], np.cumsum(touched[kept]))),
+        kept,
+        sum(merged for _, _, merged in parts),
+        int(touched.size - kept.size),
+    )
+
+
+def sorted_sets(lists: Lists, size: int) -> tuple[Ints, Ints]:
+    """The pairs (record, place in the universe) in order, each once; size: of the universe."""
+    keys = np.repeat(np.arange(lists.count) * size, np.diff(lists.starts)) + lists.items
+    steps = np.diff(keys)
+    if (steps <= 0).any():
+        keys.sort()
+        keys = keys[np.concatenate(([True], np.diff(keys) > 0))]
+    records = keys // size
+    return records, keys - records * size
+
+
+def block_masks(taxonomy: Taxonomy, lists: Lists) -> tuple[NDArray[np.uint16], Ints, int]:
+    """Masks of some records, touched nodes of each record (0: it is empty), duplicates.
+
+    Items of a record are in order, so those below one node are adjacent on every level: a mask is
+    an OR over a run.
+    """
+    count, fanout = lists.count, taxonomy.fanout
+    records, places = sorted_sets(lists, taxonomy.size)
+    merged = lists.items.size - places.size
+    levels: list[tuple[Ints, NDArray[np.uint16]]] = []
+    for single, width in zip(taxonomy.single_at_end, taxonomy.widths[1:], strict=True):
+        if not places.size:
+            break
+        above = places // fanout
+        bits = np.left_shift(1, places - above * fanout).astype(np.uint16)
+        new = (np.diff(above) != 0) | (np.diff(records) != 0)
+        runs = np.concatenate(([0], np.flatnonzero(new) + 1))
+        masks = np.bitwise_or.reduceat(bits, runs)
+        records, places = records[runs], above[runs]
+        if single:  # the last place is a node of the level below, which has its mask already
+            real = places != width - 1
+            levels.append((records[real], masks[real]))
+        else:
+            levels.append((records, masks))
+    touched = [np.bincount(held, minlength=count) for held, _ in levels]
+    total = np.sum(touched, axis=0) if touched else np.zeros(count, np.int64)
+    fill = np.cumsum(total) - total
+    packed = np.empty(int(total.sum()), np.uint16)
+    for (held, masks), sizes in zip(levels[::-1], touched[::-1], strict=True):
+        rank = np.arange(held.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        packed[fill[held] + rank] = masks
+        fill += sizes
+    return packed, total, merged

@@ -1,0 +1,639 @@
+"""Over curators the counts are those of one keeper: every entry, for any split of the records.
+
+In one process and without noise. Spec: federated-counting, section 13, checks 2, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.contract import FederatedRounds, SequentialContext
+from algorithms.counts.contract import AdaptiveCounting, Answer, Question, drive
+from algorithms.counts.keeper import KeeperSource
+from algorithms.counts.rounds import Opened, sum_of
+from algorithms.problems import NotOverCurators
+from algorithms.sequential_ngram import Parameters as NgramParameters
+from algorithms.sequential_ngram import federated as ngrams
+from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
+from algorithms.sequential_ngram.counts import first as first_ngrams
+from algorithms.sequential_ngram.counts import truncated
+from algorithms.sequential_ngram.parameters import first_state
+from algorithms.sequential_ngram.settings import Settings
+from algorithms.sequential_prefix_tree import Parameters as TreeParameters
+from algorithms.sequential_prefix_tree import counts as tree_counts
+from algorithms.sequential_prefix_tree import federated as trees
+from algorithms.sequential_prefix_tree.parameters import resolved
+from algorithms.set_valued.counts import DiffPart
+from algorithms.set_valued.laws import SoundLaw
+from algorithms.set_valued.settings import Settings as SetSettings
+from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
+from simulation.sequential_stand_in import metro
+from simulation.set_valued_data import msnbc_like
+from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
+from tacit.encoders.count_sums import CountSum
+from tacit.encoders.counts import Counter, Lists
+from tacit.encoders.sequential_ngram_counts import Successors
+from tacit.encoders.sequential_prefix_tree_counts import Below
+from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.protocol.federation import Federation
+from tacit.query.fields import Collusion
+from tacit.query.mechanisms import aggregator_plan
+from tests.algorithms.set_valued.examples import TABLE_4_1, SilentLaw
+
+SAMPLE = metro(2_000)
+DRAWS = Fraction(3)
+
+
+def lists_of(rows: list[list[int]]) -> Lists:
+    lengths = np.cumsum([0, *(len(row) for row in rows)])
+    return Lists(np.array([item for row in rows for item in row], np.int32), lengths)
+
+
+def rows_of(lists: Lists) -> list[list[int]]:
+    return [
+        lists.items[low:high].tolist()
+        for low, high in zip(lists.starts[:-1], lists.starts[1:], strict=True)
+    ]
+
+
+def split(lists: Lists, curators: int) -> list[Lists]:
+    """At random; with several curators one has nothing, and one a single record."""
+    rows = rows_of(lists)
+    if curators == 1:
+        return [lists]
+    generator = np.random.default_rng(curators)
+    owners = generator.integers(0, curators - 2, len(rows))
+    owners[0] = curators - 1  # the curator before the last one has nothing
+    return [
+        lists_of([row for row, owner in zip(rows, owners, strict=True) if owner == place])
+        for place in range(curators)
+    ]
+
+
+class ExactKeeper(KeeperSource):
+    """One keeper without noise; walks go from question to question."""
+
+    def answer(self, question: Question) -> Answer:
+        counts = np.zeros(int(question.sizes.sum()), np.int64)
+        kept = super().answer(question)
+        counts[kept._counts.cells] = kept._counts.counts  # type: ignore[attr-defined]
+        return Opened(question, counts)
+
+
+def central(counting: AdaptiveCounting[Any], state: Any, counter: Counter, lists: Lists) -> Any:
+    return drive(counting, state, ExactKeeper(SequentialContext(), counter, lists.blocks(700)))
+
+
+class Curators:
+    """A source of sums: each curator encodes the question by itself, from its JSON."""
+
+    def __init__(self, counter: Counter, parts: list[Lists], read: Any = None) -> None:
+        self.counter, self.parts, self.read = counter, parts, read
+
+    def opened(self, asked: CountSum) -> np.ndarray:
+        if self.read is not None:
+            asked = self.read(json.loads(json.dumps(asked.document())))
+        vectors = [asked.total(part) for part in self.parts]
+        ends = np.cumsum([block.dimension for block in asked.blocks])
+        assert all(vector.size == ends[-1] for vector in vectors)
+        return np.sum(vectors, axis=0)
+
+    def answer(self, question: Question) -> Answer:
+        asked = sum_of(self.counter, question)
+        return Opened(question, asked.restored(self.opened(asked)))
+
+
+def over_curators(rounds: FederatedRounds, params: Any, curators: Curators) -> Any:
+    """A job's course; after each sum the run is rebuilt, as after a restart."""
+    run, sums = rounds.first(params, ("sequences",), DRAWS), []
+    while (asked := rounds.next_sum(run)) is not None:
+        assert isinstance(asked, CountSum)
+        sums.append(asked.restored(curators.opened(asked)))
+        run = rounds.first(params, ("sequences",), DRAWS)
+        for opened in sums:
+            again = rounds.next_sum(run)
+            assert again is not None
+            run = rounds.absorb(run, again, opened)
+    assert len(sums) <= rounds.planned(run)
+    return run
+
+
+def same_outcome(one: Any, other: Any) -> None:
+    assert one.result == other.result
+    assert one.files == other.files
+
+
+# --------------------------------------------------------------------------------------- n-grams
+
+
+@pytest.mark.parametrize("curators", [1, 7, 100])
+@pytest.mark.parametrize("l_max", [12, "auto"])
+def test_n_grams_over_curators_are_those_of_one_keeper(
+    monkeypatch: pytest.MonkeyPatch, curators: int, l_max: Any
+) -> None:
+    monkeypatch.setattr("algorithms.sequential_ngram.algorithm.pictures", lambda *_: ())
+    params = NgramParameters(
+        universe=SAMPLE.dataset.universe,
+        epsilon="60",
+        l_max=l_max,
+        n_max=4,
+        budget="uniform",
+        max_cells=1_000,
+    )
+    parts = split(SAMPLE.dataset.lists, curators)
+    counter = sequential_ngram_counts.COUNTER
+    source = Curators(counter, parts, sequential_ngram_counts.read)
+    run = over_curators(ngrams.ROUNDS, params, source)
+    state = central(NGRAM_COUNTING, ngrams.first(params, DRAWS), counter, SAMPLE.dataset.lists)
+    found, expected = run.state.tree, state.tree
+    assert expected.depth == 4
+    assert max(np.diff(expected.bounds)) == 1_000 // 69  # max_cells cut it
+    np.testing.assert_array_equal(found.noisy, expected.noisy)
+    np.testing.assert_array_equal(found.children, expected.children)
+    same_outcome(ngrams.release(params, run.state), ngrams.release(params, state))
+
+
+@pytest.mark.parametrize("curators", [1, 7, 100])
+def test_adaptive_n_grams_too(curators: int) -> None:
+    """Several rates in a question: blocks by rate."""
+    params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", l_max=12)
+    first = first_state(params, "sound", 68, DRAWS)
+    counter = sequential_ngram_counts.COUNTER
+    parts = split(SAMPLE.dataset.lists, curators)
+    source = Curators(counter, parts, sequential_ngram_counts.read)
+    found = drive(NGRAM_COUNTING, first, source).tree
+    expected = central(NGRAM_COUNTING, first, counter, SAMPLE.dataset.lists).tree
+    assert len({spend.budget for spend in expected.spends}) > 3
+    np.testing.assert_array_equal(found.noisy, expected.noisy)
+
+
+def test_thresholds_are_those_of_the_noise() -> None:
+    params = NgramParameters(universe=17, epsilon="1", budget="uniform")
+    found = ngrams.first(params, DRAWS).expansion
+    assert found is not None
+    assert [spend.threshold for spend in found.spends] == [387]
+
+
+# ------------------------------------------------------------------------------------------ trees
+
+
+@pytest.mark.parametrize("curators", [1, 7, 100])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": "simple", "max_cells": 2_000},
+        {"fan_out": 17},
+        {"fan_out": 5, "max_cells": 300},
+        {"form": "simple", "time_bins": 4},
+        {"fan_out": 5, "time_bins": 4},
+    ],
+)
+def test_trees_over_curators_are_those_of_one_keeper(
+    monkeypatch: pytest.MonkeyPatch, curators: int, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("algorithms.sequential_prefix_tree.algorithm.pictures", lambda *_: ())
+    data = SAMPLE.dataset.lists
+    if "time_bins" in changes:
+        data = lists_of([sorted(row) for row in rows_of(data)])
+    params = TreeParameters(universe=SAMPLE.dataset.universe, epsilon="60", height=5, **changes)
+    counter = sequential_prefix_tree_counts.COUNTER
+    source = Curators(counter, split(data, curators), sequential_prefix_tree_counts.read)
+    run = over_curators(trees.ROUNDS, params, source)
+    state = central(tree_counts.COUNTING, trees.first(params, DRAWS), counter, data)
+    assert len(state.levels) == 5
+    for found, expected in zip(run.state.levels, state.levels, strict=True):
+        np.testing.assert_array_equal(found.parents, expected.parents)
+        np.testing.assert_array_equal(found.items, expected.items)
+        np.testing.assert_array_equal(found.counts, expected.counts)
+    same_outcome(trees.release(params, run.state), trees.release(params, state))
+
+
+def test_a_limit_of_cells_holds_in_every_question() -> None:
+    params = TreeParameters(universe=68, epsilon="60", height=5, fan_out=5, max_cells=300)
+    state, sizes = trees.first(params, DRAWS), []
+    source = ExactKeeper(
+        SequentialContext(), sequential_prefix_tree_counts.COUNTER, [SAMPLE.dataset.lists]
+    )
+    while (question := tree_counts.ask(state)) is not None:
+        sizes.append(int(question.sizes.sum()))
+        state = tree_counts.absorb(state, question, source.answer(question))
+    assert max(sizes) > 200
+    assert max(sizes) <= 300
+
+
+@pytest.mark.parametrize("max_cells", [1, 67])
+@pytest.mark.parametrize("rounds", ["tree", "grams"])
+def test_a_limit_that_leaves_no_cell_ends_after_the_first_question(
+    max_cells: int, rounds: str
+) -> None:
+    values: dict[str, Any] = {"universe": 68, "epsilon": "60", "max_cells": max_cells}
+    contract, params, counter = trees.ROUNDS, TreeParameters(**values), None
+    counter = sequential_prefix_tree_counts.COUNTER
+    if rounds == "grams":
+        contract, counter = ngrams.ROUNDS, sequential_ngram_counts.COUNTER
+        params = NgramParameters(**values, budget="uniform")  # type: ignore[assignment]
+    run = over_curators(contract, params, Curators(counter, [SAMPLE.dataset.lists]))
+    assert len(run.steps) == 1
+
+
+def test_no_item_is_left_in_the_last_bin() -> None:
+    """Groups of the first bin below a node of the second have no cells to ask for."""
+    groups = {"1": "early", "2": "early", "3": "late", "4": "late"}
+    params = TreeParameters(universe=4, epsilon="90", height=2, time_bins=2, taxonomy=groups)
+    data = lists_of([[2, 0]] * 50)  # a time that falls: a curator counts its group all the same
+    source = Curators(sequential_prefix_tree_counts.COUNTER, [data])
+    run = over_curators(trees.ROUNDS, params, source)
+    assert [step["asks"] for step in run.steps] == [
+        "groups of level 1",
+        "items of level 1",
+        "groups of level 2",
+    ]
+    assert trees.ROUNDS.release(run).result["sequences"] == 50
+
+
+# ------------------------------------------------------------------------------------------- sets
+
+
+@pytest.mark.parametrize("curators", [1, 7, 100])
+@pytest.mark.parametrize(("items", "fanout"), [(16, 4), (11, 10), (17, 5)])
+def test_diffpart_over_curators_is_that_of_one_keeper(
+    curators: int, items: int, fanout: int
+) -> None:
+    """Even and uneven taxonomies."""
+    data = msnbc_like(3_000, items, 4).dataset
+    lists = Lists(data.values, data.offsets)
+    law = SoundLaw(Fraction(1, 2), Fraction(1, 2), DRAWS)
+    parts = DiffPart(Taxonomy(items, fanout), SetSettings(Fraction(4), law))
+    counting = AdaptiveCounting(parts.ask, parts.absorb)
+    counter = set_valued_counts.COUNTER
+    found = drive(counting, parts.first(), Curators(counter, split(lists, curators)))
+    expected = central(counting, parts.first(), counter, lists)
+    assert len(expected.rows) > 15
+    assert found.rows == expected.rows
+
+
+# ------------------------------------------------------------------------- aborted, refused, lies
+
+
+def test_an_aborted_round_leaves_the_shallower_tree() -> None:
+    params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", budget="uniform")
+    source = Curators(sequential_ngram_counts.COUNTER, [SAMPLE.dataset.lists])
+    run = ngrams.ROUNDS.first(params, ("sequences",), DRAWS)
+    asked = ngrams.ROUNDS.next_sum(run)
+    assert isinstance(asked, CountSum)
+    assert ngrams.ROUNDS.aborted(run, asked) is None
+    run = ngrams.ROUNDS.absorb(run, asked, asked.restored(source.opened(asked)))
+    again = ngrams.ROUNDS.next_sum(run)
+    assert again is not None
+    ended = ngrams.ROUNDS.aborted(run, again)
+    assert ngrams.ROUNDS.next_sum(ended) is None
+    assert truncated(run.state).tree.depth == 1  # type: ignore[union-attr]
+    found = ngrams.ROUNDS.release(ended)
+    assert found.result["truncated"] is True
+    assert found.result["grams"] > 0
+    assert not any("keeps the sequences" in each for each in found.report.assumptions)
+    assert found.report.details["draws_of_noise"] == "3"
+    assert found.report.details["steps"] == (
+        {"asks": "level 1", "groups": 1, "words": 68, "rates": ["12"], "reach": 20},
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [({"budget": "adaptive"}, "budget"), ({"evaluate": True}, "evaluate")],
+)
+def test_what_curators_cannot_answer_is_refused(changes: dict[str, Any], pointer: str) -> None:
+    params = NgramParameters(**({"universe": 5, "epsilon": "1", "budget": "uniform"} | changes))
+    with pytest.raises(NotOverCurators) as refused:
+        ngrams.ROUNDS.first(params, ("sequences",), DRAWS)
+    assert refused.value.pointer == f"/params/{pointer}"
+
+
+GOOD = {
+    "reach": 5,
+    "rates": ["1/3"],
+    "rate_of": None,
+    "asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 2]}]},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reach": 0},
+        {"reach": 10**9},
+        {"reach": True},
+        {"rates": []},
+        {"rates": ["0"]},
+        {"rates": ["-1"]},
+        {"rates": ["1/3", "1/3"]},
+        {"rates": ["1/3", "1/2"]},
+        {"rates": ["1/3", "1/2"], "rate_of": [0]},
+        {"rates": ["1/3", "1/2"], "rate_of": [0, 2]},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 0], "items": [2, 0]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 0]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 1], "items": [0, 0]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [3]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [-1]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [0.5]}]}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}]}},
+        {"asked": {"items": 70_000, "l_max": 5, "levels": []}},
+        {"asked": {"items": 3, "l_max": 0, "levels": []}},
+        {"asked": {"items": 3, "cap": 0}},
+        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}] * 65}},
+        {"asked": {"items": 40_000, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 2]}]}},
+        {"asked": {}},
+        {"asked": None},
+    ],
+    ids=str,
+)
+def test_a_malformed_question_is_refused(change: dict[str, Any]) -> None:
+    assert sequential_ngram_counts.read(GOOD).epsilon == Fraction(1, 3)
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        sequential_ngram_counts.read(GOOD | change)
+
+
+TREE = {
+    "reach": 1,
+    "rates": ["1/3"],
+    "rate_of": None,
+    "asked": {
+        "items": 4,
+        "bins": 2,
+        "groups": [0, 1, 0, 1],
+        "levels": [{"parents": [0, 0], "items": [0, 3]}],
+        "asked": [1],
+        "pairs": [0, 3],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bins": 3},
+        {"bins": 0},
+        {"groups": [0, 1, 0]},
+        {"groups": [0, 2, 0, 2]},
+        {"groups": [0, 1, 0, -1]},
+        {"pairs": [3, 0]},
+        {"pairs": [0, 0]},
+        {"pairs": [0, 4]},
+        {"pairs": []},
+        {"pairs": None, "asked": [2]},
+        {"pairs": None, "asked": []},
+        {"items": 65_536, "bins": 65_536, "groups": list(range(65_536)), "levels": []},
+        {"items": 65_537, "groups": None},
+        {"levels": [{"parents": [0], "items": [4]}]},
+        {"levels": None},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_malformed_question_about_a_tree_is_refused(change: dict[str, Any]) -> None:
+    good = sequential_prefix_tree_counts.read(TREE)
+    assert good.asked.sizes.tolist() == [2, 1]  # below item 3, of the second bin, one is left
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        sequential_prefix_tree_counts.read(TREE | {"asked": TREE["asked"] | change})  # type: ignore[operator]
+
+
+def test_a_record_with_an_unknown_item_counts_nowhere() -> None:
+    """It would otherwise be counted in the cells of another gram."""
+    one = np.zeros(1, np.int64)
+    known, unknown = [[1, 2, 0], [], [2]], [[1, 3, 0], [9], [-1, 1]]
+    level = sequential_ngram_counts.Level(one, one + 1)
+    layout = resolved(TreeParameters(universe=3, epsilon="1"), "sound")[1].layout
+    questions: list[tuple[Counter, Any]] = [
+        (sequential_ngram_counts.COUNTER, Successors(3, 5)),
+        (sequential_ngram_counts.COUNTER, Successors(3, 5, (level,))),
+        (sequential_ngram_counts.COUNTER, sequential_ngram_counts.Lengths(3, 4)),
+        (sequential_prefix_tree_counts.COUNTER, Below(layout, (), one, one)),
+        (sequential_prefix_tree_counts.COUNTER, Below(layout, (level,), one, one)),
+    ]
+    for counter, document in questions:
+        asked = CountSum.of(counter, document, 5, (Fraction(1),), np.zeros_like(document.sizes))
+        mixed = [row for pair in zip(known, unknown, strict=True) for row in pair]
+        assert asked.total(lists_of(known)).any()
+        assert asked.total(lists_of(mixed)).tolist() == asked.total(lists_of(known)).tolist()
+        assert not asked.total(lists_of(unknown)).any()
+
+
+def test_what_passes_the_reach_is_dropped_last_ones_first() -> None:
+    """A coordinator that states too small a reach costs utility, never privacy."""
+    asked = CountSum.of(
+        sequential_ngram_counts.COUNTER, Successors(3, 9), 2, (Fraction(1),), np.zeros(1, np.int64)
+    )
+    assert asked.total(lists_of([[0, 1, 2, 2, 2]])).tolist() == [1, 1, 0]
+    assert asked.total(lists_of([[2, 2, 2], [1, 2, 0], []])).tolist() == [0, 1, 3]
+
+
+# ---------------------------------------------------------------- section 4: what a record can move
+
+
+@pytest.mark.parametrize(
+    ("items", "l_max", "n_max", "uniform"),
+    [(2, 3, 3, Fraction(8, 9)), (2, 5, 5, Fraction(19, 25))],
+)
+def test_what_one_sequence_adds_to_each_question(
+    items: int, l_max: int, n_max: int, uniform: Fraction
+) -> None:
+    """All sequences up to l_max + 1, every gram expanded: the worst transcript."""
+    worst, totals = [0] * n_max, []
+    grams = [list(product(range(items), repeat=length)) for length in range(n_max)]
+    levels: list[Any] = []
+    documents = [Successors(items, l_max)]
+    for length in range(1, n_max):
+        rank = {gram: place for place, gram in enumerate(grams[length - 1])}
+        level = sequential_ngram_counts.Level(
+            np.array([rank[gram[:-1]] for gram in grams[length]]),
+            np.array([gram[-1] for gram in grams[length]]),
+        )
+        levels.append(level)
+        documents.append(Successors(items, l_max, tuple(levels)))
+    for length in range(l_max + 2):
+        for sequence in product(range(items), repeat=length):
+            one = lists_of([list(sequence)])
+            moved = [sequential_ngram_counts.COUNTER.of(one, each)[1].size for each in documents]
+            worst = [max(pair) for pair in zip(worst, moved, strict=True)]
+            totals.append(Fraction(sum(moved), l_max * n_max))
+    assert worst == [l_max, *(l_max - level + 2 for level in range(2, n_max + 1))]
+    assert max(totals) == uniform
+
+
+@pytest.mark.parametrize("fan_out", [None, 2])
+def test_one_sequence_is_in_one_cell_of_a_trees_question(fan_out: int | None) -> None:
+    params = TreeParameters(universe=4, epsilon="100", height=3, fan_out=fan_out)
+    state = tree_counts.first(resolved(params, "sound")[1])
+    everything = lists_of([list(row) for row in product(range(4), repeat=3)] * 9)
+    source = ExactKeeper(SequentialContext(), sequential_prefix_tree_counts.COUNTER, [everything])
+    asked = 0
+    while (question := tree_counts.ask(state)) is not None:
+        for row in [(), (1,), (3, 0), (2, 2, 2), (0, 1, 2, 3, 0, 1)]:
+            _, cells = sequential_prefix_tree_counts.COUNTER.of(
+                lists_of([list(row)]), question.document
+            )
+            assert cells.size == (len(row) > len(state.levels))
+        state, asked = (
+            tree_counts.absorb(state, question, source.answer(question)),
+            asked + 1,
+        )
+    assert asked == (3 if fan_out is None else 6)
+    assert state.tree.nodes == 4 + 16 + 64
+
+
+def test_a_time_that_falls_counts_nowhere() -> None:
+    """A keeper refuses it; at curators nobody may hear of it."""
+    layout = resolved(TreeParameters(universe=4, epsilon="1", time_bins=2), "sound")[1].layout
+    level = sequential_prefix_tree_counts.Level(np.zeros(1, np.int64), np.array([2]))
+    asked = Below(layout, (level,), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    records, cells = sequential_prefix_tree_counts.COUNTER.of(
+        lists_of([[2, 1], [2, 3], [2, 2], [2]]), asked
+    )
+    assert records.tolist() == [1, 2]
+    assert asked.named(cells)[1].tolist() == [3, 2]
+
+
+class AllPass:
+    """A source of which every cell passes: the longest chain of every record."""
+
+    def answer(self, question: Question) -> Answer:
+        return Opened(question, np.full(int(question.sizes.sum()), 10**6))
+
+
+@pytest.mark.parametrize(("items", "fanout"), [(2, 2), (4, 2), (5, 2), (7, 3), (9, 4), (5, 4)])
+def test_every_record_spends_epsilon_along_its_chain_of_diffpart(items: int, fanout: int) -> None:
+    """All records over the universe, in exact fractions; one cell of each question at most."""
+    epsilon = Fraction(3, 7)
+    law = SoundLaw(Fraction(1, 2), Fraction(1, 2))
+    parts = DiffPart(Taxonomy(items, fanout), SetSettings(epsilon, law))
+    everyone = lists_of(
+        [[item for item in range(items) if mask >> item & 1] for mask in range(1, 1 << items)]
+    )
+    spent = [Fraction(0)] * everyone.count
+    state, walk, last = parts.first(), everyone, []
+    while (question := parts.ask(state)) is not None:
+        walk = set_valued_counts.follow(walk, question.document)
+        records, cells = set_valued_counts.cells(walk, question.document)
+        numbers = records().tolist()
+        assert len(set(numbers)) == len(numbers)
+        groups = np.searchsorted(question.bounds, cells, side="right") - 1
+        for record, group in zip(numbers, groups.tolist(), strict=True):
+            spent[record] += question.rates[question.rate_of[group]]
+        last.append(len(numbers))
+        state = parts.absorb(state, question, AllPass().answer(question))
+    assert set(spent) == {epsilon}
+    assert last[0] == everyone.count
+    assert len(state.rows) == everyone.count
+
+
+# ------------------------------------------------------------------------------ worked example A
+
+
+def test_worked_example_a() -> None:
+    """Two clinics, three rounds, threshold 3 (spec: federated-counting, section 12)."""
+    one = lists_of([[1, 2, 0], [1, 2, 0], [1, 2]])
+    other = lists_of([[2, 1], [2, 1], [2, 1, 0]])
+    third = lists_of([[1, 2, 0, 1, 2], [2, 0, 1, 2]])
+    settings = Settings(
+        items=3,
+        epsilon=Fraction(1),
+        l_max=5,
+        n_max=3,
+        threshold=lambda _budget: 3.0,
+        budget="uniform",
+    )
+    state = first_ngrams(settings)
+    counter = sequential_ngram_counts.COUNTER
+    source = Curators(counter, [one, other, third])
+    long = lists_of([[1, 2, 0, 1, 2]])
+    spends, sums = [], []
+    while (question := NGRAM_COUNTING.ask(state)) is not None:
+        asked = sum_of(counter, question)
+        assert asked.rates == (Fraction(1, 3),)
+        assert asked.blocks[0].bound / (asked.blocks[0].share * asked.epsilon) == 15
+        if len(sums) == 0:
+            vectors = [asked.total(part).tolist() for part in source.parts]
+            assert vectors == [[2, 3, 3], [1, 3, 3], [2, 3, 4]]
+        sums.append(source.opened(asked).tolist())
+        spends.append(Fraction(int(asked.total(long).sum()), 15))
+        state = NGRAM_COUNTING.absorb(state, question, source.answer(question))
+    assert sums[0] == [5, 9, 10]
+    assert sums[1] == [0, 2, 0, 3, 1, 0, 6, 2, 4, 3, 0, 3]
+    assert len(sums[2]) == 12
+    tree = state.tree
+    assert tree is not None
+    assert sorted(zip(*[each.tolist() for each in tree.levels[1]], strict=True)) == [
+        (1, 2),
+        (2, 0),
+        (2, 1),
+    ]
+    assert spends == [Fraction(1, 3), Fraction(1, 3), Fraction(1, 5)]
+    assert sum(spends) == Fraction(13, 15)
+
+
+# ------------------------------------------------------------------------------ worked example B
+
+
+def test_worked_example_b() -> None:
+    """DiffPart on the eight records, fan-out 2, I34 split first: blocks, shares and scales."""
+    lists = Lists(TABLE_4_1.values, TABLE_4_1.offsets)
+    parts = DiffPart(
+        Taxonomy(4, 2), SetSettings(Fraction(1), SilentLaw()), pick=lambda _, nodes: nodes - 1
+    )
+    source = Curators(set_valued_counts.COUNTER, split(lists, 3))
+    state, steps, spent = parts.first(), [], [Fraction(0)] * 8
+    while (question := parts.ask(state)) is not None:
+        asked = sum_of(set_valued_counts.COUNTER, question)
+        scales = [block.bound / (block.share * asked.epsilon) for block in asked.blocks]
+        steps.append((asked.rates, asked.epsilon, scales, source.opened(asked).tolist()))
+        records, cells = set_valued_counts.COUNTER.of(lists, question.document)
+        groups = np.searchsorted(question.bounds, cells, side="right") - 1
+        for record, group in zip(records.tolist(), groups.tolist(), strict=True):
+            spent[record] += question.rates[question.rate_of[group]]
+        state = parts.absorb(state, question, source.answer(question))
+    sixth, third = Fraction(1, 6), Fraction(1, 3)
+    assert steps == [
+        ((sixth,), sixth, [6], [4, 0, 4]),
+        ((sixth, 5 * sixth), 1, [6, Fraction(6, 5)], [0, 1, 3, 1, 2, 1]),
+        ((2 * third,), 2 * third, [Fraction(3, 2)], [0, 1, 0, 0, 1, 2]),
+    ]
+    assert set(spent) == {1}
+    assert sum(epsilon for _, epsilon, _, _ in steps) == Fraction(11, 6)
+    assert sum(max(rates) for rates, *_ in steps) == Fraction(5, 3)
+
+
+# -------------------------------------------------------------------------------- on the wire
+
+
+@pytest.mark.parametrize(("collusion", "draws"), [(None, 3), (1, Fraction(3, 2))])
+def test_a_question_is_a_query_with_the_noise_that_it_asks_for(
+    collusion: int | None, draws: Fraction
+) -> None:
+    """Adaptive n-grams: several blocks, and A / e is the scale of each."""
+    params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", l_max=12)
+    counter = sequential_ngram_counts.COUNTER
+    state = first_state(params, "sound", 68, DRAWS)
+    source = ExactKeeper(SequentialContext(), counter, [SAMPLE.dataset.lists])
+    assumed = None if collusion is None else Collusion(curators=0, aggregators=collusion)
+    federation = Federation(collect="rounds", columns=("sequences",), n_max=100, collusion=assumed)
+    job = "0198c2d0-7c1a-7000-8000-000000000000"
+    plan = JobPlan(job, "sequential-ngram", bytes(32), federation)
+    scope = ngrams.ROUNDS.scope(params)
+    number = 0
+    while (question := NGRAM_COUNTING.ask(state)) is not None:
+        number += 1
+        asked = sum_of(counter, question)
+        _, query = step_of_sum(plan, number, asked, scope)
+        assert noise_share(query, scope) == draws
+        assert query.every_record
+        noise = aggregator_plan(query)
+        assert noise is not None
+        assert noise.scales == tuple(question.reach / rate for rate in asked.rates)
+        assert sum(noise.dimensions) == int(question.sizes.sum())
+        state = NGRAM_COUNTING.absorb(state, question, source.answer(question))
+    assert number == 5
