@@ -24,14 +24,16 @@ from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import etag_response
+from coordinator.registry.registry import Registry
 from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
 from coordinator.store.rounds import Filter
-from coordinator.web import DatabasePart, Wait
+from coordinator.web import DatabasePart, Wait, encode
 from tacit.protocol.round import RoundState
 from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
+from tacit.wire import encode_binary
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
 ChangesPart = Annotated[Changes, Depends(part(Changes))]
@@ -132,6 +134,25 @@ def add_rounds(router: APIRouter) -> None:
             return answer, answer.status_code == 304
 
         return await changes.poll(look, wait_s, key=round_id)
+
+    @router.get("/rounds/{round_id}/evidence.json")
+    async def evidence(
+        request: Request,
+        round_id: str,
+        database: DatabasePart,
+        registry: Annotated[Registry, Depends(part(Registry))],
+        _: Person,
+    ) -> Response:
+        """What a browser needs to check the round; the page's script has no token for the API."""
+        found = await views.result(database, round_id)
+        transcript = await views.document(database, round_id, "transcript")
+        head = {
+            "round": round_id,
+            "coordinator": encode_binary(registry.identity.public_key),
+            "result": found["result"],
+        }
+        body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
+        return etag_response(request, body, headers=dict(HEADERS))
 
     @router.get("/rounds/{round_id}/archive.zip")
     async def archive(round_id: str, database: DatabasePart, _: Person) -> Response:

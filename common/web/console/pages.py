@@ -40,6 +40,7 @@ HEADERS: Final = {
 _MEDIA: Final = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "verify.js": "text/javascript; charset=utf-8",
 }
 _STATIC: Final = {
     name: resources.files(__package__).joinpath("static", name).read_bytes() for name in _MEDIA

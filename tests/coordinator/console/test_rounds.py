@@ -304,3 +304,20 @@ async def test_pages_of_a_long_list(house: Houses) -> None:
         assert "No round is like that" in browser.words()
         assert nothing.status_code == 200
         assert (await browser.get("/console/rounds?state=strange")).status_code == 422
+
+
+async def test_a_browser_gets_the_evidence_of_a_round_by_its_session(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        opened = await released(it)
+        path = f"/console/rounds/{opened.id}/evidence.json"
+        browser = await signed_in(it, "analyst")
+        found = (await browser.get(path)).json()
+        transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
+        identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
+        assert found == {
+            "round": opened.id,
+            "coordinator": identity["identity_key"],
+            "result": (await it.result(opened))["result"],
+            "transcript": transcript,
+        }
+        assert (await Browser(it.app).get(path)).status_code == 303

@@ -57,6 +57,7 @@ async function follow(part) {
           showTimes(part);
           if (part.querySelector("[data-finished]")) part.dataset.done = "";
           showPrint();
+          showCheck();
         }
       } else if (answer.status !== 304) throw new Error(String(answer.status));
       lost?.remove();
@@ -75,6 +76,79 @@ async function follow(part) {
 }
 
 for (const part of document.querySelectorAll("[data-live]")) follow(part);
+
+// --- checking a round: `verify.js` judges, this shows ---
+
+const said = (name, words, kind = "") => {
+  const made = document.createElement(name);
+  made.textContent = words;
+  if (kind) made.className = kind;
+  return made;
+};
+const digits = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
+async function checkRound(area) {
+  const verdict = area.querySelector(".verdict");
+  const list = area.querySelector(".checks");
+  const tell = (words, kind) => {
+    verdict.textContent = words;
+    verdict.className = `verdict ${kind}`;
+  };
+  list.replaceChildren();
+  area.querySelector("table")?.remove();
+  tell("Checking …", "");
+  const began = performance.now();
+  const kept = `tacit-known-${area.dataset.deployment}`;
+  try {
+    const { check } = await import(new URL("verify.js", import.meta.url));
+    const answer = await fetch(area.dataset.check, { redirect: "error" });
+    if (!answer.ok) throw new Error(`the transcript did not come (${answer.status})`);
+    const known = JSON.parse(localStorage.getItem(kept) ?? "null");
+    const evidence = await answer.json();
+    const pins = known && Object.fromEntries(evidence.transcript.descriptor.statement.aggregators
+      .map(({ id }) => [id, known.aggregators[id]]).filter(([, print]) => print));
+    const whole = pins && Object.keys(pins).length === evidence.transcript.descriptor.statement.aggregators.length;
+    const found = await check({ ...evidence, pins: whole ? pins : null }, (title, detail) => {
+      const item = document.createElement("li");
+      item.append(said("b", `✓ ${title}`), said("span", detail));
+      list.append(item);
+    });
+    if (known && known.coordinator !== found.coordinator) throw new Error("the coordinator is another one than this browser saw before");
+    localStorage.setItem(kept, JSON.stringify({
+      coordinator: found.coordinator,
+      aggregators: { ...known?.aggregators, ...found.fingerprints },
+    }));
+    tell(`Checked in this browser in ${Math.round(performance.now() - began)} ms: the published result is what ${found.partials.length} aggregators committed to.`, "good");
+    if (found.total.length === 1) area.append(partialSums(found));
+  } catch (error) {
+    if (error.name === "NotSupportedError") tell("This browser cannot check Ed25519 signatures: use the command below.", "");
+    else tell(`✗ Refused: ${error.message}.`, "bad");
+  }
+}
+
+function partialSums(found) {
+  const table = document.createElement("table");
+  table.append(said("caption", "Each aggregator's partial sum alone is a random number. Together they are the result, in its smallest steps."));
+  for (const [name, [value]] of [...found.partials, ["together", found.total]]) {
+    const row = table.insertRow();
+    const head = said("th", name);
+    head.scope = "row";
+    row.append(head, said("td", digits(value), "number"));
+  }
+  return table;
+}
+
+function showCheck() {
+  for (const area of document.querySelectorAll("[data-check]")) {
+    const button = area.querySelector("button");
+    if (!globalThis.crypto?.subtle) {
+      area.querySelector(".verdict").textContent = "Without TLS a browser checks no signatures: use the command below.";
+      continue;
+    }
+    button.hidden = false;
+    button.onclick = () => checkRound(area);
+  }
+}
 
 // --- print, and the code of `tacit console` ---
 
@@ -104,3 +178,4 @@ addEventListener("hashchange", takeCode);
 takeCode();
 showTimes(document);
 showPrint();
+showCheck();
