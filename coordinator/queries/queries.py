@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 from common.runtime.clock import Clock, uuid7
 from common.store.transactions import Database, Transaction
-from coordinator.errors import ExactRefused, PaperRefused, ProofRequired, QueryRefused, UnknownQuery
+from coordinator.errors import (
+    ExactRefused,
+    NotEnoughAggregators,
+    PaperRefused,
+    ProofRequired,
+    QueryRefused,
+    UnknownQuery,
+)
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
@@ -55,13 +62,29 @@ def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...
     return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
 
 
-async def preview(
-    database: Database, query: Query, settings: CoordinatorSettings, query_id: str = ""
+async def preview(database: Database, query: Query, settings: CoordinatorSettings) -> PrivacyReport:
+    """What somebody who is about to ask should see: the report of a result, or what stands in the
+    way. Raises what `check_query` raises, and NotEnoughAggregators where some are paired, but too
+    few. (A query itself may be made before its aggregators are paired.)"""
+    async with database.reading() as transaction:
+        paired = len(await list_aggregators(transaction))
+    if 0 < paired < query.aggregators:
+        raise NotEnoughAggregators(
+            f"the query asks for {query.aggregators} aggregators, and {paired} "
+            f"{'is' if paired == 1 else 'are'} paired: ask for fewer, or pair more first",
+            pointer="/aggregators",
+            extra={"needed": query.aggregators, "registered": paired},
+        )
+    return await forecast(database, query, settings, query.digest().hex())
+
+
+async def forecast(
+    database: Database, query: Query, settings: CoordinatorSettings, query_id: str
 ) -> PrivacyReport:
     """The report that a result of this query would carry, and the error to expect."""
     async with database.reading() as transaction:
         operators = operators_for(query, await list_aggregators(transaction))
-    subject = Subject(kind="query", id=query_id or query.digest().hex())
+    subject = Subject(kind="query", id=query_id)
 
     def work() -> PrivacyReport:
         check_query(query, settings, operators)
@@ -80,7 +103,7 @@ async def prepare(
 ) -> QueryRow:
     """A query that this deployment may run, with its preview, ready to be stored."""
     query_id = str(uuid7(clock))
-    report = await preview(database, query, settings, query_id)
+    report = await forecast(database, query, settings, query_id)
     body = query.canonical().decode()
     return QueryRow(query_id, query.digest(), body, report.model_dump_json(), clock.now())
 

@@ -239,6 +239,17 @@ async def test_a_preview_of_a_proved_query_says_how_far_a_lie_reaches(house: Hou
         assert found["charged"]["delta"] == found["verified"][-1]["delta"]
 
 
+async def test_a_preview_says_that_too_few_aggregators_are_paired(house: Houses) -> None:
+    """A query may be made before its aggregators are paired; who looks first is told."""
+    async with house(2) as it:
+        answer = await it.ask("POST", "/v1/queries/preview", query(aggregators=3))
+        assert problem(answer) == (409, "not_enough_aggregators")
+        assert pointers(answer) == ["/aggregators"]
+        assert "asks for 3 aggregators, and 2 are paired" in answer.json()["detail"]
+        assert (await it.ask("POST", "/v1/queries", query(aggregators=3))).status_code == 201
+        assert (await it.ask("POST", "/v1/queries/preview", query(aggregators=2))).is_success
+
+
 async def test_a_preview_stores_nothing(house: Houses) -> None:
     async with house(0) as it:
         answer = await it.ask("POST", "/v1/queries/preview", query(**NOISY))
