@@ -10,17 +10,19 @@ import hashlib
 import io
 import math
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Final, Generic, NoReturn, TypeVar, get_args
 
 import cbor2
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import from_json, to_json, to_jsonable_python
 from starlette.requests import Request
 from starlette.responses import Response
 
 from common.web.problems import MalformedBody, invalid_from
-from tacit.errors import FieldError, Invalid, TooLarge, UnsupportedForm
+from tacit.errors import DomainError, FieldError, Invalid, TooLarge, UnsupportedForm
 
 JSON: Final = "application/json"
 CBOR: Final = "application/cbor"
@@ -73,7 +75,7 @@ def parse_json(body: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise invalid_from(error, _parsed(body)) from None
+        raise _refused(error, _parsed(body), model) from None
 
 
 def parse_cbor(body: bytes, model: type[M]) -> M:
@@ -82,7 +84,7 @@ def parse_cbor(body: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_json(to_json(value, bytes_mode="base64"))
     except ValidationError as error:
-        raise invalid_from(error, value) from None
+        raise _refused(error, value, model) from None
 
 
 def decode_cbor(body: bytes) -> Any:
@@ -104,6 +106,51 @@ def decode_cbor(body: bytes) -> Any:
         raise MalformedBody("Something follows the end of the body")
     _refuse_exotic_value(value)
     return value
+
+
+def _refused(error: ValidationError, body: object, model: type[BaseModel]) -> DomainError:
+    """The domain error of a failed validation; a field that is unknown gets the nearest name."""
+    found = invalid_from(error, body)
+    if not isinstance(found, Invalid):
+        return found
+    items = error.errors(include_url=False, include_input=False)
+    named = [
+        replace(each, message=_unknown_field(item["loc"], model))
+        if item["type"] == "extra_forbidden"
+        else each
+        for each, item in zip(found.errors, items, strict=False)
+    ]
+    return Invalid(found.detail, errors=named)
+
+
+def _unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    known = _names(model, place[:-1])
+    near = get_close_matches(str(place[-1]), known, n=1)
+    return "There is no such field" + (f": did you mean {near[0]}?" if near else "")
+
+
+def _names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """The names of the fields of what stands at a path of a model's JSON."""
+    models: list[type[BaseModel]] = [model]
+    for step in path:
+        if isinstance(step, int):
+            continue
+        fields = [field for each in models for field in _fields(each).items()]
+        inside = [_models(field.annotation) for name, field in fields if name == step]
+        if inside:  # pydantic also names the branches of unions, which are no steps of the JSON
+            models = [each for found in inside for each in found]
+    return [name for each in models for name in _fields(each)]
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, at any depth."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 async def read_ndjson(

@@ -279,3 +279,23 @@ async def test_functions_are_accepted_with_noise(house: Houses, function: str) -
         asked = query(function=function, resolution="0.01", **edges, **NOISY)
         answer = await it.ask("POST", "/v1/queries", asked)
         assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "words"),
+    [
+        ({"epsilonn": "1"}, "/epsilonn", "There is no such field: did you mean epsilon?"),
+        ({"min_participant": 3}, "/min_participant", "did you mean min_participants?"),
+        ({"collusion": {"curator": 3}}, "/collusion/curator", "did you mean curators?"),
+        ({"window": {"begin": "x"}}, "/window/begin", "There is no such field"),
+        ({"zzz": 1}, "/zzz", "There is no such field"),
+    ],
+)
+async def test_a_misspelt_field_gets_the_nearest_name(
+    house: Houses, changes: dict[str, Any], pointer: str, words: str
+) -> None:
+    async with house(0) as it:
+        answer = await it.ask("POST", "/v1/queries/preview", query(**changes))
+        assert problem(answer) == (422, "bad_parameter")
+        found = {each["pointer"]: each["detail"] for each in answer.json()["errors"]}
+        assert found[pointer].endswith(words)
