@@ -161,7 +161,8 @@ def _next_lines(home: Path, *, full: bool) -> list[str]:
         "Nothing is left running. Next:",
         *([] if full else ["  tacit demo --full           the same hour by four mechanisms"]),
         f"  tacit demo{kept}, then tacit up{kept}",
-        f"{'':30}a deployment that stays, with these rounds",
+        f"{'':30}a deployment that stays, with these rounds;",
+        f"{'':30}then tacit console{kept} shows them in a browser",
         "  docs/tutorial/first-private-sum.md",
     ]
 
