@@ -89,7 +89,6 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield running
 
 
-@pytest.mark.slow
 async def test_kmeans_by_rounds_also_over_a_restart_of_the_coordinator(it: Site) -> None:
     asked = await it.ask(KMEANS)
     async with asyncio.timeout(30):  # one sum is opened, and the next round is under way
@@ -122,7 +121,6 @@ async def test_the_grid_of_dpbv_clustering_by_one_round(it: Site) -> None:
     assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "2"
 
 
-@pytest.mark.slow
 async def test_crowd_tasking_by_reports(it: Site) -> None:
     asked = await it.ask(TASK)
     found = await it.result(asked["id"])

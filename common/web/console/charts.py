@@ -102,10 +102,10 @@ def _bars(
 ) -> _Drawn:
     least = min(0.0, *(value - half_width for value in values))
     most = max(0.0, *(value + half_width for value in values))
-    height = (_BASE - _TOP) / ((most - least) or 1.0)
+    span = (most - least) or 1.0
 
     def y(value: float) -> float:
-        return _BASE - (value - least) * height
+        return _BASE - (value - least) / span * (_BASE - _TOP)
 
     room = width / max(len(values), 1)
     parts = [
@@ -149,9 +149,11 @@ class _Scale:
 
     @classmethod
     def around(cls, values: Sequence[float], width: float) -> _Scale:
+        """Around these values; a width that digits cannot tell from none is made one."""
         low, high = min(values), max(values)
-        if not high > low:
-            low, high = low - 1.0, high + 1.0
+        largest = max(abs(low), abs(high), 1e-100)
+        if high - low <= largest * 1e-9:
+            low, high = low - largest, high + largest
         return cls(low, high, width)
 
     def x(self, value: float) -> float:

@@ -203,7 +203,7 @@ def test_the_points_of_an_approximate_guarantee() -> None:
         "epsilon needs"
     )
     coins = rows(two_layer("0.5", "0.5", function="mean"))["c"]
-    assert [float(epsilon) for epsilon, _ in coins.curve] == [5, 10]
+    assert [float(epsilon) for epsilon, _ in coins.curve] == [0, 5, 10]
     assert coins.reason is not None
     assert coins.reason.startswith("with probability 0.25 no honest party draws noise")
 
