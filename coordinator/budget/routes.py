@@ -10,9 +10,8 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
-from common.runtime.clock import Clock
 from common.store.database import exclusive
-from common.store.transactions import Database, Transaction
+from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, Principal, require
 from common.web.bodies import takes
@@ -22,22 +21,21 @@ from common.web.problems import status_of
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
-from coordinator.budget import acknowledging, charging, planning, statement, updates
+from coordinator.budget import acknowledging, statement, updates
 from coordinator.budget.acknowledging import Acknowledgement, Acknowledgements
 from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.budget.limits import Limit, shortages
-from coordinator.budget.planning import ForecastRequest, Plan
+from coordinator.budget.limits import Limit
+from coordinator.budget.planning.routes import add_planning
 from coordinator.budget.roster import Status
 from coordinator.budget.state import LedgerState
 from coordinator.budget.statement import Tight
 from coordinator.budget.updates import Update, actor_of
-from coordinator.errors import UnknownCurator, WindowMissing
+from coordinator.errors import UnknownCurator
 from coordinator.models.budget_events import Break, Draft, Event, Kind
 from coordinator.queries import queries
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
-from coordinator.store.registry import list_aggregators
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, ClockPart, DatabasePart, Operator, Party, encode, time_text
 from tacit.errors import DomainError, FieldError, Invalid
@@ -61,7 +59,7 @@ def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
     _add_figures(app)
     _add_events(app, settings)
     _add_limits(app)
-    _add_planning(app)
+    add_planning(app)
     _add_acknowledgements(app)
 
 
@@ -232,40 +230,6 @@ def _add_limits(app: FastAPI) -> None:
         return {"curator": row.id, "limits": [statement.limit(item) for item in body.limits]}
 
 
-def _add_planning(app: FastAPI) -> None:
-    @app.post(
-        "/v1/budget/preview",
-        tags=["budget"],
-        summary="What a round would cost, and whether it would be let in; nothing is spent",
-        openapi_extra=takes(Plan, examples.PLAN),
-    )
-    async def preview(
-        request: Request,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        caller: Analyst,
-    ) -> dict[str, Any]:
-        body = await read_body(request, Plan)
-        named = caller.has(Scope.OPERATOR)
-        return await preview_of(database, ledger, clock, body, named=named)
-
-    @app.post(
-        "/v1/budget/forecast",
-        tags=["budget"],
-        summary="The composed guarantee of a schedule, per day, month and year",
-        openapi_extra=takes(ForecastRequest, examples.FORECAST),
-    )
-    async def forecast(request: Request, database: DatabasePart, _: Analyst) -> dict[str, Any]:
-        body = await read_body(request, ForecastRequest)
-        async with database.reading() as transaction:
-            query, operators = await _planned(transaction, body.query, body.query_id)
-        try:
-            return await asyncio.to_thread(planning.forecast, query, operators, body)
-        except ValueError as error:
-            raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
-
-
 def _add_acknowledgements(app: FastAPI) -> None:
     @app.put(
         "/v1/rounds/{round_id}/acknowledgement",
@@ -393,37 +357,6 @@ async def _local(transaction: Transaction, query_id: str) -> Query:
 async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
     wanted = sorted(state.spending.rounds.queries())
     return {name: (await queries.find(transaction, name)).query for name in wanted}
-
-
-async def preview_of(
-    database: Database, ledger: Ledger, clock: Clock, plan: Plan, *, named: bool
-) -> dict[str, Any]:
-    """What a planned round would cost, and whether it would be let in; `named`: with the curators
-    whose limits refuse it. Raises UnknownQuery, WindowMissing."""
-    async with database.reading() as transaction:
-        query, operators = await _planned(transaction, plan.query, plan.query_id)
-        state = await ledger.current(transaction)
-    window = plan.window or query.window
-    if window is None:
-        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
-    price = await asyncio.to_thread(charging.price_of, query, operators)
-    planned = planning.planned(state, price, window, clock.now())
-    found = shortages(state.limits, state.spending, planned)
-    blocked = None
-    if named:
-        async with database.reading() as transaction:
-            blocked = await charging.blocked(transaction, found)
-    return planning.preview(planned, found, blocked)
-
-
-async def _planned(
-    transaction: Transaction, query: Query | None, query_id: str | None
-) -> tuple[Query, tuple[str, ...] | None]:
-    if query is None:
-        assert query_id is not None
-        query = (await queries.find(transaction, query_id)).query
-    operators = queries.operators_for(query, await list_aggregators(transaction))
-    return query, operators or None
 
 
 async def _curator(transaction: Transaction, caller: Principal, curator: str) -> CuratorRow:

@@ -22,8 +22,8 @@ from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import parse_json
 from coordinator.budget.ledger import Ledger
-from coordinator.budget.planning import Plan
-from coordinator.budget.routes import preview_of
+from coordinator.budget.planning.plans import Plan
+from coordinator.budget.planning.routes import preview_of
 from coordinator.errors import UnknownQuery
 from coordinator.queries import queries
 from coordinator.rounds import asking, views
