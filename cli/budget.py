@@ -366,3 +366,79 @@ def forecast(
             say(f"drawn: {plot}")
 
     return Answer(found, human)
+
+
+@app.command("history")
+@at_coordinator
+def history(
+    client: Client,
+    unit: Annotated[str, typer.Option(help="curator or record.")] = "curator",
+    scenario: Annotated[str, typer.Option(help="assumed or all-aggregators.")] = "assumed",
+    period_s: Annotated[
+        int | None, typer.Option(min=60, help="Count within periods of a limit.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="First instant (default: the first round).")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Last instant (default: now).")] = None,
+    step_s: Annotated[int | None, typer.Option(min=1, help="Seconds between two lines.")] = None,
+) -> Answer:
+    """What the worst curator had spent, step by step of time."""
+    found = client.budget_history(
+        unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
+    )
+    rows = [
+        [point["at"], amount(point["epsilon"]), amount(point["delta"]), str(point["rounds"])]
+        for point in found["points"]
+    ]
+    title = f"Spent by the worst curator, unit {found['unit']}"
+    return tabled(found, title, ["at", "epsilon", "delta", "rounds"], rows)
+
+
+@app.command("outlook")
+@at_coordinator
+def outlook(
+    client: Client,
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(help="Queries to look at (default: all schedules that are running)."),
+    ] = None,
+    period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
+) -> Answer:
+    """When each limit is used up, and what would make it last."""
+    body: Json = {"days": days}
+    if query:
+        period = {} if period_s is None else {"period_s": period_s}
+        body["queries"] = [{"query_id": each, **period} for each in query]
+    found = client.budget_outlook(body)
+
+    def human() -> None:
+        for item in found["schedules"]:
+            say(
+                f"{item['name']}: every {item['period_s']} s, epsilon {amount(item['epsilon'])} a "
+                f"round, next {item['next']}"
+            )
+        if not found["schedules"]:
+            say("no schedule is running: name a query, with --period-s")
+        if not found["limits"]:
+            say("limits: none. Nothing stops spending: tacit budget limits sets them")
+        for item in found["limits"]:
+            _print_limits([item["limit"]])
+            say(f"  {amount(item['left'])} left; {_lasts(item)}")
+        say(f"[dim]{found['sentence']}[/dim]")
+
+    return Answer(found, human)
+
+
+def _lasts(item: Json) -> str:
+    if item["exhausted"] is None:
+        return "lasts to the end"
+    advice = item["advice"]
+    if advice is None:
+        return f"used up at {item['exhausted']}, and no pace of these rounds would make it last"
+    ways = [] if advice["every"] is None else [f"only every {advice['every']}th round"]
+    epsilon = advice["epsilon"]
+    share = f"at most {advice['share']} of each round's price"
+    ways.append(share if epsilon is None else f"epsilon at most {epsilon} a round")
+    return f"used up at {item['exhausted']}; to last: {', or '.join(ways)}"

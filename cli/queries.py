@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import Answer, at_coordinator, read_json, tabled
+from cli.context import Answer, at_coordinator, console, read_json, table, tabled
 from cli.words import print_report
 from tacit import Client
 from tacit.query.words import Validity
+from tacit.report.guessing import of_a_hundred
 
 app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
@@ -57,11 +58,32 @@ def preview(
     source: Source,
     validity: ValidityOption = None,
     noise_tail: NoiseTail = None,
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(help="Also try this epsilon; may be repeated (at most 32)."),
+    ] = None,
 ) -> Answer:
     """What a result would reveal, how far off it would be, and how far a lie would reach, before
     anything is spent."""
-    found = client.preview(_asked(source, validity, noise_tail))
-    return Answer(found, lambda: print_report(found))
+    found = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
+
+    def human() -> None:
+        print_report({name: value for name, value in found.items() if name != "stops"})
+        if "stops" in found:
+            rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in found["stops"]]
+            columns = ["epsilon", "error, 95 of 100", "right guesses"]
+            console.print(table("At another epsilon", columns, rows))
+
+    return Answer(found, human)
+
+
+def _error(stop: Any) -> str:
+    parts = (stop["error"] or {}).get("parts", ())
+    return ", ".join(f"± {part['interval']['half_width']} {part['unit']}" for part in parts)
+
+
+def _guess(stop: Any) -> str:
+    return f"{of_a_hundred(stop['guess'])} of 100"
 
 
 def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> Any:

@@ -29,6 +29,7 @@ ROUND: dict[str, Any] = {
     "query_id": "01928374-5566-7788-99aa-bbccddeeff00",
     "window": {"start": "2026-11-02T18:00:00Z", "end": "2026-11-02T19:00:00Z"},
 }
+PREVIEW: dict[str, Any] = {**QUERY, "epsilons": ["0.1", "1", "2"]}
 GRANT: dict[str, Any] = {
     "party": "gateway-7",
     "kind": "host",
@@ -52,6 +53,10 @@ FORECAST: dict[str, Any] = {
     "period_s": 86400,
     "days": 365,
     "delta": "0.000001",
+}
+OUTLOOK: dict[str, Any] = {
+    "queries": [{"query_id": "01928374-5566-7788-99aa-bbccddeeff00", "period_s": 86400}],
+    "days": 365,
 }
 ACKNOWLEDGEMENT: dict[str, Any] = {"members": "_w"}
 ACKNOWLEDGEMENTS: dict[str, Any] = {

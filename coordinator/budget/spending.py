@@ -201,12 +201,16 @@ class Spending:
 
     def sums(self, places: Places, unit: PrivacyUnit, scenario: Scenario) -> ByCurator:
         """What these rounds cost each curator together."""
+        totals = Totals(1, self.size)
+        self.add_to(totals, places, unit, scenario)
+        return totals.column(0)
+
+    def add_to(self, totals: Totals, places: Places, unit: PrivacyUnit, scenario: Scenario) -> None:
+        """Add what these rounds cost each curator to totals of one column."""
         with self.lock:
-            totals = Totals(1, self.size)
             numbers, amounts = self._by_set(*self.rounds.kinds(places), UNITS.index(unit))
             for number, amount in zip(numbers.tolist(), amounts, strict=True):
                 totals.add(self._members(number), Spent(*amount[:, [SCENARIOS.index(scenario)]]))
-            return totals.column(0)
 
     def _by_set(self, kinds: Ints, counts: Ints, unit: int) -> tuple[Ints, Ints]:
         """The different sets (n,) and what they are charged, (n, 3, scenarios)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from fractions import Fraction
 
 from common.runtime.clock import Clock, uuid7
 from common.store.transactions import Database, Transaction
@@ -19,6 +20,7 @@ from coordinator.errors import (
     QueryRefused,
     UnknownQuery,
 )
+from coordinator.queries.stops import Preview, stops
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
@@ -62,12 +64,19 @@ def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...
     return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
 
 
-async def preview(database: Database, query: Query, settings: CoordinatorSettings) -> PrivacyReport:
+async def preview(
+    database: Database,
+    query: Query,
+    settings: CoordinatorSettings,
+    epsilons: tuple[Fraction, ...] | None = None,
+) -> Preview:
     """What somebody who is about to ask should see: the report of a result, or what stands in the
-    way. Raises what `check_query` raises, and NotEnoughAggregators where some are paired, but too
-    few. (A query itself may be made before its aggregators are paired.)"""
+    way; with `epsilons` also what the query would be at each. Raises what `check_query` raises,
+    NotEnoughAggregators where some are paired, but too few, and Invalid with the place of an
+    epsilon. (A query itself may be made before its aggregators are paired.)"""
     async with database.reading() as transaction:
-        paired = len(await list_aggregators(transaction))
+        rows = await list_aggregators(transaction)
+    paired = len(rows)
     if 0 < paired < query.aggregators:
         raise NotEnoughAggregators(
             f"the query asks for {query.aggregators} aggregators, and {paired} "
@@ -75,7 +84,12 @@ async def preview(database: Database, query: Query, settings: CoordinatorSetting
             pointer="/aggregators",
             extra={"needed": query.aggregators, "registered": paired},
         )
-    return await forecast(database, query, settings, query.digest().hex())
+    report = await forecast(database, query, settings, query.digest().hex())
+    found = None
+    if epsilons is not None:
+        operators = operators_for(query, rows)
+        found = tuple(await asyncio.to_thread(stops, query, epsilons, operators))
+    return Preview(**dict(report), stops=found)
 
 
 async def forecast(

@@ -15,6 +15,7 @@ from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import UnknownSchedule
 from coordinator.queries import queries
+from coordinator.queries.stops import PreviewRequest
 from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.settings import CoordinatorSettings
@@ -28,7 +29,6 @@ from coordinator.web import (
     Operator,
     Reader,
     encode,
-    model_response,
     time_text,
 )
 from tacit.query.query import Query
@@ -78,11 +78,12 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         "/v1/queries/preview",
         tags=["queries"],
         summary="The privacy report and error forecast of a query, before anything is spent",
-        openapi_extra=takes(Query, examples.QUERY),
+        openapi_extra=takes(PreviewRequest, examples.PREVIEW),
     )
     async def preview(request: Request, database: DatabasePart, _: Analyst) -> Response:
-        body = await read_body(request, Query)
-        return model_response(await queries.preview(database, body, settings))
+        body = await read_body(request, PreviewRequest)
+        found = await queries.preview(database, body.query, settings, body.epsilons)
+        return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
 
     @app.get("/v1/queries", tags=["queries"], summary="All queries")
     async def listing(

@@ -55,6 +55,27 @@ def _forecast_budget(schedule: Json) -> Steps[Json]:
     return json_of(Request("POST", "/v1/budget/forecast", schedule, repeatable=True))
 
 
+def _budget_history(
+    *,
+    unit: str = "curator",
+    scenario: str = "assumed",
+    period_s: int | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    step_s: int | None = None,
+) -> Steps[Json]:
+    """What the worst curator had spent, step by step of time: RFC 3339 times, by default from the
+    first round until now in 60 steps."""
+    asked = {"unit": unit, "scenario": scenario, "period_s": period_s, "step_s": step_s}
+    return json_of(get("/v1/budget/history", {**asked, "from": since, "to": until}))
+
+
+def _budget_outlook(schedules: Json | None = None) -> Steps[Json]:
+    """How long each limit lasts under the schedules that are running, or planned ones:
+    {"queries": [{"query_id" or "query", "period_s"}], "days", "limits"}."""
+    return json_of(Request("POST", "/v1/budget/outlook", schedules or {}, repeatable=True))
+
+
 def _round_charges(round_id: str) -> Steps[Json]:
     """Whom a round charges here, against what its parties say they debited."""
     return json_of(get(f"/v1/budget/rounds/{round_id}"))
@@ -77,5 +98,7 @@ class Budget:
     set_budget_limits = operation(_set_budget_limits)
     preview_cost = operation(_preview_cost)
     forecast_budget = operation(_forecast_budget)
+    budget_history = operation(_budget_history)
+    budget_outlook = operation(_budget_outlook)
     round_charges = operation(_round_charges)
     proposals = operation(_proposals)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import uuid4
 
 from tacit.client.exchange import Json, Request, Steps, Stream, creating, get, json_of, pages
 from tacit.client.operation import operation, stream
 
 
-def _preview(query: Json) -> Steps[Json]:
-    """The privacy report and error forecast of a query; nothing is spent."""
-    return json_of(Request("POST", "/v1/queries/preview", query, repeatable=True))
+def _preview(query: Json, *, epsilons: Sequence[str] | None = None) -> Steps[Json]:
+    """The privacy report and error forecast of a query; nothing is spent. `epsilons`: decimal
+    strings to try in place of the query's own; the answer's "stops" say what each would give."""
+    body = query if epsilons is None else {**query, "epsilons": list(epsilons)}
+    return json_of(Request("POST", "/v1/queries/preview", body, repeatable=True))
 
 
 def _create_query(query: Json, *, key: str | None = None) -> Steps[Json]:

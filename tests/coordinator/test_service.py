@@ -108,13 +108,16 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
         assert created.status_code == 201, created.text
         sent: dict[str, Any] = {
             "/v1/queries": examples.QUERY,
-            "/v1/queries/preview": examples.QUERY,
+            "/v1/queries/preview": examples.PREVIEW,
             "/v1/rounds": {**examples.ROUND, "query_id": created.json()["id"]},
             "/v1/grants": examples.GRANT,
             "/v1/tokens": examples.TOKEN,
             "/v1/groups": {**examples.GROUP, "curators": ["gateway.0", "gateway.1"]},
             "/v1/budget/preview": {**examples.PLAN, "query_id": created.json()["id"]},
             "/v1/budget/forecast": {**examples.FORECAST, "query_id": created.json()["id"]},
+            "/v1/budget/outlook": {
+                "queries": [{"query_id": created.json()["id"], "period_s": 86400}],
+            },
             "/v1/datasets": examples.DATASET,
             "/v1/budget/events": {**examples.UPDATE, "curators": ["gateway.0"]},
             "/v1/job-schedules/preview": examples.JOB_SCHEDULE,

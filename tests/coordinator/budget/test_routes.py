@@ -317,6 +317,67 @@ async def test_a_year_is_forecast(house: Houses) -> None:
         assert problem(answer) == (422, "bad_parameter")
 
 
+async def test_the_past_and_how_long_the_limits_last(house: Houses) -> None:
+    async with house(3) as it:
+        it.gateway = await it.host("gateway", 3)
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        await limited(it, {"epsilon": "3"}, {"epsilon": "0.125", "unit": "record"})
+        assert (await run(it, query(**NOISY)))["state"] == "released"
+        past = (await it.ask("GET", "/v1/budget/history")).json()
+        assert [past["points"][-1][name] for name in ("epsilon", "rounds")] == ["0.5", 1]
+        assert past["limit"]["epsilon"] == "3"
+        early = {"to": "2020-01-01T00:00:00Z", "from": "2019-12-31T00:00:00Z", "step_s": 43200}
+        past = (await it.ask("GET", "/v1/budget/history", params=early)).json()
+        assert [point["epsilon"] for point in past["points"]] == ["0", "0", "0"]
+        body: dict[str, Any] = {"queries": [{"query_id": created["id"], "period_s": 86400}]}
+        found = (await it.ask("POST", "/v1/budget/outlook", body)).json()
+        [schedule] = found["schedules"]
+        assert (schedule["rounds"], schedule["epsilon"]) == (365, "0.5")
+        whole, record = found["limits"]
+        assert (whole["spent"]["epsilon"], whole["left"]) == ("0.5", "2.5")
+        assert whole["exhausted"] is not None
+        assert whole["points"][-1]["rounds"] == 5
+        assert whole["advice"] == {"every": 73, "share": "0.013", "epsilon": "0.0065"}
+        assert (record["exhausted"], record["advice"]) == (None, None)
+        tried = {**body, "limits": [{"epsilon": "1000"}]}
+        [wide] = (await it.ask("POST", "/v1/budget/outlook", tried)).json()["limits"]
+        assert wide["exhausted"] is None
+        running = (await it.ask("POST", "/v1/budget/outlook", {})).json()
+        assert running["schedules"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked", "pointer"),
+    [
+        ("GET", "history", {"step_s": "1", "from": "2020-01-01T00:00:00Z"}, "/step_s"),
+        ("GET", "history", {"scenario": "nobody"}, "/scenario"),
+        ("GET", "history", {"unit": "record", "period_s": "86400"}, "/period_s"),
+        ("GET", "history", {"from": "2020-01-01T00:00:00"}, "/from"),
+        ("POST", "outlook", {"days": 0}, "/days"),
+        ("POST", "outlook", {"queries": [{"period_s": 60}]}, "/queries/0"),
+        ("POST", "outlook", {"queries": [{"query_id": "QUERY"}]}, "/queries/0/period_s"),
+        (
+            "POST",
+            "outlook",
+            {"queries": [{"query_id": "QUERY", "period_s": 60}], "days": 3660},
+            "/days",
+        ),
+    ],
+)
+async def test_a_course_that_cannot_be_told_names_the_field(
+    house: Houses, method: str, path: str, asked: dict[str, Any], pointer: str
+) -> None:
+    async with house(3) as it:
+        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
+        if method == "GET":
+            answer = await it.ask(method, f"/v1/budget/{path}", params=asked)
+        else:
+            content = json.loads(json.dumps(asked).replace("QUERY", created["id"]))
+            answer = await it.ask(method, f"/v1/budget/{path}", content)
+        assert answer.status_code == 422, answer.text
+        assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+
+
 async def test_what_may_not_follow_is_refused_and_changes_nothing(house: Houses) -> None:
     async with house(0, allow_paper=False) as it:
         host = await it.host("gateway", 3)

@@ -297,6 +297,8 @@ ROUTES = [
     ("PUT", "/v1/budget/limits", {"operator"}),
     ("POST", "/v1/budget/preview", {"operator", "analyst"}),
     ("POST", "/v1/budget/forecast", {"operator", "analyst"}),
+    ("POST", "/v1/budget/outlook", {"operator", "analyst"}),
+    ("GET", "/v1/budget/history", {"operator", "analyst"}),
     ("GET", "/v1/budget/verification", {"operator"}),
     ("GET", "/v1/budget/rounds/a", {"operator"}),
     ("GET", "/v1/budget/proposals", {"operator"}),
