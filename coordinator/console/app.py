@@ -15,12 +15,17 @@ from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
+from coordinator.console.budget import add_budget
+from coordinator.console.ledger import add_ledger
 from coordinator.console.rounds import add_rounds
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
-_ENTRIES: Final = (Entry("Rounds", "/console/rounds", PEOPLE),)
+_ENTRIES: Final = (
+    Entry("Rounds", "/console/rounds", PEOPLE),
+    Entry("Budget", "/console/budget", PEOPLE),
+)
 
 
 def console_parts(
@@ -47,7 +52,7 @@ def console_parts(
     )
 
 
-def add_console(app: FastAPI) -> None:
+def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add the pages to the app."""
     router = console_router()
 
@@ -59,5 +64,7 @@ def add_console(app: FastAPI) -> None:
     add_sign_in(router)
     add_actions(router)  # /rounds/new before /rounds/ID
     add_rounds(router)
+    add_ledger(router, settings)  # /budget/ledger and others below /budget
+    add_budget(router, settings)
     app.include_router(router)
     add_codes(app, *PEOPLE)

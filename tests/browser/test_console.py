@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ from tests.browser.conftest import PICTURES, Site
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("/console/rounds", "/console/rounds/new", "ROUND", "/console/login")
+PAGES = (
+    "/console/rounds",
+    "/console/rounds/new",
+    "ROUND",
+    "/console/login",
+    "/console/budget",
+    "/console/budget/limits",
+    "/console/budget/ledger",
+    "/console/budget/events",
+)
 LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
 
 
@@ -36,7 +46,7 @@ def test_every_page_fits_and_is_accessible(window: Any, width: int, scheme: str)
     PICTURES.mkdir(parents=True, exist_ok=True)
     for path in (*PAGES, rounds[0]):
         page = it.go(rounds[2] if path == "ROUND" else path)
-        name = path.strip("/").replace("/", "-") if path != rounds[0] else "round-paper"
+        name = re.sub(r"[^a-z]+", "-", path.strip("/")) if path != rounds[0] else "round-paper"
         page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []
@@ -98,6 +108,24 @@ def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
     expect(page.get_by_text("This query promises protection down to here")).to_be_visible()
     assert it.go("/console/rounds").locator("tbody tr").count() == before + 1
     assert "released" in site.command("round", "list")
+
+
+def test_a_slider_shows_the_rows_of_its_table(window: Any) -> None:
+    """What is beside the slider is a row of the table; without a script the table is there."""
+    page = window().go("/console/budget")
+    slider = page.get_by_label("Epsilon of each round")
+    slider.focus()
+    page.keyboard.press("Home")
+    tiles = page.locator(".tiles .big")
+    first = page.locator("#what-if ~ div tbody tr").first
+    cells = [first.locator("td").nth(place).text_content() for place in (1, 2, 3)]
+    assert tiles.all_text_contents() == cells
+    page.keyboard.press("ArrowRight")
+    assert tiles.all_text_contents() != cells
+    assert slider.get_attribute("aria-valuetext") == "epsilon 0.02"
+    plain = window(script=False).go("/console/budget")
+    expect(plain.get_by_role("cell", name="0.02", exact=True)).to_be_visible()
+    expect(plain.get_by_label("Epsilon of each round")).to_be_hidden()
 
 
 def test_signing_out_ends_it(window: Any) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final
 
+from tacit.accounting.scenarios import Scenario
 from tacit.report.guessing import of_a_hundred
 
 THIN: Final = "\u202f"
@@ -31,6 +32,21 @@ _STATES: Final = {
     "released": State("✓", "released", "done"),
     "aborted": State("✗", "aborted", "ended"),
 }
+
+
+GROUPS: Final = {
+    Scenario.RECIPIENT: "Anyone who reads the answers",
+    Scenario.CURATORS: "… with all other curators",
+    Scenario.BLIND_AGGREGATORS: "… and as many aggregators as cannot open a contribution",
+    Scenario.EVERYONE: "… with all other curators and all aggregators",
+    Scenario.ASSUMED: "The group that each query names",
+}
+"""Who works together, over rounds of several queries."""
+
+
+def group(key: str) -> str:
+    """The group of a collusion scenario, by its key."""
+    return GROUPS[Scenario(key)]
 
 
 def state(name: str) -> State:
