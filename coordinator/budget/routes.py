@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
-from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, Principal, require
@@ -23,35 +20,22 @@ from common.web.wire import read_body
 from coordinator import examples
 from coordinator.budget import acknowledging, statement, updates
 from coordinator.budget.acknowledging import Acknowledgement, Acknowledgements
-from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.budget.limits import Limit
+from coordinator.budget.asking import LimitsBody, change_limits, overview_of, verification_of
+from coordinator.budget.ledger import Ledger
 from coordinator.budget.planning.routes import add_planning
-from coordinator.budget.roster import Status
-from coordinator.budget.state import LedgerState
-from coordinator.budget.statement import Tight
-from coordinator.budget.updates import Update, actor_of
+from coordinator.budget.updates import Update
 from coordinator.errors import UnknownCurator
-from coordinator.models.budget_events import Break, Draft, Event, Kind
-from coordinator.queries import queries
+from coordinator.models.budget_events import Event
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, ClockPart, DatabasePart, Operator, Party, encode, time_text
-from tacit.errors import DomainError, FieldError, Invalid
+from tacit.errors import DomainError
 from tacit.protocol.round import ItemAnswer
-from tacit.query.query import Query
-from tacit.query.words import Function, Mechanism
-from tacit.wire import WireModel, parse_exact
 
 LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
 Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
-
-
-class LimitsBody(WireModel):
-    """The limits that hold from now on, in place of those before; an empty list lifts them."""
-
-    limits: tuple[Limit, ...]
 
 
 def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
@@ -80,24 +64,10 @@ def _add_figures(app: FastAPI) -> None:
             str | None, Parameter(description="Also compose numerically, at this delta.")
         ] = None,
     ) -> Response:
-        operator, at = caller.has(Scope.OPERATOR), _delta(delta)
-        async with database.reading() as transaction:
-            state = await ledger.current(transaction)
-            query = None if query_id is None else await _local(transaction, query_id)
-            tight_at = None if at is None else Tight(at, await _queries(transaction, state))
-            names = _Names()
-            shown = {
-                **statement.overview(state),
-                "claimed": await asyncio.to_thread(
-                    statement.claimed, state, query, disclosures=operator
-                ),
-                "released": await asyncio.to_thread(
-                    statement.released, state, tight_at, names if operator else None
-                ),
-                "limits": [statement.limit(item) for item in state.limits.deployment],
-            }
-            await names.fill(transaction, shown["released"])
-        return JSONResponse(shown)
+        operator = caller.has(Scope.OPERATOR)
+        return JSONResponse(
+            await overview_of(database, ledger, operator=operator, query_id=query_id, delta=delta)
+        )
 
     @app.get(
         "/v1/budget/curators/{curator}",
@@ -180,17 +150,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
             str | None, Parameter(pattern="^[0-9a-f]{64}$", description="The hash that was kept.")
         ] = None,
     ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            rows, newest = await store.head(transaction)
-            found = await ledger.verify(transaction)
-            if found is None and seq is not None and head is not None:
-                kept = await store.hash_of(transaction, seq)
-                if kept is None:
-                    found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
-                elif kept.hex() != head:
-                    found = Break(seq, "the row has another hash than the one that was kept")
-        broken = None if found is None else {"row": found.seq, "reason": found.reason}
-        return {"verified": found is None, "rows": rows, "head": newest.hex(), "broken": broken}
+        return await verification_of(database, ledger, seq, head)
 
 
 def _add_limits(app: FastAPI) -> None:
@@ -211,7 +171,7 @@ def _add_limits(app: FastAPI) -> None:
     ) -> dict[str, Any]:
         body = await read_body(request, LimitsBody)
         async with database.begin() as transaction:
-            await _change_limits(transaction, ledger, caller, body, None)
+            await change_limits(transaction, ledger, caller, body, None)
         return {"limits": [statement.limit(item) for item in body.limits]}
 
     @app.put(
@@ -226,7 +186,7 @@ def _add_limits(app: FastAPI) -> None:
         body = await read_body(request, LimitsBody)
         async with database.begin() as transaction:
             row = await _curator(transaction, caller, curator)
-            await _change_limits(transaction, ledger, caller, body, row)
+            await change_limits(transaction, ledger, caller, body, row)
         return {"curator": row.id, "limits": [statement.limit(item) for item in body.limits]}
 
 
@@ -303,24 +263,6 @@ def _add_acknowledgements(app: FastAPI) -> None:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-class _Names:
-    """Roster numbers that an answer names, and their ids, filled in when they are looked up."""
-
-    def __call__(self, number: int) -> str | None:
-        return str(number)
-
-    async def fill(self, transaction: Transaction, released: dict[str, Any]) -> None:
-        rows = [
-            row["worst"]
-            for unit in ("record", "curator")
-            for row in released[unit]
-            if "worst" in row
-        ]
-        names = await store.curator_names(transaction, [int(row["curator"]) for row in rows])
-        for row in rows:
-            row["curator"] = names.get(int(row["curator"]))
-
-
 async def _caller(authenticator: Authenticator, token: str) -> Principal | DomainError:
     """The party that a token belongs to, or what is wrong with the token."""
     try:
@@ -331,57 +273,11 @@ async def _caller(authenticator: Authenticator, token: str) -> Principal | Domai
     return found
 
 
-def _delta(text: str | None) -> Fraction | None:
-    if text is None:
-        return None
-    try:
-        value = parse_exact(text)
-    except ValueError as error:
-        raise Invalid(errors=(FieldError("/delta", str(error), place="query"),)) from None
-    if not 0 <= value < 1:
-        raise Invalid(errors=(FieldError("/delta", "must lie in [0, 1)", place="query"),))
-    return value
-
-
-async def _local(transaction: Transaction, query_id: str) -> Query:
-    query = (await queries.find(transaction, query_id)).query
-    if query.mechanism is not Mechanism.LOCAL or query.function not in (
-        Function.SUM,
-        Function.COUNT,
-    ):
-        problem = "the sources' bounds are about sums and counts of mechanism local"
-        raise Invalid(problem, errors=(FieldError("/query_id", problem, place="query"),))
-    return query
-
-
-async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
-    wanted = sorted(state.spending.rounds.queries())
-    return {name: (await queries.find(transaction, name)).query for name in wanted}
-
-
 async def _curator(transaction: Transaction, caller: Principal, curator: str) -> CuratorRow:
     found = await store.curators_named(transaction, [curator])
     if not found or not (caller.has(Scope.OPERATOR) or found[0].party == caller.subject):
         raise UnknownCurator
     return found[0]
-
-
-async def _change_limits(
-    transaction: Transaction,
-    ledger: Ledger,
-    caller: Principal,
-    body: LimitsBody,
-    row: CuratorRow | None,
-) -> None:
-    await exclusive(transaction, LOCK)
-    state = await ledger.current(transaction)
-    if row is not None and state.roster.status(row.number) is Status.UNKNOWN:
-        raise UnknownCurator
-    payload = {"limits": [item.model_dump(mode="json", exclude_none=True) for item in body.limits]}
-    number = None if row is None else row.number
-    count = None if row is None else 1
-    draft = Draft(Kind.LIMIT_CHANGED, actor_of(caller), payload, number, count)
-    await ledger.append(transaction, [draft])
 
 
 def _event(event: Event) -> dict[str, Any]:

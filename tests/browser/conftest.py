@@ -24,6 +24,10 @@ from cli.up import service_settings
 PICTURES = Path(os.environ.get("TACIT_TEST_PICTURES", "build/pictures"))
 
 
+LIMITS = '{"limits": [{"epsilon": "40", "period_s": 60}]}'
+"""After the demo's round of the paper stance only a later period has anything left."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A running console."""
@@ -50,7 +54,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     running = Running(deployment, service_settings())
     try:
         running.start()
-        yield Site(home, deployment.coordinator.url)
+        found = Site(home, deployment.coordinator.url)
+        found.command("budget", "limits", LIMITS)
+        yield found
     finally:
         running.stop()
 
@@ -77,7 +83,7 @@ def state(site: Site, chromium: Browser) -> Any:
     page = context.new_page()
     page.goto(site.sign_in_address())
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console/rounds")
+    page.wait_for_url("**/console")
     found = context.storage_state()
     context.close()
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,19 @@ from tests.browser.conftest import PICTURES, Site
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("/console/rounds", "/console/rounds/new", "ROUND", "/console/login")
+PAGES = (
+    "/console",
+    "/console/rounds",
+    "/console/rounds/new",
+    "ROUND",
+    "/console/login",
+    "/console/budget",
+    "/console/budget/limits",
+    "/console/budget/ledger",
+    "/console/budget/events",
+    "/console/queries",
+    "/console/queries/new",
+)
 LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
 
 
@@ -36,7 +49,7 @@ def test_every_page_fits_and_is_accessible(window: Any, width: int, scheme: str)
     PICTURES.mkdir(parents=True, exist_ok=True)
     for path in (*PAGES, rounds[0]):
         page = it.go(rounds[2] if path == "ROUND" else path)
-        name = path.strip("/").replace("/", "-") if path != rounds[0] else "round-paper"
+        name = re.sub(r"[^A-Za-z]+", "-", path.strip("/")) if path != rounds[0] else "round-paper"
         page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []
@@ -100,12 +113,57 @@ def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
     assert "released" in site.command("round", "list")
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
+def test_a_question_is_asked_by_the_keyboard(
+    window: Any, site: Site, width: int, scheme: str
+) -> None:
+    """Five steps; Enter goes on; the last page says the price, and the command line has it then."""
+    page = window(width, scheme).go("/console/queries/new")
+    page.get_by_label("Name of the query").fill(f"asked-at-{width}")
+    page.get_by_label("Largest plausible reading").fill("5")
+    for number, title in enumerate(("What", "Of whom", "How exact", "Whom do you trust"), 1):
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+        page.screenshot(path=PICTURES / f"wizard-{number}-{width}-{scheme}.png", full_page=True)
+        if title == "How exact":
+            page.get_by_label("Epsilon of each round:").press("ArrowRight")
+            assert page.get_by_label("Epsilon of each round", exact=True).input_value() == "1.5"
+        page.locator("main input:visible").first.press("Enter")
+    expect(page.get_by_text("Making the query spends nothing")).to_be_visible()
+    expect(page.get_by_text("epsilon 1.5")).not_to_have_count(0)
+    assert violations(page) == []
+    page.screenshot(path=PICTURES / f"wizard-5-{width}-{scheme}.png", full_page=True)
+    page.get_by_role("button", name="Make the query").press("Enter")
+    expect(page.get_by_text("The query is made")).to_be_visible()
+    assert violations(page) == []
+    assert f"asked-at-{width}" in site.command("query", "list", "--json")
+
+
+def test_a_slider_shows_the_rows_of_its_table(window: Any) -> None:
+    """What is beside the slider is a row of the table; without a script the table is there."""
+    page = window().go("/console/budget")
+    slider = page.get_by_label("Epsilon of each round")
+    slider.focus()
+    page.keyboard.press("Home")
+    tiles = page.locator(".tiles .big")
+    first = page.locator("#what-if ~ div tbody tr").first
+    cells = [first.locator("td").nth(place).text_content() for place in (1, 2, 3)]
+    assert tiles.all_text_contents() == cells
+    page.keyboard.press("ArrowRight")
+    assert tiles.all_text_contents() != cells
+    assert slider.get_attribute("aria-valuetext") == "epsilon 0.02"
+    plain = window(script=False).go("/console/budget")
+    expect(plain.get_by_role("cell", name="0.02", exact=True)).to_be_visible()
+    expect(plain.get_by_label("Epsilon of each round")).to_be_hidden()
+
+
 def test_signing_out_ends_it(window: Any) -> None:
     it = window()
     page = it.go("/console/login")
     page.goto(it.site.sign_in_address())
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console/rounds")
+    page.wait_for_url("**/console")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/console/login")
     page.goto(f"{it.site.address}/console/rounds")

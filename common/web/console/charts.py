@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from markupsafe import Markup
@@ -90,18 +91,16 @@ def _columns(found: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
 
 
 def bars(
-    values: Sequence[float], half_width: float, *, labels: Sequence[str], sentence: str
+    values: Sequence[float], half_widths: Sequence[float], *, labels: Sequence[str], sentence: str
 ) -> Markup:
     """A bar for each value, with a whisker for its error; at most as many as can be told apart."""
-    shown = values[:_MOST_COLUMNS]
-    return _both("bars", sentence, lambda width: _bars(shown, half_width, labels, width))
+    shown = list(zip(values, half_widths, strict=True))[:_MOST_COLUMNS]
+    return _both("bars", sentence, lambda width: _bars(shown, labels, width))
 
 
-def _bars(
-    values: Sequence[float], half_width: float, labels: Sequence[str], width: float
-) -> _Drawn:
-    least = min(0.0, *(value - half_width for value in values))
-    most = max(0.0, *(value + half_width for value in values))
+def _bars(values: Sequence[tuple[float, float]], labels: Sequence[str], width: float) -> _Drawn:
+    least = min(0.0, *(value - half_width for value, half_width in values))
+    most = max(0.0, *(value + half_width for value, half_width in values))
     span = (most - least) or 1.0
 
     def y(value: float) -> float:
@@ -112,7 +111,7 @@ def _bars(
         Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_n(width), _n(y(0)))
     ]
     every = max(1, math.ceil(len(values) / (8 if width > _NARROW else 4)))
-    for index, value in enumerate(values):
+    for index, (value, half_width) in enumerate(values):
         middle = (index + 0.5) * room
         top, bottom = min(y(value), y(0)), max(y(value), y(0))
         parts.append(
@@ -126,7 +125,7 @@ def _bars(
             )
         )
         if index % every == 0 and index < len(labels):
-            parts.append(_text(middle, _BASE + 18, labels[index]))
+            parts.append(_text(max(middle, 18.0), _BASE + 18, labels[index]))
     return _Drawn(Markup().join(parts), _BASE + 30)
 
 
@@ -205,3 +204,104 @@ def _n(value: float) -> str:
     if not math.isfinite(value):
         raise ValueError("a picture has finite coordinates")
     return f"{value:.1f}".removesuffix(".0")
+
+
+Course = Sequence[tuple[datetime, float]]
+"""Instants, which rise, and what there was from each on."""
+
+
+def burn_down(
+    spent: Course, coming: Course, *, most: float, ends: datetime, used_up: bool, sentence: str
+) -> Markup:
+    """What was left of a limit of `most` until now, the last instant of `spent`, and what will be:
+    solid, then dashed until `ends`, or where nothing is left (`used_up`)."""
+    return _both(
+        "burn-down",
+        sentence,
+        lambda width: _burn_down(spent, coming, most or 1.0, ends, used_up, width),
+    )
+
+
+def _burn_down(
+    spent: Course, coming: Course, most: float, ends: datetime, used_up: bool, width: float
+) -> _Drawn:
+    left, bottom = 44.0, 190.0
+    start, end = spent[0][0], max(ends, spent[-1][0] + timedelta(minutes=1))
+    span_s = (end - start).total_seconds()
+
+    def place(at: datetime, value: float) -> tuple[float, float]:
+        share = (at - start).total_seconds() / span_s
+        height = min(max(value / most, 0.0), 1.0)
+        return left + share * (width - left - 12), bottom - height * (bottom - _TOP)
+
+    parts = []
+    for value in (0.0, *_Scale(0, most, width).ticks()):
+        x, y = place(start, value)
+        parts.append(
+            Markup('<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(
+                _n(x), _n(width - 12), _n(y)
+            )
+        )
+        parts.append(_text(x - 6, y + 4, f"{value:,.6g}", "end"))
+    for at, label in _dates(start, end, 7 if width > _NARROW else 3):
+        parts.append(_text(place(at, 0)[0], bottom + 18, label))
+    solid = _stairs([place(*point) for point in spent])
+    now, last = place(*spent[-1]), place(spent[-1][0], 0)
+    first = place(*spent[0])
+    parts.append(
+        Markup('<path class="shade" d="{}V{}H{}Z"/>').format(solid, _n(last[1]), _n(first[0]))
+    )
+    parts.append(Markup('<path class="spent" d="{}"/>').format(solid))
+    dashed = _stairs([now, *(place(*point) for point in coming)])
+    parts.append(Markup('<path class="coming" d="{}"/>').format(dashed))
+    parts.append(
+        Markup('<line class="today" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(
+            _n(now[0]), _n(_TOP), _n(bottom)
+        )
+    )
+    parts.append(Markup('<circle class="now" cx="{}" cy="{}" r="5"/>').format(*map(_n, now)))
+    if used_up and coming:
+        x, y = place(coming[-1][0], 0)
+        parts.append(Markup('<circle class="used-up" cx="{}" cy="{}" r="6"/>').format(_n(x), _n(y)))
+        side = "end" if x > width / 2 else "start"
+        parts.append(_text(x + (-10 if side == "end" else 10), y - 10, "used up", side))
+    side = "end" if now[0] > width / 2 else "start"
+    parts.append(_text(now[0] + (-6 if side == "end" else 6), _TOP + 8, "today", side))
+    return _Drawn(Markup().join(parts), bottom + 28)
+
+
+def _stairs(points: Sequence[tuple[float, float]]) -> Markup:
+    """A path that keeps a value until the next point."""
+    (x, y), rest = points[0], points[1:]
+    steps = [Markup("M{} {}").format(_n(x), _n(y))]
+    steps += [Markup("H{}V{}").format(_n(x), _n(y)) for x, y in rest]
+    return Markup().join(steps)
+
+
+_DAY: Final = timedelta(days=1)
+
+
+def _dates(start: datetime, end: datetime, most: int) -> list[tuple[datetime, str]]:
+    """Round instants between two, at most this many, and what to call each."""
+    span = end - start
+    if span > 90 * _DAY:
+        months = [start.year * 12 + start.month + number for number in range(span.days // 28)]
+        firsts = [datetime(m // 12, m % 12 + 1, 1, tzinfo=start.tzinfo) for m in months]
+        inside = [each for each in firsts if each <= end]
+        every = math.ceil(len(inside) / most)
+        return [(each, f"{each:%b}") for each in inside[::every]]
+    step = next(
+        (
+            step
+            for step in (_DAY / 24, _DAY / 8, _DAY / 4, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY)
+            if span / step <= most
+        ),
+        30 * _DAY,
+    )
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    number = math.ceil((start - midnight) / step)
+    found = []
+    while (at := midnight + number * step) <= end:
+        found.append((at, f"{at:%H:%M}" if step < _DAY else f"{at.day} {at:%b}"))
+        number += 1
+    return found

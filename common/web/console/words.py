@@ -7,9 +7,11 @@ width. Spec: console, section 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final
 
+from tacit.accounting.scenarios import Scenario
 from tacit.report.guessing import of_a_hundred
 
 THIN: Final = "\u202f"
@@ -31,6 +33,21 @@ _STATES: Final = {
     "released": State("✓", "released", "done"),
     "aborted": State("✗", "aborted", "ended"),
 }
+
+
+GROUPS: Final = {
+    Scenario.RECIPIENT: "Anyone who reads the answers",
+    Scenario.CURATORS: "… with all other curators",
+    Scenario.BLIND_AGGREGATORS: "… and as many aggregators as cannot open a contribution",
+    Scenario.EVERYONE: "… with all other curators and all aggregators",
+    Scenario.ASSUMED: "The group that each query names",
+}
+"""Who works together, over rounds of several queries."""
+
+
+def group(key: str) -> str:
+    """The group of a collusion scenario, by its key."""
+    return GROUPS[Scenario(key)]
 
 
 def state(name: str) -> State:
@@ -78,6 +95,12 @@ def no_bound(amount: str | None) -> bool:
 def hundred(guess: str | None) -> int:
     """A guess as cases of 100, rounded up."""
     return of_a_hundred(guess)
+
+
+def day(at: str) -> str:
+    """The day of an instant in UTC, without its year."""
+    instant = datetime.fromisoformat(at)
+    return f"{instant.day} {instant:%b}"
 
 
 def fingerprint(text: str) -> str:

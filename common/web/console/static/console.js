@@ -150,6 +150,28 @@ function showCheck() {
   }
 }
 
+// --- a slider over the rows of a table ---
+
+for (const area of document.querySelectorAll("[data-slider]")) {
+  const slider = area.querySelector("input[type=range]");
+  const rows = [...area.querySelectorAll("tbody tr")];
+  const filled = document.getElementById(area.dataset.fills);
+  const show = () => {
+    const cells = [...rows[slider.value].cells];
+    for (const each of area.querySelectorAll("[data-cell]")) {
+      each.replaceChildren(...cells[each.dataset.cell].cloneNode(true).childNodes);
+    }
+    slider.setAttribute("aria-valuetext", `epsilon ${cells[0].textContent}`);
+  };
+  area.querySelector("[data-slider-shown]").hidden = false;
+  area.querySelector("details").open = false;
+  slider.addEventListener("input", () => {
+    show();
+    if (filled) filled.value = rows[slider.value].cells[0].textContent;
+  });
+  show();
+}
+
 // --- print, and the code of `tacit console` ---
 
 function showPrint() {

@@ -1,6 +1,7 @@
 """Pictures: finite, inside their frame, and each with a sentence."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -55,19 +56,67 @@ def test_dots_outside_the_interval_are_those_beyond_its_half_width() -> None:
         assert content.count('class="dot in"') == 38
 
 
-@given(st.lists(FINITE, min_size=1, max_size=200), WIDTHS)
-def test_bars(values: list[float], half_width: float) -> None:
-    labels = [str(place) for place in range(len(values))]
-    inside(charts.bars(values, half_width, labels=labels, sentence="bars"))
+@given(st.lists(st.tuples(FINITE, WIDTHS), min_size=1, max_size=200))
+def test_bars(bars: list[tuple[float, float]]) -> None:
+    labels = [str(place) for place in range(len(bars))]
+    values, half_widths = zip(*bars, strict=True)
+    inside(charts.bars(values, half_widths, labels=labels, sentence="bars"))
 
 
 def test_words_in_a_picture_are_only_words() -> None:
     evil = '"><img src=x onerror=alert(1)>'
     picture = charts.dots(0.0, [1.0] * 20, 1.0, unit=evil, sentence=evil)
-    bars = charts.bars([1.0], 0.5, labels=[evil], sentence=evil)
+    bars = charts.bars([1.0], [0.5], labels=[evil], sentence=evil)
     assert "<img" not in picture + bars
 
 
 def test_no_picture_of_what_is_not_finite() -> None:
     with pytest.raises((ValueError, OverflowError)):
         charts.dots(float("inf"), [1.0] * 20, 1.0, unit="", sentence="")
+
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+LEFT = st.floats(0, 100)
+
+
+@given(
+    st.lists(LEFT, min_size=1, max_size=60),
+    st.lists(LEFT, max_size=60),
+    st.integers(1, 4000),
+    st.booleans(),
+)
+def test_burn_down(past: list[float], ahead: list[float], hours: int, used_up: bool) -> None:
+    """Between a minute and years; nothing leaves the frame."""
+    spent = [(NOW - timedelta(hours=hours) * step, left) for step, left in enumerate(past)][::-1]
+    coming = [(NOW + timedelta(hours=hours) * step, left) for step, left in enumerate(ahead, 1)]
+    ends = coming[-1][0] if coming else NOW
+    picture = charts.burn_down(
+        spent, coming, most=100.0, ends=ends, used_up=used_up, sentence="it lasts"
+    )
+    inside(picture)
+    for width, height, content in frames(picture):
+        assert content.count('class="used-up"') == (used_up and bool(coming))
+        assert content.count('class="now"') == 1
+        for x in map(float, re.findall(r"[MH]([-\d.]+)", content)):
+            assert -0.2 <= x <= width + 0.2
+        for y in map(float, re.findall(r"V([-\d.]+)", content)):
+            assert -0.2 <= y <= height + 0.2
+        labels = re.findall(r'<text x="([\d.]+)" y="208', content)
+        assert 0 <= len(labels) <= 9
+        assert labels == sorted(labels, key=float)
+
+
+def test_a_burn_down_stands_where_the_figures_are() -> None:
+    """Half of it left at half of the way: now lies in the middle of the frame."""
+    spent = [(NOW - timedelta(days=10), 20.0), (NOW, 10.0)]
+    picture = charts.burn_down(
+        spent, [], most=20.0, ends=NOW + timedelta(days=10), used_up=False, sentence=""
+    )
+    for width, _, content in frames(picture):
+        [(x, y)] = re.findall(r'class="now" cx="([\d.]+)" cy="([\d.]+)"', content)
+        top, bottom = (
+            float(re.findall(rf'class="today" [^>]*{name}="([\d.]+)"', content)[0])
+            for name in ("y1", "y2")
+        )
+        assert float(y) == pytest.approx((top + bottom) / 2, abs=0.1)
+        assert float(x) == pytest.approx((44 + width - 12) / 2, abs=0.1)

@@ -1,0 +1,271 @@
+"""Pages of the budget: how much is told about one curator, and how long the rest lasts.
+
+Spec: console, section 5.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from markupsafe import Markup
+
+from common.store.transactions import Database
+from common.web.console import charts, words
+from common.web.console.pages import PagesPart, person
+from common.web.console.sessions import Visitor
+from common.web.parts import part
+from common.web.tokens import Scope
+from coordinator.budget.asking import overview_of
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.planning.routes import history_of, outlook_of
+from coordinator.budget.planning.views import (
+    Asked,
+    History,
+    HistoryRequest,
+    LimitOutlook,
+    OutlookRequest,
+    SpentPoint,
+)
+from coordinator.queries import queries
+from coordinator.queries.stops import Stop, at_epsilon
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import queries as query_store
+from coordinator.web import ClockPart, DatabasePart
+from tacit.accounting.scenarios import Scenario
+from tacit.errors import DomainError
+from tacit.query.query import Query
+from tacit.query.words import Mechanism
+from tacit.report.guessing import guess
+from tacit.wire import format_exact
+
+Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
+LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
+
+EPSILONS: Final = tuple(
+    Fraction(text)
+    for text in "0.01 0.02 0.05 0.075 0.1 0.2 0.35 0.5 0.75 1 1.5 2.5 4 8".split()  # noqa: SIM905
+)
+"""What a slider stops at."""
+PERIODS: Final = {
+    "a day": 86_400,
+    "a week": 7 * 86_400,
+    "30 days": 30 * 86_400,
+    "365 days": 365 * 86_400,
+}
+EXAMPLES: Final = ("1", "4", "10")
+"""Limits to show where there is none."""
+SAID: Final = {
+    "limits": "The limits hold from now on.",
+    "recorded": "It is in the ledger.",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A stop of the slider: the error of a sum, the guess, and until when the limit lasts: None
+    where the schedule ends first."""
+
+    epsilon: str
+    half_width: str | None
+    unit: str
+    guess: str
+    until: datetime | None
+    days: float | None
+
+
+def add_budget(router: APIRouter, settings: CoordinatorSettings) -> None:
+    """Add the page that looks at the budget."""
+
+    @router.get("/budget")
+    async def show(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        visitor: Person,
+        limit: int = 0,
+        query_id: str = "",
+        period_s: int | None = None,
+        delta: str = "",
+    ) -> Response:
+        overview = await overview_of(
+            database, ledger, operator=visitor.has(Scope.OPERATOR), delta=delta or None
+        )
+        async with database.reading() as transaction:
+            known = await query_store.page(transaction, None, 500)
+            running = {row.id for row in await query_store.scheduled(transaction)}
+        whole = await outlook_of(database, ledger, clock, OutlookRequest())
+        chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
+        past = None
+        if chosen is not None:
+            past = await history_of(database, ledger, clock, _past(chosen))
+        row = next(
+            (each for each in known if each.id == query_id),
+            next((each for each in known if each.id in running), known[-1] if known else None),
+        )
+        choices: list[Choice] = []
+        others: list[query_store.QueryRow] = []
+        if row is not None and row.query.mechanism is not Mechanism.EXACT:
+            schedule = row.query.schedule
+            period_s = schedule.period_s if schedule else (period_s or 86_400)
+            others = [each for each in known if each.id in running and each.id != row.id]
+            choices = await what_if(
+                database, ledger, clock, settings, row.query, period_s, others, chosen
+            )
+        return pages.show(
+            request,
+            "budget.html",
+            visitor,
+            overview=overview,
+            outlook=whole,
+            place=limit,
+            chosen=chosen,
+            picture=picture(past, chosen),
+            unbounded=unbounded_since(past),
+            past=past,
+            queries=known,
+            row=row,
+            period_s=period_s,
+            periods=PERIODS,
+            choices=choices,
+            start=_start(choices, row),
+            worst=_assumed(overview["released"]),
+            delta=delta,
+            others=len(others),
+            examples=EXAMPLES,
+            together=together,
+            amount=amount,
+            percent=percent,
+            exact=format_exact,
+            said=SAID.get(request.query_params.get("said", "")),
+        )
+
+
+def together(epsilon: str, delta: str) -> int:
+    """What a composed figure says in the guessing game: cases of 100."""
+    return words.hundred(guess([(epsilon, delta)]))
+
+
+async def what_if(
+    database: Database,
+    ledger: Ledger,
+    clock: Any,
+    settings: CoordinatorSettings,
+    query: Query,
+    period_s: int,
+    others: Sequence[query_store.QueryRow],
+    chosen: LimitOutlook | None,
+) -> list[Choice]:
+    """The query at each stop of the slider; the schedules beside it stay as they are."""
+    try:
+        preview = await queries.preview(database, query, settings, EPSILONS)
+    except DomainError:
+        return []
+    found = []
+    for stop in preview.stops or ():
+        lasts: LimitOutlook | None = None
+        if chosen is not None:
+            asked = OutlookRequest(
+                queries=(
+                    Asked(query=at_epsilon(query, stop.epsilon), period_s=period_s),
+                    *(Asked(query_id=each.id) for each in others),
+                ),
+                limits=(chosen.limit,),
+            )
+            [lasts] = (await outlook_of(database, ledger, clock, asked)).limits
+        found.append(_choice(stop, query, lasts, clock.now()))
+    return found
+
+
+def _choice(stop: Stop, query: Query, lasts: LimitOutlook | None, now: datetime) -> Choice:
+    parts = (stop.error or {}).get("parts", ())
+    until = None if lasts is None else lasts.exhausted
+    return Choice(
+        epsilon=format_exact(stop.epsilon),
+        half_width=parts[0]["interval"]["half_width"] if parts else None,
+        unit=parts[0]["unit"] if parts else query.unit,
+        guess=stop.guess,
+        until=until,
+        days=None if until is None else (until - now).total_seconds() / 86_400,
+    )
+
+
+def _start(choices: Sequence[Choice], row: query_store.QueryRow | None) -> int:
+    """The stop that is nearest to the query's own epsilon."""
+    if row is None or not choices:
+        return 0
+    own = row.query.epsilon or row.query.epsilon_i or row.query.epsilon_s or Fraction(1)
+    return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own))
+
+
+def _past(chosen: LimitOutlook) -> HistoryRequest:
+    limit = chosen.limit
+    fields: dict[str, Any] = {"from": chosen.begins} if chosen.begins is not None else {}
+    return HistoryRequest(
+        unit=limit.unit, scenario=limit.scenario, period_s=limit.period_s, **fields
+    )
+
+
+def unbounded_since(past: History | None) -> SpentPoint | None:
+    """The first point from which on nothing finite holds."""
+    return next((each for each in past.points if each.epsilon == "inf"), None) if past else None
+
+
+def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
+    """What was left, and what will be; None where nothing finite is left to draw."""
+    if past is None or chosen is None or unbounded_since(past) is not None:
+        return None
+    most = chosen.limit.epsilon
+
+    def left(points: Sequence[SpentPoint]) -> list[tuple[datetime, float]]:
+        return [(each.at, max(0.0, float(most - Fraction(each.epsilon)))) for each in points]
+
+    sentence = (
+        f"{amount(chosen.left)} of epsilon {format_exact(most)} is left on "
+        f"{past.points[-1].at:%d %b %Y}."
+    )
+    used_up = chosen.exhausted is not None and chosen.exhausted <= chosen.ends
+    if used_up and chosen.exhausted is not None:
+        sentence += f" At this pace it is used up on {chosen.exhausted:%d %b %Y}."
+    elif chosen.limit.period_s is not None:
+        sentence += f" It lasts until the period ends on {chosen.ends:%d %b %Y}."
+    else:
+        sentence += f" It lasts beyond {chosen.ends:%d %b %Y}."
+    coming = [each for each in left(chosen.points) if each[0] >= past.points[-1].at]
+    return charts.burn_down(
+        left(past.points),
+        coming,
+        most=float(most),
+        ends=chosen.ends,
+        used_up=used_up,
+        sentence=sentence,
+    )
+
+
+def percent(share: Fraction) -> str:
+    """A share of 100, rounded down."""
+    return amount(Decimal(share.numerator * 100) / share.denominator)
+
+
+def amount(figure: str | Decimal, digits: int = 3) -> str:
+    """An amount rounded down to a few significant digits: of what is left no more is shown."""
+    value = Decimal(figure)
+    if not value:
+        return "0"
+    place = Decimal(1).scaleb(value.adjusted() - digits + 1)
+    return words.grouped((value // place * place).normalize())
+
+
+def _assumed(released: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of each unit in which the queries' own assumption holds."""
+    return {
+        unit: next(row for row in released[unit] if row["key"] == Scenario.ASSUMED.value)
+        for unit in ("curator", "record")
+    }
