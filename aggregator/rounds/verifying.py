@@ -35,7 +35,7 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.rounds.deciding import outcomes_of
 from aggregator.rounds.evaluating import Evaluated, Evaluations, evaluation_of
-from aggregator.rounds.exchanging import Chunks, own_chunk, put_chunk, take_chunk
+from aggregator.rounds.exchanging import Chunks, own_chunk, put_chunk, short_chunk, take_chunk
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
@@ -62,6 +62,7 @@ from tacit.protocol.verification import (
     verdict_of,
 )
 from tacit.validity.field import Elements, Rows
+from tacit.wire import encode_binary
 
 HOLD_S: Final = 5.0
 """How long a request waits for a verification."""
@@ -78,7 +79,8 @@ class Verifying:
     # --- the own shares ---
 
     async def verify(self, round_id: str, request: VerificationRequest) -> str:
-        """Fix the candidates, compute the own verifier shares, and sign their hash.
+        """Fix the candidates, compute the own verifier shares, and sign their hash; the JSON of a
+        `Verified`.
 
         Raises RoundNotFrozen, CandidatesFixed, ManifestRefused, TooFewParticipants; StillVerifying
         if that takes longer than a request should: it goes on, and the same request asks for it.
@@ -90,13 +92,16 @@ class Verifying:
         candidates = await asyncio.to_thread(_checked, context, accepted, request)
         if row.candidates_hash not in (None, candidates.hash):
             raise CandidatesFixed
-        if signed is not None:
-            return signed
-        await self._fix(context, candidates)
-        await self.evaluations.work(round_id, lambda: self._verified(context, candidates), HOLD_S)
-        _, _, signed = await self._read(context, "accepted", "verification")
+        if signed is None:
+            await self._fix(context, candidates)
+            await self.evaluations.work(
+                round_id, lambda: self._verified(context, candidates), HOLD_S
+            )
+            _, _, signed = await self._read(context, "accepted", "verification")
         assert signed is not None
-        return signed
+        shares = await short_chunk(self.aggregator, context, candidates)
+        riding = "null" if shares is None else f'"{encode_binary(shares)}"'
+        return f'{{"verification":{signed},"shares":{riding}}}'
 
     async def _verified(self, context: RoundContext, candidates: Candidates) -> None:
         """Not under the round's lock: an abort does not wait for it."""
@@ -254,7 +259,14 @@ class Verifying:
                     raise VerificationRefused("decided over other shares already")
                 return verdict
             evaluated = await self._evaluated(context, candidates)
-            outcomes = await outcomes_of(self.aggregator, context, candidates, found, evaluated)
+            brought = {
+                index: body
+                for index, body in enumerate(request.shares)
+                if body is not None and index != context.index
+            }
+            outcomes = await outcomes_of(
+                self.aggregator, context, candidates, found, evaluated, brought
+            )
             statement = verdict_of(
                 context.descriptor, self.aggregator.id, candidates, found, outcomes
             )
