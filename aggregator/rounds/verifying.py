@@ -124,7 +124,7 @@ class Verifying:
             signed = await store.document(transaction, context.key, "verification")
         if row.state is not state or signed is None:
             return
-        _, candidates = await self._candidates(context)
+        _, candidates = await self.candidates(context)
         if candidates is not None:
             await self.evaluations.work(
                 context.id, partial(self._again, context, candidates), HOLD_S
@@ -134,7 +134,7 @@ class Verifying:
         try:
             await self._evaluated(context, candidates)
         except Exception:
-            await self._candidates(context)  # says so after an abort
+            await self.candidates(context)  # says so after an abort
             raise
 
     async def _fix(self, context: RoundContext, candidates: Candidates) -> None:
@@ -228,7 +228,7 @@ class Verifying:
         RoundClosed.
         """
         context = await self.aggregator.round(round_id)
-        _row, candidates = await self._candidates(context)
+        _row, candidates = await self.candidates(context)
         if candidates is None:
             raise RoundNotVerified("no candidates are fixed yet")
         await take_chunk(self.intake, context, candidates, index, number, body)
@@ -245,7 +245,7 @@ class Verifying:
         await self.remember(context, RoundState.FROZEN)
         async with self.aggregator.lock(round_id):
             _row, own, verdict = await self._read(context, "verification", "verdict")
-            _, candidates = await self._candidates(context)
+            _, candidates = await self.candidates(context)
             if own is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
             found = await asyncio.to_thread(
@@ -310,7 +310,8 @@ class Verifying:
         refuse_aborted(row)
         return row, first, second
 
-    async def _candidates(self, context: RoundContext) -> tuple[RoundRow, Candidates | None]:
+    async def candidates(self, context: RoundContext) -> tuple[RoundRow, Candidates | None]:
+        """What is or was verified, as it was fixed. Raises RoundClosed after an abort."""
         async with self.aggregator.database.reading() as transaction:
             row = await stored_round(transaction, context.id)
             listed = await store.document(transaction, context.key, "candidates")

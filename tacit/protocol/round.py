@@ -383,8 +383,8 @@ class Manifest(WireModel):
 
 
 class ManifestRequest(WireModel):
-    """The coordinator forwards all signed sets (in a proved round also all verdicts) with the
-    manifest; every aggregator recomputes."""
+    """The coordinator forwards all signed sets with the manifest, in a proved round all verdicts
+    (and no sets, or those that were verified); every aggregator recomputes."""
 
     manifest: Manifest
     accepted: tuple[Signed[AcceptedSet], ...]

@@ -93,7 +93,20 @@ async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation
     assert shown["state"] == RoundState.VERIFIED
     verdicts = await current.decide(verifications)
     manifest = current.request(accepted, verdicts)
-    committed = await step("commitment", manifest)
+    bare = manifest.model_copy(update={"accepted": ()})  # the candidates are fixed
+    fewer = bare.model_copy(update={"verdicts": tuple(verdicts[:1])})
+    refused(await step("commitment", fewer), 409, "manifest_refused")
+    other = {"members": b"\1", "count": 1}
+    wrong = manifest.manifest.model_copy(update=other)
+    refused(
+        await step("commitment", bare.model_copy(update={"manifest": wrong})),
+        409,
+        "manifest_refused",
+    )
+    few = manifest.model_copy(update={"accepted": manifest.accepted[:1]})
+    refused(await step("commitment", few), 409, "manifest_refused")
+    committed = await step("commitment", bare)
+    assert committed.status_code == 200, committed.text
     assert (await step("commitment", manifest)).content == committed.content
     assert (await step("verification", sets)).content == first.content
     assert (await step("verdict", request)).content == decided.content
