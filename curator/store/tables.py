@@ -23,10 +23,12 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.web.console.tables import console_tables
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
+console = console_tables(metadata)
 
 facts = Table(
     "fact",

@@ -67,6 +67,11 @@ def _history(curator: str) -> Stream[Json]:
     return pages(f"/v1/curators/{curator}/contributions", "contributions")
 
 
+def _answer(curator: str, round_id: str) -> Steps[Json]:
+    """One answer of a curator, and who would have to work together to learn what of it."""
+    return json_of(get(f"/v1/curators/{curator}/contributions/{round_id}"))
+
+
 def _reading_counts(curator: str) -> Steps[Json]:
     """How many readings of a curator were accepted, refused, used, clamped."""
     return json_of(get(f"/v1/curators/{curator}/readings"))
@@ -123,6 +128,7 @@ class Readings:
     statement = operation(_statement)
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
+    answer = operation(_answer)
     reading_counts = operation(_reading_counts)
     policy = operation(_policy)
     set_policy = operation(_set_policy)
