@@ -39,6 +39,7 @@ from curator.participation.loop import Participation
 from curator.parties.peers import Peers
 from curator.parties.routes import add_parties, check_token
 from curator.parts import build
+from curator.records.item_routes import add_items
 from curator.records.routes import add_records
 from curator.settings import CuratorSettings
 from curator.store.tables import tokens as token_table
@@ -104,6 +105,8 @@ def create_app(
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/v1/records": settings.import_max_body_bytes,
+            "/v1/sequences": settings.import_max_body_bytes,
+            "/v1/transactions": settings.import_max_body_bytes,
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
@@ -124,6 +127,7 @@ def create_app(
     add_intake(app)
     add_imports(app)
     add_records(app)
+    add_items(app)
     if settings.console:
         _pages().add_console(app)
     return app

@@ -268,6 +268,18 @@ record_tables = Table(
     Column("content", LargeBinary, nullable=False),
     Column("stored", Instant, nullable=False),
 )
+item_tables = Table(
+    "item_table",
+    metadata,
+    Column("curator", Integer, ForeignKey("curator.key"), primary_key=True, autoincrement=False),
+    Column("kind", String(16), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("records", Integer, nullable=False),
+    Column("universe", LargeBinary, nullable=False),
+    Column("items", LargeBinary, nullable=False),
+    Column("starts", LargeBinary, nullable=False),
+    Column("stored", Instant, nullable=False),
+)
 federated_jobs = Table(
     "federated_job",
     metadata,
