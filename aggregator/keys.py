@@ -21,15 +21,16 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from aggregator.errors import EpochKeysEnded
 from aggregator.store import keys as store
 from aggregator.store.keys import KeyPair
+from aggregator.store.tables import identities as identity_rows
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.identities import first_identity
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import Direction, Ends, agree_key
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.verification import SECRET_BYTES
 
-_IDENTITY = "identity"
 _ENDED = "epoch keys ended"
 """Stored with the first round of format 2, in its transaction."""
 _SignedKey = Signed[EpochKey]
@@ -58,15 +59,9 @@ class EpochKeyGone(LookupError):
 
 
 async def load_identity(database: Database) -> Identity:
-    """The signing identity, made at the first start."""
+    """The signing identity of now, made at the first start."""
     async with database.begin() as transaction:
-        await exclusive(transaction, "identity")
-        stored = await store.secret(transaction, _IDENTITY)
-        if stored is not None:
-            return Identity.from_bytes(stored)
-        identity = Identity.generate()
-        await store.add_secret(transaction, _IDENTITY, identity.to_bytes())
-        return identity
+        return (await first_identity(transaction, identity_rows))[-1].signer
 
 
 class Keyring:
