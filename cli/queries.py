@@ -100,10 +100,11 @@ def listing(client: Client) -> Answer:
     """All queries."""
     found = list(client.queries())
     columns = ["id", "name", "function", "mechanism", "validity"]
-    rows = [
-        [item["id"], *(item["query"].get(key, "declared") for key in columns[1:])] for item in found
-    ]
-    return tabled(found, "Queries", columns, rows)
+    rows = []
+    for item in found:
+        told = [item["query"].get(key, "declared") for key in columns[1:]]
+        rows.append([item["id"], *told, str(item["rounds"])])
+    return tabled(found, "Queries", [*columns, "rounds"], rows)
 
 
 @app.command("stop")

@@ -17,13 +17,16 @@ from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
 from coordinator.console.ledger import add_ledger
+from coordinator.console.queries import add_queries
 from coordinator.console.rounds import add_rounds
+from coordinator.console.wizard import add_wizard
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 _ENTRIES: Final = (
     Entry("Rounds", "/console/rounds", PEOPLE),
+    Entry("Queries", "/console/queries", PEOPLE),
     Entry("Budget", "/console/budget", PEOPLE),
 )
 
@@ -64,6 +67,8 @@ def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     add_sign_in(router)
     add_actions(router)  # /rounds/new before /rounds/ID
     add_rounds(router)
+    add_wizard(router, settings)  # /queries/new before /queries/ID
+    add_queries(router)
     add_ledger(router, settings)  # /budget/ledger and others below /budget
     add_budget(router, settings)
     app.include_router(router)

@@ -242,9 +242,8 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
         "cases."
     )
     labels = [str(place + 1) for place in range(len(values))]
-    return charts.bars(
-        [float(each) for each in values], float(half_width), labels=labels, sentence=sentence
-    )
+    widths = [float(half_width)] * len(values)
+    return charts.bars([float(each) for each in values], widths, labels=labels, sentence=sentence)
 
 
 _EIGHT: Final = (

@@ -6,30 +6,25 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from common.store.database import exclusive
 from common.web import idempotency
 from common.web.bodies import takes
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import json_response, read_body
 from coordinator import examples
-from coordinator.errors import UnknownSchedule
 from coordinator.queries import queries
 from coordinator.queries.stops import PreviewRequest
-from coordinator.rounds import scheduling
+from coordinator.rounds import query_asking
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
-from coordinator.store.queries import QueryRow
-from coordinator.store.tables import idempotency_keys
+from coordinator.store.queries import NONE
 from coordinator.web import (
     Analyst,
     ClockPart,
     DatabasePart,
     Operator,
     Reader,
-    encode,
-    time_text,
 )
 from tacit.query.query import Query
 
@@ -53,26 +48,9 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> Response:
         body = await read_body(request, Query)
         key = await idempotency.request_key(request, caller.token_id)
-        async with database.reading() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            known = await queries.known(transaction, body)
-        made = known or await queries.prepare(database, body, settings, clock)
-        async with database.begin() as transaction:
-            await exclusive(transaction, "queries")
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            known = await queries.known(transaction, body)
-            if known is None:
-                await store.add(transaction, made, scheduled=body.schedule is not None)
-            row = known or made
-            answer = idempotency.StoredAnswer(
-                200 if known else 201, _shown(row), location=f"/v1/queries/{row.id}"
-            )
-            now = clock.now()
-            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+        asked = await query_asking.create(database, settings, clock, body, key)
         scheduler.wake()
-        return answer.response(replayed=False)
+        return asked.answer.response(replayed=asked.replayed)
 
     @app.post(
         "/v1/queries/preview",
@@ -91,7 +69,9 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> Response:
         async with database.reading() as transaction:
             found = await store.page(transaction, page.after_text(), page.limit)
-        body = b'{"queries":[' + b",".join(_shown(row) for row in found) + b"]}"
+            asked = await store.rounds_of(transaction, [row.id for row in found])
+        items = [query_asking.shown(row, asked.get(row.id, NONE)) for row in found]
+        body = b'{"queries":[' + b",".join(items) + b"]}"
         headers = next_link(request, found[-1].id) if len(found) == page.limit else None
         return json_response(body, headers=headers)
 
@@ -99,7 +79,8 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     async def one(query_id: str, database: DatabasePart, _: Reader) -> Response:
         async with database.reading() as transaction:
             row = await queries.find(transaction, query_id)
-        return json_response(_shown(row))
+            asked = await store.rounds_of(transaction, [query_id])
+        return json_response(query_asking.shown(row, asked.get(query_id, NONE)))
 
     @app.delete(
         "/v1/queries/{query_id}/schedule",
@@ -109,25 +90,4 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     async def stop(
         query_id: str, database: DatabasePart, clock: ClockPart, _: Operator
     ) -> Response:
-        async with database.begin() as transaction:
-            await exclusive(transaction, scheduling.lock(query_id))
-            row = await queries.find(transaction, query_id)
-            if row.query.schedule is None:
-                raise UnknownSchedule("the query has no schedule")
-            await store.stop(transaction, query_id, clock.now())
-            row = await queries.find(transaction, query_id)
-        return json_response(_shown(row))
-
-
-def _shown(row: QueryRow) -> bytes:
-    """A query as JSON; its content and preview are put in as they were stored."""
-    head = encode(
-        {
-            "id": row.id,
-            "hash": row.hash.hex(),
-            "created": time_text(row.created),
-            "stopped": time_text(row.stopped),
-        }
-    )
-    stored = f', "query": {row.body}, "preview": {row.preview}' + "}"
-    return head[:-1] + stored.encode()
+        return json_response(await query_asking.stop(database, clock, query_id))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
-from coordinator.store.tables import queries
+from coordinator.store.tables import queries, rounds
 from tacit.query.query import Query
 
 
@@ -85,3 +86,25 @@ async def stop(transaction: Transaction, query_id: str, now: datetime) -> None:
     """End a schedule; one that has ended stays as it is."""
     going = and_(queries.c.id == query_id, queries.c.stopped.is_(None))
     await transaction.execute(update(queries).where(going).values(stopped=now))
+
+
+@dataclass(frozen=True)
+class RoundsOfQuery:
+    """How often a query was asked, and the id of its newest round."""
+
+    count: int
+    last: str | None
+
+
+NONE: Final = RoundsOfQuery(0, None)
+
+
+async def rounds_of(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundsOfQuery]:
+    """Of those queries that were asked, by id."""
+    chosen = (
+        select(rounds.c.query_id, func.count(), func.max(rounds.c.id))
+        .where(rounds.c.query_id.in_(ids))
+        .group_by(rounds.c.query_id)
+    )
+    found = await transaction.execute(chosen)
+    return {query_id: RoundsOfQuery(count, last) for query_id, count, last in found}

@@ -22,6 +22,8 @@ PAGES = (
     "/console/budget/limits",
     "/console/budget/ledger",
     "/console/budget/events",
+    "/console/queries",
+    "/console/queries/new",
 )
 LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
 
@@ -46,7 +48,7 @@ def test_every_page_fits_and_is_accessible(window: Any, width: int, scheme: str)
     PICTURES.mkdir(parents=True, exist_ok=True)
     for path in (*PAGES, rounds[0]):
         page = it.go(rounds[2] if path == "ROUND" else path)
-        name = re.sub(r"[^a-z]+", "-", path.strip("/")) if path != rounds[0] else "round-paper"
+        name = re.sub(r"[^A-Za-z]+", "-", path.strip("/")) if path != rounds[0] else "round-paper"
         page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []
@@ -108,6 +110,33 @@ def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
     expect(page.get_by_text("This query promises protection down to here")).to_be_visible()
     assert it.go("/console/rounds").locator("tbody tr").count() == before + 1
     assert "released" in site.command("round", "list")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
+def test_a_question_is_asked_by_the_keyboard(
+    window: Any, site: Site, width: int, scheme: str
+) -> None:
+    """Five steps; Enter goes on; the last page says the price, and the command line has it then."""
+    page = window(width, scheme).go("/console/queries/new")
+    page.get_by_label("Name of the query").fill(f"asked-at-{width}")
+    page.get_by_label("Largest plausible reading").fill("5")
+    for number, title in enumerate(("What", "Of whom", "How exact", "Whom do you trust"), 1):
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+        page.screenshot(path=PICTURES / f"wizard-{number}-{width}-{scheme}.png", full_page=True)
+        if title == "How exact":
+            page.get_by_label("Epsilon of each round:").press("ArrowRight")
+            assert page.get_by_label("Epsilon of each round", exact=True).input_value() == "1.5"
+        page.locator("main input:visible").first.press("Enter")
+    expect(page.get_by_text("Making the query spends nothing")).to_be_visible()
+    expect(page.get_by_text("epsilon 1.5")).not_to_have_count(0)
+    assert violations(page) == []
+    page.screenshot(path=PICTURES / f"wizard-5-{width}-{scheme}.png", full_page=True)
+    page.get_by_role("button", name="Make the query").press("Enter")
+    expect(page.get_by_text("The query is made")).to_be_visible()
+    assert violations(page) == []
+    assert f"asked-at-{width}" in site.command("query", "list", "--json")
 
 
 def test_a_slider_shows_the_rows_of_its_table(window: Any) -> None:

@@ -91,18 +91,16 @@ def _columns(found: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
 
 
 def bars(
-    values: Sequence[float], half_width: float, *, labels: Sequence[str], sentence: str
+    values: Sequence[float], half_widths: Sequence[float], *, labels: Sequence[str], sentence: str
 ) -> Markup:
     """A bar for each value, with a whisker for its error; at most as many as can be told apart."""
-    shown = values[:_MOST_COLUMNS]
-    return _both("bars", sentence, lambda width: _bars(shown, half_width, labels, width))
+    shown = list(zip(values, half_widths, strict=True))[:_MOST_COLUMNS]
+    return _both("bars", sentence, lambda width: _bars(shown, labels, width))
 
 
-def _bars(
-    values: Sequence[float], half_width: float, labels: Sequence[str], width: float
-) -> _Drawn:
-    least = min(0.0, *(value - half_width for value in values))
-    most = max(0.0, *(value + half_width for value in values))
+def _bars(values: Sequence[tuple[float, float]], labels: Sequence[str], width: float) -> _Drawn:
+    least = min(0.0, *(value - half_width for value, half_width in values))
+    most = max(0.0, *(value + half_width for value, half_width in values))
     span = (most - least) or 1.0
 
     def y(value: float) -> float:
@@ -113,7 +111,7 @@ def _bars(
         Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_n(width), _n(y(0)))
     ]
     every = max(1, math.ceil(len(values) / (8 if width > _NARROW else 4)))
-    for index, value in enumerate(values):
+    for index, (value, half_width) in enumerate(values):
         middle = (index + 0.5) * room
         top, bottom = min(y(value), y(0)), max(y(value), y(0))
         parts.append(
@@ -127,7 +125,7 @@ def _bars(
             )
         )
         if index % every == 0 and index < len(labels):
-            parts.append(_text(middle, _BASE + 18, labels[index]))
+            parts.append(_text(max(middle, 18.0), _BASE + 18, labels[index]))
     return _Drawn(Markup().join(parts), _BASE + 30)
 
 

@@ -7,6 +7,7 @@ width. Spec: console, section 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final
 
@@ -94,6 +95,12 @@ def no_bound(amount: str | None) -> bool:
 def hundred(guess: str | None) -> int:
     """A guess as cases of 100, rounded up."""
     return of_a_hundred(guess)
+
+
+def day(at: str) -> str:
+    """The day of an instant in UTC, without its year."""
+    instant = datetime.fromisoformat(at)
+    return f"{instant.day} {instant:%b}"
 
 
 def fingerprint(text: str) -> str:

@@ -155,6 +155,7 @@ function showCheck() {
 for (const area of document.querySelectorAll("[data-slider]")) {
   const slider = area.querySelector("input[type=range]");
   const rows = [...area.querySelectorAll("tbody tr")];
+  const filled = document.getElementById(area.dataset.fills);
   const show = () => {
     const cells = [...rows[slider.value].cells];
     for (const each of area.querySelectorAll("[data-cell]")) {
@@ -164,7 +165,10 @@ for (const area of document.querySelectorAll("[data-slider]")) {
   };
   area.querySelector("[data-slider-shown]").hidden = false;
   area.querySelector("details").open = false;
-  slider.addEventListener("input", show);
+  slider.addEventListener("input", () => {
+    show();
+    if (filled) filled.value = rows[slider.value].cells[0].textContent;
+  });
   show();
 }
 

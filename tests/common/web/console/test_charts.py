@@ -56,16 +56,17 @@ def test_dots_outside_the_interval_are_those_beyond_its_half_width() -> None:
         assert content.count('class="dot in"') == 38
 
 
-@given(st.lists(FINITE, min_size=1, max_size=200), WIDTHS)
-def test_bars(values: list[float], half_width: float) -> None:
-    labels = [str(place) for place in range(len(values))]
-    inside(charts.bars(values, half_width, labels=labels, sentence="bars"))
+@given(st.lists(st.tuples(FINITE, WIDTHS), min_size=1, max_size=200))
+def test_bars(bars: list[tuple[float, float]]) -> None:
+    labels = [str(place) for place in range(len(bars))]
+    values, half_widths = zip(*bars, strict=True)
+    inside(charts.bars(values, half_widths, labels=labels, sentence="bars"))
 
 
 def test_words_in_a_picture_are_only_words() -> None:
     evil = '"><img src=x onerror=alert(1)>'
     picture = charts.dots(0.0, [1.0] * 20, 1.0, unit=evil, sentence=evil)
-    bars = charts.bars([1.0], 0.5, labels=[evil], sentence=evil)
+    bars = charts.bars([1.0], [0.5], labels=[evil], sentence=evil)
     assert "<img" not in picture + bars
 
 

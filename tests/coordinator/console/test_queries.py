@@ -1,0 +1,237 @@
+"""Pages of queries and the wizard: the price before the question, the query that the API makes."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import pytest
+
+from common.web.console import words
+from coordinator.console import question
+from tacit.query.query import Query
+from tests.coordinator.conftest import Houses
+from tests.coordinator.console.browser import Browser
+from tests.coordinator.console.test_budget import SCHEDULE, limited
+from tests.coordinator.console.test_rounds import EVIL, NOISY, released, signed_in
+from tests.coordinator.double import integers, query
+
+WIZARD = "/console/queries/new"
+FIRST = {"name": "evening", "upper": "5", "max_readings": "4", "min_participants": "10"}
+
+
+def fields_of(browser: Browser) -> dict[str, str]:
+    """Every field of the wizard's form, hidden or not, as a browser would send it."""
+    found = {}
+    for tag in re.findall(r"<input[^>]*>", browser.page.text):
+        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        if "name" in attributes:
+            found[attributes["name"]] = html.unescape(attributes["value"])
+    for name, options in re.findall(
+        r'<select[^>]*name="(\w+)"[^>]*>(.*?)</select>', browser.page.text, re.DOTALL
+    ):
+        chosen = re.search(r'<option(?: value="([^"]*)")? selected>([^<]*)', options)
+        first = re.search(r'<option(?: value="([^"]*)")?>([^<]*)', options)
+        picked = chosen or first
+        assert picked is not None
+        found[name] = html.unescape(picked[2] if picked[1] is None else picked[1])
+    return found
+
+
+async def go(browser: Browser, where: str = "next", **changes: str) -> None:
+    await browser.post(WIZARD, {**fields_of(browser), "go": where, **changes})
+
+
+async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        await it.host("gateway", 20)
+        browser = await signed_in(it)
+        await browser.get(WIZARD)
+        assert "Figures come with the first complete step" in browser.words()
+        await go(browser, **FIRST)
+        assert browser.field("step") == "2"
+        await go(browser, min_participants="10")
+        await go(browser, epsilon="0.5")
+        assert browser.field("step") == "4"
+        await go(browser)
+        assert browser.field("step") == "5"
+        text = browser.words()
+        expected = query(
+            name="evening",
+            mechanism="distributed",
+            epsilon="0.5",
+            max_readings=4,
+            min_participants=10,
+            collusion={"aggregators": 2},
+            deadline_s=60,
+        )
+        preview = (await it.ask("POST", "/v1/queries/preview", expected)).json()
+        for part in preview["error"]["parts"]:
+            half_width = part["interval"]["half_width"]
+            assert f"± {words.with_error('0', half_width)[1]} kWh in 95 of 100" in text
+        for line in preview["verified"]:
+            if line["guess"] != "1" and line["key"] != "e":
+                assert f"at most {words.hundred(line['guess'])} of 100 times" in text
+        assert "each curator that is in it pays epsilon 0.5" in text
+        told = re.search(r"<pre><code>(\{.*?\})</code>", browser.page.text, re.DOTALL)
+        assert told is not None
+        told_query = Query.model_validate_json(html.unescape(told[1]))
+        assert told_query == Query.model_validate_json(json.dumps(expected))
+        assert (await it.ask("GET", "/v1/queries")).json()["queries"] == []
+        last = {**fields_of(browser), "go": "make"}
+        made = [await browser.post(WIZARD, last) for _ in "ab"]
+        assert {answer.headers["location"] for answer in made} == {made[0].headers["location"]}
+        [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]
+        assert (stored["rounds"], stored["last"]) == (0, None)
+        assert Query.model_validate_json(json.dumps(stored["query"])) == told_query
+        await browser.get(made[0].headers["location"])
+        assert "The query is made" in browser.words()
+        await browser.get(f"{WIZARD}?like={stored['id']}")
+        assert question.query(question.read(fields_of(browser), {})) == told_query
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "said"),
+    [
+        ({"name": "no name!"}, "1", "pattern"),
+        ({"upper": "0"}, "1", "lower bound must be below upper bound"),
+        ({"upper": EVIL}, "1", "must"),
+    ],
+)
+async def test_a_step_with_a_fault_is_shown_again_as_it_was_typed(
+    house: Houses, changes: dict[str, str], step: str, said: str
+) -> None:
+    async with house(3, console=True) as it:
+        browser = await signed_in(it)
+        await browser.get(WIZARD)
+        await go(browser, **{**FIRST, **changes})
+        assert browser.page.status_code == 422
+        assert browser.field("step") == step
+        assert said in browser.words()
+        assert "<img" not in browser.page.text
+        for name, value in changes.items():
+            assert fields_of(browser)[name] == value
+        # One step back is always possible, and nothing is lost.
+        await go(browser, "4", **{**FIRST, **changes})
+        assert browser.field("step") == step
+
+
+async def test_what_the_deployment_refuses_is_said_before_it_is_asked(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        browser = await signed_in(it)
+        await browser.get(WIZARD)
+        await go(browser, "5", **FIRST, aggregators="7", collusion_aggregators="6")
+        assert "asks for 7 aggregators, and 3 are paired" in browser.words()
+        assert "to step 4" in browser.words()
+        assert "Make the query" not in browser.words()
+
+
+async def test_an_analyst_hands_the_query_on(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        browser = await signed_in(it, "analyst")
+        await browser.get(WIZARD)
+        await go(browser, "5", **FIRST)
+        assert "Only an operator may make it" in browser.words()
+        assert "tacit query create query.json" in browser.words()
+        await go(browser, "make")
+        assert browser.page.status_code == 200
+        assert (await it.ask("GET", "/v1/queries")).json()["queries"] == []
+
+
+async def test_a_schedule_says_how_long_the_limits_last(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        await it.host("gateway", 20)
+        await limited(it, {"epsilon": "5"})
+        browser = await signed_in(it)
+        await browser.get(WIZARD)
+        first = SCHEDULE["first_start"]
+        assert isinstance(first, str)
+        when = {"when": "schedule", "first_start": first[:16], "period_s": "86400"}
+        await go(browser, "3", **FIRST, **when)
+        asked = {**query(**{**NOISY, "min_participants": 10}), "schedule": SCHEDULE}
+        asked |= {"name": "evening", "deadline_s": 60}
+        outlook = await it.ask(
+            "POST", "/v1/budget/outlook", {"queries": [{"query": asked, "period_s": 86_400}]}
+        )
+        [limit] = outlook.json()["limits"]
+        assert limit["exhausted"][:10] in browser.page.text
+        assert "All stops as a table" in browser.words()
+        await go(browser, "5")
+        assert "From" in browser.words()
+        assert "on a round is opened by itself for each 1 day" in browser.words()
+
+
+async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        host = await it.host("gateway", 20)
+        opened = await it.open(query(**NOISY))
+        await opened.contribute(host, integers(20))
+        await it.finish(opened)
+        browser = await signed_in(it, "analyst")
+        await browser.get("/console/queries")
+        [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]
+        assert (stored["rounds"], stored["last"]) == (1, opened.id)
+        promised = next(line for line in stored["preview"]["verified"] if line["key"] == "e")
+        assert f"{words.hundred(promised['guess'])} of 100" in browser.words()
+        page = await browser.get(f"/console/queries/{stored['id']}")
+        found = await it.result(opened)
+        [part] = found["report"]["error"]["parts"]
+        shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+        assert f"{shown[0]} ± {shown[1]} kWh" in browser.words()
+        assert 'class="chart dots"' in page.text
+        assert 'class="chart bars"' not in page.text
+        assert "Open a round" not in browser.words()
+        assert (await browser.get("/console/queries/nothing")).status_code == 404
+        again = await it.open(query(**NOISY))
+        await again.contribute(host, integers(20))
+        await it.finish(again)
+        page = await browser.get(f"/console/queries/{stored['id']}")
+        assert "2 rounds; the last gave" in browser.words()
+        assert 'class="chart bars"' in page.text
+        for each in (opened, again):
+            value = (await it.result(each))["result"]["sum"]
+            assert (
+                f"{words.with_error(value, part['interval']['half_width'])[0]} ±"
+                in (browser.words().partition("The newest first")[2])
+            )
+
+
+async def test_a_schedule_is_ended_by_an_operator_alone(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        asked = {**query(**NOISY), "schedule": SCHEDULE}
+        created = (await it.ask("POST", "/v1/queries", asked)).json()
+        path = f"/console/queries/{created['id']}"
+        analyst = await signed_in(it, "analyst")
+        await analyst.get(path)
+        assert (await analyst.submit(f"{path}/stop")).status_code == 404
+        browser = await signed_in(it)
+        await browser.get(path)
+        assert "End its schedule" in browser.words()
+        assert (await browser.submit(f"{path}/stop")).status_code == 303
+        stored = (await it.ask("GET", f"/v1/queries/{created['id']}")).json()
+        assert stored["stopped"] is not None
+        await browser.get(path)
+        assert "End its schedule" not in browser.words()
+        await browser.get("/console/queries")
+        assert "stopped" in browser.words()
+
+
+async def test_pages_of_queries_have_the_policy(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        await released(it)
+        browser = await signed_in(it)
+        [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]
+        for path in ("/console/queries", f"/console/queries/{stored['id']}", WIZARD):
+            page = await browser.get(path)
+            assert page.status_code == 200
+            assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
+            assert len(page.content) < 150_000
+        for step in ("2", "3", "4", "5"):
+            await go(browser, step, **FIRST)
+            assert not re.search(r"\sstyle=|\son\w+=|javascript:", browser.page.text)
+        assert (await Browser(it.app).get("/console/queries")).status_code == 303
+        stranger = await Browser(it.app).post(WIZARD, {"go": "make", **FIRST})
+        assert stranger.status_code == 303
+        foreign = await browser.post(WIZARD, {**FIRST, "go": "make", "csrf": "x"})
+        assert foreign.status_code == 403

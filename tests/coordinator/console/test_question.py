@@ -1,0 +1,90 @@
+"""The form of a query: the fields make the query, and the query gives the fields back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from coordinator.console import question
+from tacit.errors import Invalid
+from tacit.query.fields import QueryFields
+from tacit.query.query import Query
+from tacit.query.words import Function, Mechanism
+from tests.coordinator.double import query
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"function": "mean", "split": ["0.25", "0.75"], "delta": "0.000001"},
+        {"function": "variance", "completeness": "curators", "privacy_unit": "record"},
+        {"function": "histogram", "edges": ["0.5", "1", "2"]},
+        {"function": "vector_sum", "dimension": 4, "l1_bound": "3"},
+        {"mechanism": "local", "sharing": "none", "aggregators": 1, "collusion": {"curators": 1}},
+        {"mechanism": "two-layer", "epsilon_u": "7.5", "pr_u": "1/2", "pr_s": "1"},
+        {"sharing": "shamir", "threshold": 2, "c_noise": 2, "collusion": {"aggregators": 1}},
+        {"layer": "both", "validity": "proved", "noise_tail": "0.0000001"},
+        {"window": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:01.5Z"}},
+        {"schedule": {"first_start": "2026-01-01T00:00:00Z", "period_s": 86_400}},
+        {"group": "north", "family": "feeders", "family_minimum": 40, "stance": "paper"},
+        {"bounds": ["-5", "5"], "register": "1-0:1.8.1", "unit": "MWh", "deadline_s": 5},
+    ],
+)
+def test_every_query_of_the_form_survives_it(changes: dict[str, Any]) -> None:
+    names = {"local": "epsilon_i", "two-layer": "epsilon_s"}
+    epsilon = {names.get(changes.get("mechanism", ""), "epsilon"): "1.25"}
+    told = query(**{"mechanism": "distributed", "n_max": 1000, **epsilon, **changes})
+    asked = Query.model_validate_json(json.dumps(told))
+    fields = question.read({}, question.fields_of(asked))
+    assert question.query(fields) == asked
+
+
+def test_the_form_has_every_field_of_a_query() -> None:
+    """A new field of the query has to get a place in the form, or a word here why not."""
+    names = {info.alias or name for name, info in QueryFields.model_fields.items()}
+    apart = {"bounds", "window", "schedule", "collusion", "epsilon_s", "epsilon_i"}
+    never = {"blocks", "job", "every_record"}  # of federated jobs alone
+    assert names - apart - never <= set(question.STEP_OF)
+    assert set(question.FUNCTIONS) == set(Function)
+    assert set(question.MECHANISMS) == set(Mechanism) - {Mechanism.EXACT}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "step"),
+    [
+        ({"name": ""}, "name", 1),
+        ({"upper": ""}, "upper", 1),
+        ({"upper": "-1"}, "upper", 1),
+        ({"function": "histogram", "edges": "3 2"}, "edges", 1),
+        ({"max_readings": "many"}, "max_readings", 1),
+        ({"when": "fixed"}, "start", 2),
+        ({"when": "schedule", "first_start": "2026-01-01T00:00", "period_s": "1"}, "period_s", 2),
+        ({"min_participants": "0"}, "min_participants", 2),
+        ({"epsilon": "0"}, "epsilon", 3),
+        ({"epsilon": ""}, "epsilon", 3),
+        ({"mechanism": "local", "epsilon": "0"}, "epsilon", 3),
+        ({"mechanism": "two-layer", "pr_u": "2"}, "pr_u", 3),
+        ({"collusion_aggregators": "3"}, "collusion_aggregators", 4),
+        ({"sharing": "shamir"}, "threshold", 4),
+    ],
+)
+def test_a_fault_stands_at_its_field(changes: dict[str, str], field: str, step: int) -> None:
+    fields = question.read({"name": "evening", "upper": "5", **changes}, {})
+    with pytest.raises(Invalid) as caught:
+        question.query(fields)
+    found = question.faults(caught.value)
+    assert (field, step) in [(each.field, each.step) for each in found]
+    assert question.until(found, step - 1) == [each for each in found if each.step < step]
+
+
+def test_fields_of_another_choice_are_left_out() -> None:
+    fields = question.read(
+        {"name": "evening", "upper": "5", "edges": "1 2", "layer": "curator", "threshold": "2"}, {}
+    )
+    local = {**fields, "mechanism": "local"}
+    assert question.query(fields).edges is None
+    assert question.query(local).sharing.value == "none"
+    assert question.query(local).layer is None
