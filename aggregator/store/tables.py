@@ -77,6 +77,8 @@ pinned_peers = Table(
     Column("operator", String(128), nullable=False),
     Column("fingerprint", LargeBinary, nullable=False, unique=True),
     Column("pinned", Instant, nullable=False),
+    Column("pin", Text, nullable=True),
+    Column("shown", Text, nullable=True),
 )
 grants = Table(
     "join_grant",

@@ -266,6 +266,20 @@ class Pin(WireModel):
             check_upgrade(anchored, signed)
         return Pin(fingerprint=self.fingerprint, anchored=follow(anchored, shown.links, now))
 
+    def confirmed(
+        self, deployment: str, shown: IdentityChain, compared: bytes, now: datetime
+    ) -> Pin:
+        """The document of this fingerprint, as a person compared it, in place of what was anchored.
+
+        Raises KeyNotAnchored if no such document is shown, and as `follow` from there on.
+        """
+        for signed in shown.documents:
+            if signed.statement.fingerprint == compared:
+                anchored = follow(confirm(deployment, signed, compared), shown.links, now)
+                own = fingerprint(signed.statement.ed25519)
+                return Pin(fingerprint=own, anchored=anchored)
+        raise KeyNotAnchored("no document of this fingerprint is shown")
+
     def forking(self) -> Pin:
         """The same, until a person confirms."""
         if self.anchored is None:

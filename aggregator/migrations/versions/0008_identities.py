@@ -22,6 +22,8 @@ def upgrade() -> None:
         sa.Column("destroyed", Instant(), nullable=True),
         sa.PrimaryKeyConstraint("serial", name=op.f("pk_identity")),
     )
+    op.add_column("pinned_peer", sa.Column("pin", sa.Text(), nullable=True))
+    op.add_column("pinned_peer", sa.Column("shown", sa.Text(), nullable=True))
     op.execute(
         "INSERT INTO identity (serial, secret) SELECT 0, value FROM secret WHERE name = 'identity'"
     )
@@ -33,4 +35,6 @@ def downgrade() -> None:
         "INSERT INTO secret (name, value) SELECT 'identity', substr(secret, 1, 32) FROM identity "
         "ORDER BY serial DESC LIMIT 1"
     )
+    op.drop_column("pinned_peer", "shown")
+    op.drop_column("pinned_peer", "pin")
     op.drop_table("identity")
