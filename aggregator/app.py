@@ -12,7 +12,8 @@ from fastapi import FastAPI
 
 from aggregator.audit.routes import add_audit
 from aggregator.context import Aggregator
-from aggregator.keys import Keyring, load_identity
+from aggregator.identities import OwnIdentities
+from aggregator.keys import Keyring
 from aggregator.meters import Meters
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, add_pieces
@@ -22,7 +23,7 @@ from aggregator.roster.identity_routes import add_identity
 from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.roster.senders import KeyWarmer, SenderDirectory
-from aggregator.rounds import key_sweep, restoring, state_machine
+from aggregator.rounds import identity_ends, key_sweep, restoring, state_machine
 from aggregator.rounds.evaluating import Evaluations
 from aggregator.rounds.key_routes import add_key_rotation
 from aggregator.rounds.routes import add_rounds
@@ -131,9 +132,10 @@ async def _start(
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
     await ensure_operator_token(database, tokens, settings, clock)
+    own_identities = await OwnIdentities.of(database)
     keyring = Keyring(
         database,
-        await load_identity(database),
+        own_identities,
         settings.aggregator_id,
         clock,
         epoch_s=settings.epoch_s,
@@ -188,7 +190,7 @@ def _seal_keyring(
     )
     return SealKeyring(
         database,
-        keyring.identity,
+        keyring.identities,
         settings.aggregator_id,
         clock,
         KeyDirectory(settings.key_dir or settings.data_dir / "keys"),
@@ -209,5 +211,6 @@ class Sweeper(Repeating):
     async def look(self) -> None:
         """Sweep once."""
         self._meters.expired.inc(await state_machine.sweep(self._aggregator, self._intake))
+        await identity_ends.sweep(self._aggregator, self._intake)
         if await key_sweep.sweep(self._aggregator, self._intake):
             await self._aggregator.erasure.erase()

@@ -30,7 +30,8 @@ from common.store.erasure import Erasure
 from common.store.transactions import Database, Transaction
 from tacit import sets
 from tacit.crypto.sharing import Scheme
-from tacit.crypto.signing import Signed
+from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.identities import IdentitySuperseded
 from tacit.protocol.round import RoundDescriptor, RoundState
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
@@ -59,6 +60,15 @@ class RoundContext:
     proofs: ProofPlan | None = None
     """Of a proved round."""
     elsewhere: bool = False
+    signer: Identity | None = field(default=None, repr=False)
+    """Of the identity that the descriptor names; None once its private half is destroyed."""
+
+    @property
+    def identity(self) -> Identity:
+        """What signs statements of this round. Raises IdentitySuperseded."""
+        if self.signer is None:
+            raise IdentitySuperseded
+        return self.signer
 
     @property
     def id(self) -> str:
@@ -132,6 +142,7 @@ class Aggregator:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")
         descriptor = _SignedDescriptor.model_validate_json(signed or "").statement
+        await self.know(descriptor.aggregators[descriptor.index_of(self.id)].identity_key)
         own_key: OwnKey | None = None
         elsewhere = False
         try:
@@ -145,6 +156,11 @@ class Aggregator:
             elsewhere = True
         context = self._context(row.key, descriptor, row.descriptor_hash, own_key, elsewhere)
         return context if elsewhere else self._kept(context)
+
+    async def know(self, identity_key: bytes) -> None:
+        """Look whether another process has made this identity the one of now."""
+        if identity_key not in self.keyring.identities.public_keys:
+            await self.keyring.identities.load()
 
     def remember(
         self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: OwnKey
@@ -163,16 +179,18 @@ class Aggregator:
         query, plan = descriptor.query, None
         if is_proved(query):
             plan = proof_plan(query)
+        index = descriptor.index_of(self.id)
         return RoundContext(
             key,
             descriptor,
             digest,
-            descriptor.index_of(self.id),
+            index,
             dimension(query),
             own_key,
             descriptor.invited(),
             plan,
             elsewhere,
+            self.keyring.identities.signer(descriptor.aggregators[index].identity_key),
         )
 
     def _kept(self, context: RoundContext) -> RoundContext:

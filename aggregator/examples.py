@@ -19,6 +19,7 @@ PEER: dict[str, Any] = {
     "fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY",
     "operator": "South Grid",
 }
+CONFIRMATION: dict[str, Any] = {"fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY"}
 GRANT: dict[str, Any] = {"party": "meter-17", "kind": "curator", "valid_s": 86400}
 ROUND_KEY: dict[str, Any] = {"round": "019a0c2e-8f00-7000-8000-000000000001"}
 ROTATION: dict[str, Any] = {"destroy": False}

@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from aggregator.errors import EpochKeysEnded
+from aggregator.identities import OwnIdentities
 from aggregator.store import keys as store
 from aggregator.store.keys import KeyPair
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import Direction, Ends, agree_key
-from tacit.crypto.signing import Identity, Signed
+from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.verification import SECRET_BYTES
 
-_IDENTITY = "identity"
 _ENDED = "epoch keys ended"
 """Stored with the first round of format 2, in its transaction."""
 _SignedKey = Signed[EpochKey]
@@ -53,20 +53,17 @@ async def end_epoch_keys(transaction: Transaction) -> None:
         await store.add_secret(transaction, _ENDED, b"")
 
 
+def is_signed(text: str, public_key: bytes) -> bool:
+    """Whether an identity signed this epoch key."""
+    try:
+        verify(EPOCH_KEY_LABEL, _SignedKey.model_validate_json(text), public_key)
+    except SignatureBroken:
+        return False
+    return True
+
+
 class EpochKeyGone(LookupError):
     """The private key of an epoch was destroyed, or never was here."""
-
-
-async def load_identity(database: Database) -> Identity:
-    """The signing identity, made at the first start."""
-    async with database.begin() as transaction:
-        await exclusive(transaction, "identity")
-        stored = await store.secret(transaction, _IDENTITY)
-        if stored is not None:
-            return Identity.from_bytes(stored)
-        identity = Identity.generate()
-        await store.add_secret(transaction, _IDENTITY, identity.to_bytes())
-        return identity
 
 
 class Keyring:
@@ -75,7 +72,7 @@ class Keyring:
     def __init__(
         self,
         database: Database,
-        identity: Identity,
+        identities: OwnIdentities,
         party: str,
         clock: Clock,
         *,
@@ -84,7 +81,7 @@ class Keyring:
         capacity: int,
         minimum_suite: int = 1,
     ) -> None:
-        self.identity = identity
+        self.identities = identities
         self.party = party
         self._database = database
         self._clock = clock
@@ -93,7 +90,14 @@ class Keyring:
         self._capacity = capacity
         self._ended = minimum_suite > 1
         self._epochs: dict[int, EpochSecret] = {}
+        self._signed_by: dict[int, bytes] = {}
+        """Epochs whose key is known to be signed by this identity."""
         self._derived: OrderedDict[tuple[int, Direction, str, bytes], bytes] = OrderedDict()
+
+    @property
+    def identity(self) -> Identity:
+        """The signing identity of now."""
+        return self.identities.current
 
     def epoch_now(self) -> int:
         """The current epoch."""
@@ -111,14 +115,19 @@ class Keyring:
         if await self.ended():
             raise EpochKeysEnded
         epoch = self.epoch_now()
-        if epoch not in self._epochs:
+        if self._signed_by.get(epoch) != self.identity.public_key:
             async with self._database.begin() as transaction:
                 await exclusive(transaction, "epoch key")
+                await self.identities.load_in(transaction)
                 stored = await store.epoch_key(transaction, epoch)
                 if stored is None:
                     stored = self._new_key(epoch)
                     await store.add_epoch_key(transaction, epoch, stored)
+                elif not is_signed(stored.signed, self.identity.public_key):
+                    stored = replace(stored, signed=self._signed_anew(stored.signed))
+                    await store.sign_epoch_key(transaction, epoch, stored.signed)
             self._remember(epoch, stored)
+            self._signed_by = {epoch: self.identity.public_key}
         return self._epochs[epoch]
 
     async def of(self, epoch: int) -> EpochSecret:
@@ -180,6 +189,7 @@ class Keyring:
                 await store.replace_epoch_key(transaction, epoch, stored)
         self._epochs.clear()
         self._derived.clear()
+        self._signed_by.clear()
         if stored is not None:
             self._remember(epoch, stored)
 
@@ -190,6 +200,11 @@ class Keyring:
         signed = self.identity.sign(EPOCH_KEY_LABEL, statement)
         secret = os.urandom(SECRET_BYTES)
         return KeyPair(private_key.private_bytes_raw(), secret, signed.model_dump_json())
+
+    def _signed_anew(self, text: str) -> str:
+        """An epoch's key outlives the identity that signed it."""
+        statement = _SignedKey.model_validate_json(text).statement
+        return self.identity.sign(EPOCH_KEY_LABEL, statement).model_dump_json()
 
     def _remember(self, epoch: int, pair: KeyPair) -> None:
         if pair.private_key is None:

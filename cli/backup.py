@@ -82,10 +82,7 @@ def backup(
     Its private keys are in it: who can open it can act as the service.
     """
     settings = _settings(service)
-    if recipient is not None and passphrase_file is None:
-        holder: Holder = _recipient(recipient, classical=classical)
-    else:
-        holder = _one(recipient, passphrase_file)
+    holder = sealing_holder(recipient, passphrase_file, classical=classical)
     manifest, count = asyncio.run(_back_up(settings, out, holder))
     said = {"file": str(out), "members": count, **manifest.model_dump(mode="json")}
     return Answer(said, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
@@ -107,10 +104,7 @@ def restore(
     It says what has to be done by hand, as the copy does not know what happened after it was made.
     """
     settings = _settings(service)
-    if key is not None and passphrase_file is None:
-        holder: Holder = _private(key)
-    else:
-        holder = _one(key, passphrase_file)
+    holder = opening_holder(key, passphrase_file)
     if check:
         manifest, count = _verified(settings, file, holder)
         said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
@@ -249,6 +243,22 @@ def _settings(service: str) -> ServiceSettings:
 def _name(settings: ServiceSettings) -> str:
     names = {"coordinator": "deployment", "aggregator": "aggregator_id"}
     return str(getattr(settings, names[settings.service])) if settings.service in names else ""
+
+
+def sealing_holder(
+    recipient: str | None, passphrase_file: Path | None, *, classical: bool
+) -> Holder:
+    """Who may open what is sealed now. Raises BackupRefused unless one of both is given."""
+    if recipient is not None and passphrase_file is None:
+        return _recipient(recipient, classical=classical)
+    return _one(recipient, passphrase_file)
+
+
+def opening_holder(key: Path | None, passphrase_file: Path | None) -> Holder:
+    """Who opens what was sealed. Raises BackupRefused unless one of both is given."""
+    if key is not None and passphrase_file is None:
+        return _private(key)
+    return _one(key, passphrase_file)
 
 
 def _one(other: object, passphrase_file: Path | None) -> Passphrase:

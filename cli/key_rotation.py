@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cli import identity_keys
 from cli.context import Answer, Target, at_coordinator, at_target, fail, progress
 from cli.deployment import trusted
 from tacit import Client
@@ -65,6 +66,9 @@ def epoch(
         with client:
             found.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
     return Answer(found, lambda: typer.echo("\n".join(_rotated(each) for each in found)))
+
+
+app.command("identity")(identity_keys.rotate_identity)
 
 
 def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import dev_authority, key_rotation
+from cli import dev_authority, identity_keys, key_rotation
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -25,6 +25,8 @@ app = typer.Typer(
     no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
 )
 app.add_typer(key_rotation.app, name="rotate")
+app.command("next")(identity_keys.next_key)
+app.command("confirm")(identity_keys.confirm)
 
 
 @app.command("list")

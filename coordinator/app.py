@@ -38,6 +38,7 @@ from coordinator.jobs.schedules.routes import add_job_schedules
 from coordinator.meters import add_work_meters
 from coordinator.registry import registry
 from coordinator.registry.group_routes import add_groups
+from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
 from coordinator.registry.seal_keys import SealKeyMirror
@@ -90,6 +91,7 @@ def create_app(
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
         mirror = SealKeyMirror(database, peers)
+        identities = Identities(database, peers, time, settings.deployment)
         conduct = Conduct(
             database,
             identity,
@@ -101,6 +103,7 @@ def create_app(
             ledger,
             formats,
             mirror,
+            identities,
         )
         conductor = Conductor(
             conduct,
@@ -131,6 +134,7 @@ def create_app(
             peers,
             formats,
             mirror,
+            identities,
             conduct,
             conductor,
             scheduler,

@@ -69,6 +69,7 @@ GROUP: dict[str, Any] = {
     "curators": ["meter-0001", "meter-0002"],
 }
 TOKEN: dict[str, Any] = {"scope": "analyst", "label": "grid planning"}
+CONFIRMATION: dict[str, Any] = {"fingerprint": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}
 AGGREGATOR: dict[str, Any] = {
     "url": "https://aggregator-1.example",
     "token": "tct_coordinator_the-token-that-the-aggregator-issued",

@@ -27,6 +27,7 @@ from curator.participation.restoring import find_restore
 from curator.participation.settlement import Settling
 from curator.participation.suites import Ratchet
 from curator.parties.capabilities import Capabilities
+from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
@@ -65,6 +66,7 @@ async def build(
         restore,
         Ratchet(database, settings.minimum_suite),
         SealKeys(peers),
+        Identities(database, peers, clock),
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(database, peers, clock),
     )

@@ -98,17 +98,21 @@ def outgoing(
     try:
         if isinstance(own, EpochSecret):
             return Outgoing(agree_key(own.private_key, _ends(aggregator.id, own, receiver)))
+        own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
+        identity = aggregator.keyring.identities.signer(own_entry.identity_key)
+        if identity is None:
+            raise DescriptorRefused("the identity of this aggregator is not in use")
         ends = SessionEnds(
             deployment=descriptor.deployment,
             party=aggregator.id,
-            party_key=aggregator.keyring.identity.public_key,
+            party_key=identity.public_key,
             aggregator=receiver.id,
             aggregator_key=receiver.identity_key,
             direction=_DIRECTION,
         )
         to_itself = receiver.id == aggregator.id
         key = own.key.public if to_itself else public[receiver.seal.public_key_hash]
-        begun = begin_session(aggregator.keyring.identity, ends, key)
+        begun = begin_session(identity, ends, key)
     except SealBroken as error:
         raise DescriptorRefused(f"{receiver.id}: {error}") from None
     return Outgoing(begun.key, begun.announce)
@@ -139,7 +143,7 @@ def incoming_key(
         party=sender.id,
         party_key=sender.identity_key,
         aggregator=aggregator.id,
-        aggregator_key=aggregator.keyring.identity.public_key,
+        aggregator_key=own.identity_key,
         direction=_DIRECTION,
     )
     try:

@@ -79,7 +79,7 @@ def begun(
         party=sender.id,
         party_key=sender.identity_key,
         aggregator=aggregator.id,
-        aggregator_key=aggregator.keyring.identity.public_key,
+        aggregator_key=own.identity_key,
         direction=Direction.CURATOR_TO_AGGREGATOR,
     )
     try:

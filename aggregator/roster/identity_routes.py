@@ -9,7 +9,7 @@ from fastapi import Query as Parameter
 
 from aggregator import examples
 from aggregator.context import Aggregator
-from aggregator.roster import enrolment
+from aggregator.roster import enrolment, own_identity
 from aggregator.roster.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
 from aggregator.web import Operator
@@ -17,6 +17,7 @@ from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.parts import part
 from common.web.wire import answer, etag_response, read_body
+from tacit.crypto.hybrid_signing import HybridPublicKey
 from tacit.crypto.signing import fingerprint
 from tacit.wire import encode_binary
 
@@ -57,6 +58,25 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
             "self_test": "passed" if aggregator.samplers_passed else "failed",
             "version": app.version,
         }
+
+    @app.get(
+        "/.well-known/tacit-aggregator/identity",
+        tags=["identity"],
+        summary="The chain of its identities: documents, and the links between them",
+    )
+    async def chain(request: Request, aggregator: AggregatorPart) -> Response:
+        found = await own_identity.shown(aggregator)
+        return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+
+    @app.put(
+        "/v1/identity/next",
+        tags=["identity"],
+        summary="Commit to the next pair of keys, of which the service gets the public halves",
+        openapi_extra=takes(HybridPublicKey),
+    )
+    async def commit(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+        following = await read_body(request, HybridPublicKey)
+        return answer(request, await own_identity.commit(aggregator, following))
 
     @app.get("/v1/keys/current", tags=["identity"], summary="The signed key of this epoch")
     async def current_key(request: Request, aggregator: AggregatorPart) -> Response:

@@ -10,11 +10,12 @@ from fastapi import Query as Parameter
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.roster import peers
-from aggregator.roster.peers import PeerRequest
-from aggregator.web import Operator
+from aggregator.roster.peers import ConfirmationRequest, PeerRequest
+from aggregator.web import Coordinator, Operator
 from common.web.bodies import takes
 from common.web.parts import part
 from common.web.wire import answer, read_body
+from tacit.protocol.identities import IdentityChain
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
@@ -33,12 +34,36 @@ def add_peers(app: FastAPI) -> None:
         request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
     ) -> Response:
         body = await read_body(request, PeerRequest)
-        return answer(request, await peers.pin(aggregator, body, replace=replace))
+        return answer(request, await peers.pin(aggregator, body, replacing=replace))
 
     @app.get("/v1/peers", tags=["identity"], summary="The pinned aggregators, by id")
     async def listing(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         found = await peers.listed(aggregator)
         return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+
+    @app.put(
+        "/v1/peers/{peer}/identity",
+        tags=["identity"],
+        status_code=204,
+        summary="Pass on the chain of another aggregator's identities",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow(
+        request: Request, peer: str, aggregator: AggregatorPart, _: Coordinator
+    ) -> None:
+        await peers.follow(aggregator, peer, await read_body(request, IdentityChain))
+
+    @app.post(
+        "/v1/peers/{peer}/confirmation",
+        tags=["identity"],
+        summary="Confirm another aggregator's new identity, compared out of band",
+        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+    )
+    async def confirm(
+        request: Request, peer: str, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
+        body = await read_body(request, ConfirmationRequest)
+        return answer(request, await peers.confirm(aggregator, peer, body.fingerprint))
 
     @app.delete(
         "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"

@@ -8,17 +8,27 @@ collude. Each pin is an id, an operator and a fingerprint, compared out of band.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
 from aggregator.context import Aggregator
-from aggregator.errors import PeerNotAnchored, PeerPinned, UnknownPeer
+from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
+from aggregator.store import admission
 from aggregator.store import peers as store
 from aggregator.store.peers import PeerRow
 from common.store.database import exclusive
-from tacit.errors import Invalid
+from common.store.transactions import Transaction
+from tacit.errors import DomainError, Invalid
 from tacit.protocol.enrolment import Fingerprint
+from tacit.protocol.identities import (
+    IdentityChain,
+    IdentityForked,
+    KeyNotAnchored,
+    Pin,
+)
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import Identifier
 from tacit.wire import Instant, WireModel, encode_binary
@@ -34,6 +44,12 @@ class PeerRequest(WireModel):
     operator: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class ConfirmationRequest(WireModel):
+    """The fingerprint of an identity document, as a person compared it out of band."""
+
+    fingerprint: Fingerprint
+
+
 class PeerAnswer(WireModel):
     """One that is pinned; `fingerprint` as operators read it out."""
 
@@ -44,13 +60,14 @@ class PeerAnswer(WireModel):
     pinned: Instant
 
 
-async def pin(aggregator: Aggregator, request: PeerRequest, *, replace: bool) -> PeerAnswer:
+async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) -> PeerAnswer:
     """Pin an aggregator; the same again changes nothing. Raises PeerPinned, Invalid."""
     if request.id == aggregator.id:
         raise Invalid("is this aggregator's own name", pointer="/id")
     if request.fingerprint == aggregator.keyring.identity.fingerprint:
         raise Invalid("is this aggregator's own", pointer="/fingerprint")
-    row = PeerRow(request.id, request.operator, request.fingerprint, aggregator.clock.now())
+    pin = Pin(fingerprint=request.fingerprint)
+    row = PeerRow(request.id, request.operator, pin, aggregator.clock.now())
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
         known = await store.pinned(transaction)
@@ -60,7 +77,7 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replace: bool) ->
         held = known.get(row.id)
         if held is not None and _said(held) == _said(row):
             return _answer(held)
-        if held is not None and not replace:
+        if held is not None and not replacing:
             raise PeerPinned(extra={"fingerprint": held.fingerprint.hex()})
         await store.put(transaction, row)
     return _answer(row)
@@ -80,6 +97,58 @@ async def remove(aggregator: Aggregator, peer: str) -> None:
             raise UnknownPeer
 
 
+async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> None:
+    """Go along the chain of a pinned aggregator's identities, which the coordinator passes on; one
+    that is not pinned is passed over.
+
+    Raises IdentityForked, which stays so until the operator confirms one, and what else stands
+    against the last link. What is shown is kept for the operator.
+    """
+    now = aggregator.clock.now()
+    refused: DomainError | None = None
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _PEERS)
+        known = (await store.pinned(transaction)).get(peer)
+        if known is None:
+            return
+        deployment = await _deployment(transaction)
+        pin = known.pin
+        try:
+            pin = pin.follow(deployment, shown, now)
+        except IdentityForked as error:
+            pin, refused = pin.forking(), error
+        except DomainError as error:
+            refused = error
+        await store.put(transaction, replace(known, pin=pin, shown=shown))
+    if refused is not None:
+        raise refused
+
+
+async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAnswer:
+    """The operator compared the fingerprint of a document out of band: it is pinned, in place of
+    what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
+    now = aggregator.clock.now()
+    async with aggregator.database.begin() as transaction:
+        await exclusive(transaction, _PEERS)
+        known = (await store.pinned(transaction)).get(peer)
+        if known is None:
+            raise UnknownPeer
+        if known.shown is None:
+            raise KeyNotAnchored("the coordinator has passed on no document of it")
+        deployment = await _deployment(transaction)
+        pin = known.pin.confirmed(deployment, known.shown, compared, now)
+        row = replace(known, pin=pin)
+        await store.put(transaction, row)
+    return _answer(row)
+
+
+async def _deployment(transaction: Transaction) -> str:
+    coordinator = await admission.coordinator(transaction)
+    if coordinator is None:
+        raise NotPaired
+    return coordinator.deployment
+
+
 async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
     """Raise PeerNotAnchored unless all other aggregators of the round are as pinned here."""
     chosen = aggregator.settings.peers
@@ -88,19 +157,25 @@ async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> No
     async with aggregator.database.reading() as transaction:
         pinned = await store.pinned(transaction)
     if pinned or chosen == "pinned":
-        check_pinned(descriptor, aggregator.id, pinned)
+        check_pinned(descriptor, aggregator.id, pinned, aggregator.clock.now())
 
 
-def check_pinned(descriptor: RoundDescriptor, own: str, pinned: Mapping[str, PeerRow]) -> None:
-    """Raise PeerNotAnchored for the first other aggregator that is not as pinned."""
+def check_pinned(
+    descriptor: RoundDescriptor, own: str, pinned: Mapping[str, PeerRow], now: datetime
+) -> None:
+    """Raise PeerNotAnchored for the first other aggregator that is not as pinned; IdentityForked,
+    IdentitySuperseded for one whose identity was replaced twice, or is replaced."""
     for entry in descriptor.aggregators:
         if entry.id == own:
             continue
         known = pinned.get(entry.id)
         if known is None:
             raise PeerNotAnchored(f"aggregator {entry.id} is not pinned")
-        if known.fingerprint != entry.fingerprint:
-            raise PeerNotAnchored(f"aggregator {entry.id} shows another identity than is pinned")
+        try:
+            known.pin.check_key(entry.identity_key, now)
+        except KeyNotAnchored:
+            said = f"aggregator {entry.id} shows another identity than is pinned"
+            raise PeerNotAnchored(said) from None
         if known.operator != entry.operator:
             raise PeerNotAnchored(f"another operator is pinned for aggregator {entry.id}")
 

@@ -237,7 +237,7 @@ async def _commit(
         hash=commitment_hash(context.digest, digest, aggregator.id, nonce, content),
         offset=None if context.proofs is None else offset_of(context.proofs, manifest),
     )
-    signed = wire_json(aggregator.keyring.identity.sign(COMMITMENT_LABEL, statement))
+    signed = wire_json(context.identity.sign(COMMITMENT_LABEL, statement))
     await store.advance(
         transaction,
         context.key,

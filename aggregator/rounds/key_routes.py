@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep
+from aggregator.rounds import identity_ends, key_sweep
+from aggregator.rounds.identity_ends import SuccessorRequest
 from aggregator.web import Operator
 from common.web.bodies import takes
 from common.web.parts import part
-from common.web.wire import read_body
+from common.web.wire import answer, read_body
 from tacit.wire import WireModel
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -28,6 +29,18 @@ class RotationRequest(WireModel):
 
 def add_key_rotation(app: FastAPI) -> None:
     """Add it to the app."""
+
+    @app.post(
+        "/v1/identity/successor",
+        tags=["identity"],
+        summary="Replace the identity by the pair that it committed to",
+        openapi_extra=takes(SuccessorRequest),
+    )
+    async def successor(
+        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    ) -> Response:
+        asked = await read_body(request, SuccessorRequest)
+        return answer(request, await identity_ends.rotate(aggregator, intake, asked))
 
     @app.post(
         "/v1/seal-keys/rotation",

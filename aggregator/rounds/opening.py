@@ -142,8 +142,10 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Own
         entry: AggregatorEntry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
     except KeyError:
         raise DescriptorRefused("this aggregator is not one of the round") from None
-    identity = aggregator.keyring.identity.public_key
-    if entry.identity_key != identity or entry.operator != aggregator.settings.operator:
+    await aggregator.know(entry.identity_key)
+    own_identities, now = aggregator.keyring.identities, aggregator.clock.now()
+    is_own = own_identities.may_open(entry.identity_key, now)
+    if not is_own or entry.operator != aggregator.settings.operator:
         raise DescriptorRefused("the entry of this aggregator is not its own")
     if descriptor.sessions:
         return await _own_seal_key(aggregator, descriptor, entry)

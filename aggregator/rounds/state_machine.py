@@ -97,7 +97,7 @@ async def _sign_accepted(
         contributions=await round_store.held_places(transaction, context.key),
         parts=None if context.proofs is None else await _parts(transaction, context),
     )
-    signed = wire_json(aggregator.keyring.identity.sign(ACCEPTED_LABEL, statement))
+    signed = wire_json(context.identity.sign(ACCEPTED_LABEL, statement))
     await round_store.advance(
         transaction, context.key, row.state, RoundState.FROZEN, accepted=signed
     )
@@ -161,7 +161,7 @@ async def abort(
             frozen=_frozen(context, row.state, may_have_frozen),
             reason=request.reason,
         )
-        signed = wire_json(aggregator.keyring.identity.sign(ABORT_LABEL, statement))
+        signed = wire_json(context.identity.sign(ABORT_LABEL, statement))
         await round_store.advance(
             transaction,
             context.key,

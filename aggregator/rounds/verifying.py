@@ -165,7 +165,7 @@ class Verifying:
             items=candidates.items,
             shares_hash=shares_hash,
         )
-        signed = wire_json(self.aggregator.keyring.identity.sign(VERIFICATION_LABEL, statement))
+        signed = wire_json(context.identity.sign(VERIFICATION_LABEL, statement))
         return await self._keep(context, RoundState.FROZEN, "verification", signed)
 
     async def _keep(
@@ -270,7 +270,7 @@ class Verifying:
             statement = verdict_of(
                 context.descriptor, self.aggregator.id, candidates, found, outcomes
             )
-            signed = wire_json(self.aggregator.keyring.identity.sign(VERDICT_LABEL, statement))
+            signed = wire_json(context.identity.sign(VERDICT_LABEL, statement))
             return await self._keep(context, RoundState.VERIFIED, "verdict", signed)
 
     # --- what the commitment needs ---

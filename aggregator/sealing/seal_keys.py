@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
+from aggregator.identities import OwnIdentities
 from aggregator.sealing.files import KeyDirectory
 from aggregator.sealing.sessions import SessionCache, Wrapping
 from aggregator.store import seal_keys as store
@@ -28,7 +29,7 @@ from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import SealBroken
-from tacit.crypto.signing import Identity, Signed
+from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.verification import SECRET_BYTES
 
@@ -50,6 +51,8 @@ class SealSecret:
     signed: Signed[SealKeyStatement]
     key: SealKey = field(repr=False)
     verification_secret: bytes = field(repr=False)
+    identity_key: bytes
+    """Of the identity that signed it: sessions under it name that one."""
     wrapping: Wrapping = field(repr=False)
     sessions: SessionCache = field(repr=False, compare=False)
 
@@ -71,7 +74,7 @@ class SealKeyring:
     def __init__(
         self,
         database: Database,
-        identity: Identity,
+        identities: OwnIdentities,
         party: str,
         clock: Clock,
         directory: KeyDirectory,
@@ -80,7 +83,7 @@ class SealKeyring:
         capacity: int,
     ) -> None:
         self._database = database
-        self._identity = identity
+        self._identities = identities
         self._party = party
         self._clock = clock
         self._directory = directory
@@ -157,6 +160,14 @@ class SealKeyring:
         if statement.round is None and deadline >= longest:
             return "a long round needs a key of its own"
         return None
+
+    async def signed_by(self, public_key: bytes) -> tuple[int, ...]:
+        """The numbers of keys that an identity signed and that are not destroyed."""
+        async with self._database.reading() as transaction:
+            alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
+            rows = [await store.by_number(transaction, number) for number in alive]
+        found = [(row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row]
+        return tuple(number for number, signed in found if self._signer(signed) == public_key)
 
     # --- destroying ---
 
@@ -258,6 +269,7 @@ class SealKeyring:
     ) -> SealKeyRow:
         """A new key: first its wrapping file, then its row. A file without a row is removed
         later."""
+        await self._identities.load_in(transaction)
         highest = await store.highest(transaction)
         generation = await asyncio.to_thread(self._directory.generation)
         number = max(highest, generation) + 1
@@ -282,7 +294,9 @@ class SealKeyring:
             KeyState.PUBLISHED,
             wrapping.wrap("seed", seed),
             wrapping.wrap("verification secret", os.urandom(SECRET_BYTES)),
-            self._identity.sign(SEAL_KEY_LABEL, statement).model_dump_json(exclude_none=True),
+            self._identities.current.sign(SEAL_KEY_LABEL, statement).model_dump_json(
+                exclude_none=True
+            ),
             public.raw,
         )
         await store.add(transaction, row)
@@ -295,14 +309,13 @@ class SealKeyring:
         return (await self.of(row.number)).signed
 
     def _opens(self, row: SealKeyRow) -> bool:
-        """Whether the key can be used here."""
-        if row.number in self._held:
-            return True
+        """Whether the key can be used here for a new round: the identity of now signed it."""
+        secret = self._held.get(row.number)
         try:
-            self._opened(row)
+            secret = secret or self._opened(row)
         except (SealKeyGone, SealKeyUnavailable):
             return False
-        return True
+        return secret.identity_key == self._identities.public_keys[0]
 
     def _opened(self, row: SealKeyRow) -> SealSecret:
         wrapping_key = self._directory.read(row.number)
@@ -316,7 +329,18 @@ class SealKeyring:
             raise SealKeyGone from None
         signed = _SignedKey.model_validate_json(row.signed)
         cache = SessionCache(self._capacity)
-        return SealSecret(row.number, signed, SealKey(seed), secret, wrapping, cache)
+        key, by = SealKey(seed), self._signer(signed)
+        return SealSecret(row.number, signed, key, secret, by, wrapping, cache)
+
+    def _signer(self, signed: Signed[SealKeyStatement]) -> bytes:
+        """Which identity signed a key; another process may just have replaced it."""
+        for public_key in self._identities.public_keys:
+            try:
+                verify(SEAL_KEY_LABEL, signed, public_key)
+            except SignatureBroken:
+                continue
+            return public_key
+        raise SealKeyUnavailable
 
     def _was_here(self, number: int) -> bool:
         """Whether this directory is the one that had the key's wrapping file. A SQLite database has

@@ -47,6 +47,13 @@ async def add_epoch_key(transaction: Transaction, epoch: int, pair: KeyPair) -> 
     await transaction.execute(insert(epoch_keys).values(epoch=epoch, **asdict(pair)))
 
 
+async def sign_epoch_key(transaction: Transaction, epoch: int, signed: str) -> None:
+    """Keep another signature of an epoch's key."""
+    await transaction.execute(
+        update(epoch_keys).where(epoch_keys.c.epoch == epoch).values(signed=signed)
+    )
+
+
 async def idle_epochs(transaction: Transaction, before: int) -> tuple[int, ...]:
     """Epochs below `before` that hold a private key and that no live round needs."""
     needed = select(rounds.c.own_epoch).where(rounds.c.state.in_(LIVE))

@@ -17,12 +17,14 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.store.identities import identity_table
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 Key = BigInteger().with_variant(Integer, "sqlite")
 
 tokens = token_table(metadata)
+identities = identity_table(metadata)
 secrets = Table(
     "secret",
     metadata,
@@ -75,6 +77,8 @@ pinned_peers = Table(
     Column("operator", String(128), nullable=False),
     Column("fingerprint", LargeBinary, nullable=False, unique=True),
     Column("pinned", Instant, nullable=False),
+    Column("pin", Text, nullable=True),
+    Column("shown", Text, nullable=True),
 )
 grants = Table(
     "join_grant",

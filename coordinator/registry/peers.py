@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey, PublicKey
+from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import (
     AbortRequest,
     AbortStatement,
@@ -154,6 +156,10 @@ class _Shown:
         self.handed.clear()
 
 
+class AnotherIdentity(AggregatorUnreachable):
+    """An aggregator signs with another key than is pinned: ask for its chain."""
+
+
 class Peer:
     """One aggregator, over HTTP. Answers are validated; an invalid one counts as unreachable."""
 
@@ -184,7 +190,7 @@ class Peer:
         except ProblemReceived as error:
             raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
         except SignatureBroken:
-            raise AggregatorUnreachable(f"{self.id} shows a key of another identity") from None
+            raise AnotherIdentity(f"{self.id} shows a key of another identity") from None
         return key
 
     async def seal_key(self, now: datetime) -> Signed[SealKeyStatement]:
@@ -208,8 +214,26 @@ class Peer:
                 raise SealKeysMissing(self.id) from None
             raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
         except SignatureBroken:
-            raise AggregatorUnreachable(f"{self.id} shows a key of another identity") from None
+            raise AnotherIdentity(f"{self.id} shows a key of another identity") from None
         return key
+
+    async def identities(self) -> IdentityChain | None:
+        """The chain of its identities; None if it has none. Raises AggregatorUnreachable."""
+        try:
+            path = "/.well-known/tacit-aggregator/identity"
+            return await self._ask("GET", path, IdentityChain)
+        except ProblemReceived as error:
+            if error.status == 404:
+                return None
+            raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
+
+    async def hand_identities(self, of: str, chain: str) -> None:
+        """Give it another aggregator's chain; once."""
+        name = hashlib.sha256(chain.encode()).digest()
+        if name not in self._shown.handed:
+            path = f"/v1/peers/{of}/identity"
+            raise_for_problem(await self._request("PUT", path, chain))
+            self._shown.hand(name)
 
     async def seal_key_content(self, key_hash: bytes) -> bytes:
         """What it serves as the public key of this hash."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -60,6 +60,12 @@ class AggregatorRequest(WireModel):
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
     token: Annotated[str, Field(min_length=32, max_length=512)]
+    fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+class ConfirmationRequest(WireModel):
+    """The fingerprint of an identity document, as a person compared it out of band."""
+
     fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
 
 
@@ -115,6 +121,7 @@ async def pair(
         for known in await store.aggregators_like(transaction, row):
             if (known.id, known.identity_key) != (row.id, row.identity_key):
                 raise AggregatorConflict(extra={"aggregator": known.id})
+            row = replace(row, pin=known.pin, shown=known.shown)
         await store.put_aggregator(transaction, row, registry.clock.now())
     return row
 

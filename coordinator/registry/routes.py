@@ -19,8 +19,9 @@ from common.web.wire import read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator
 from coordinator.registry import registry
+from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
-from coordinator.registry.registry import AggregatorRequest, Registry
+from coordinator.registry.registry import AggregatorRequest, ConfirmationRequest, Registry
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
@@ -87,6 +88,21 @@ def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
         async with database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
         return {"aggregators": [_aggregator(row) for row in rows]}
+
+    @app.post(
+        "/v1/aggregators/{aggregator}/confirmation",
+        tags=["registry"],
+        summary="Confirm an aggregator's new identity, compared out of band",
+        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+    )
+    async def confirm(
+        request: Request,
+        aggregator: str,
+        identities: Annotated[Identities, Depends(part(Identities))],
+        _: Operator,
+    ) -> dict[str, Any]:
+        body = await read_body(request, ConfirmationRequest)
+        return _aggregator(await identities.confirm(aggregator, body.fingerprint))
 
     @app.delete(
         "/v1/aggregators/{aggregator}", tags=["registry"], status_code=204, summary="Unpair one"

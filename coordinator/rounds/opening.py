@@ -30,7 +30,7 @@ from coordinator.errors import (
     WindowMissing,
 )
 from coordinator.registry import groups
-from coordinator.registry.peers import Peer
+from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.state_machine import Conduct
 from coordinator.store import registry, suites
@@ -92,9 +92,14 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
     if enrolled > query.n_max:
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
     round_id, open_for = str(uuid7(conduct.clock)), request.deadline_s or query.deadline_s
-    peers = [conduct.peers.of(row) for row in rows]
     until = now + timedelta(seconds=open_for)
-    entries = await _entries(conduct, peers, number, round_id, until)
+    peers = [conduct.peers.of(row) for row in await conduct.identities.followed(rows)]
+    try:
+        entries = await _entries(conduct, peers, number, round_id, until)
+    except AnotherIdentity:  # replaced since the last look
+        rows = await conduct.identities.followed(rows, again=True)
+        peers = [conduct.peers.of(row) for row in rows]
+        entries = await _entries(conduct, peers, number, round_id, until)
     now = conduct.clock.now()
     opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
     descriptor = RoundDescriptor(

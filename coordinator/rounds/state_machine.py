@@ -39,6 +39,7 @@ from coordinator.errors import (
 )
 from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
+from coordinator.registry.identities import Identities
 from coordinator.registry.peers import (
     Opening,
     Peer,
@@ -114,6 +115,7 @@ class Conduct:
     ledger: Ledger
     formats: Formats
     mirror: SealKeyMirror
+    identities: Identities
 
 
 class RoundAborted(Exception):
@@ -142,6 +144,7 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     """
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
+    await conduct.identities.hand_over(peers)
     if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
         await conduct.mirror.hand_over(peers, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)

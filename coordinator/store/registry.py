@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from common.store.transactions import Transaction
 from coordinator.store.tables import aggregators, curators, parties, roster, secrets
 from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
+from tacit.protocol.identities import Pin
 
 BLOCK: Final = 10_000
 """Curators written or read together: a host's million need not be in memory twice."""
@@ -33,6 +34,10 @@ class AggregatorRow:
     operator: str
     identity_key: bytes
     token: str
+    pin: Pin | None = None
+    """What was followed of its identity; None as long as its key alone is known."""
+    shown: str | None = None
+    """The chain of its identities as it was shown last and accepted, in JSON."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ async def put_aggregator(transaction: Transaction, row: AggregatorRow, now: date
         "operator": row.operator,
         "identity_key": row.identity_key,
         "token": row.token,
+        "pin": None if row.pin is None else row.pin.model_dump_json(),
+        "shown": row.shown,
         "removed": None,
     }
     done = await transaction.execute(
@@ -100,8 +107,31 @@ async def list_aggregators(
 ) -> tuple[AggregatorRow, ...]:
     query = _ALL if also_removed else _PRESENT
     return tuple(
-        AggregatorRow(row.id, row.url, row.operator, row.identity_key, row.token)
+        AggregatorRow(
+            row.id,
+            row.url,
+            row.operator,
+            row.identity_key,
+            row.token,
+            None if row.pin is None else Pin.model_validate_json(row.pin),
+            row.shown,
+        )
         for row in await transaction.execute(query)
+    )
+
+
+async def set_pin(
+    transaction: Transaction,
+    aggregator: str,
+    identity_key: bytes,
+    pin: Pin,
+    shown: str | None,
+) -> None:
+    """Keep what was followed of an aggregator's identity."""
+    await transaction.execute(
+        update(aggregators)
+        .where(aggregators.c.id == aggregator)
+        .values(identity_key=identity_key, pin=pin.model_dump_json(), shown=shown)
     )
 
 

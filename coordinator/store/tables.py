@@ -99,6 +99,8 @@ aggregators = Table(
     Column("token", String(512), nullable=False),
     Column("added", Instant, nullable=False),
     Column("removed", Instant, nullable=True),
+    Column("pin", Text, nullable=True),
+    Column("shown", Text, nullable=True),
 )
 ledger_events = Table(
     "ledger_event",

@@ -44,6 +44,7 @@ from curator.participation.preparing import PART, Decided, prepare, read_in_bloc
 from curator.participation.restoring import Restore
 from curator.participation.suites import Ratchet
 from curator.participation.windows import ReadingSource, WindowReadings, reading_source
+from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.seal_keys import SealKeys
 from curator.policy import Policy
@@ -59,7 +60,6 @@ from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.agreement import (
     DescriptorRefused,
-    check_anchors,
     check_consistent,
     check_opened,
 )
@@ -105,10 +105,12 @@ class Contributor:
         restore: Restore,
         ratchet: Ratchet,
         seal_keys: SealKeys,
+        identities: Identities,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
         self._steps, self._ratchet, self._seal_keys = steps, ratchet, seal_keys
+        self._identities = identities
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
 
@@ -123,6 +125,9 @@ class Contributor:
         for task in tasks:
             try:
                 terms = await self._check(round_row, task.party)
+            except PeerUnavailable as error:
+                _logger.warning("identity_waits", round=descriptor.round, problem=error.name)
+                await asyncio.sleep(STEP_RETRY_S)
             except DomainError as error:
                 await self._refuse(task, error)
             else:
@@ -219,7 +224,7 @@ class Contributor:
         asks = self._steps is not None and step_of(descriptor.query) is not None
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
-        check_anchors(descriptor, {a.aggregator: a.fingerprint for a in party.anchors})
+        await self._identities.check(descriptor, party)
         self._ratchet.check(descriptor, party)
         consent.check_round(party, descriptor, now, self._restore)
         _check_parts(terms, party)

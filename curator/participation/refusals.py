@@ -38,7 +38,14 @@ from curator.store import parties as party_store
 from curator.store.history import Decided, Ground
 from curator.store.parties import PartyRow
 from tacit import sets
-from tacit.protocol.agreement import DescriptorRefused, KeyNotAnchored
+from tacit.protocol.agreement import DescriptorRefused
+from tacit.protocol.identities import (
+    IdentityForked,
+    IdentitySuperseded,
+    KeyChangeUnconfirmed,
+    KeyNotAnchored,
+    SuccessionRefused,
+)
 from tacit.protocol.round import Refusal, RefusalGround
 
 GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
@@ -47,6 +54,10 @@ GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
         StepRefused.name: RefusalGround.DESCRIPTOR,
         DescriptorRefused.name: RefusalGround.DESCRIPTOR,
         KeyNotAnchored.name: RefusalGround.DESCRIPTOR,
+        IdentityForked.name: RefusalGround.DESCRIPTOR,
+        IdentitySuperseded.name: RefusalGround.DESCRIPTOR,
+        KeyChangeUnconfirmed.name: RefusalGround.DESCRIPTOR,
+        SuccessionRefused.name: RefusalGround.DESCRIPTOR,
         SuiteDowngraded.name: RefusalGround.DESCRIPTOR,
         SealKeyUnusable.name: RefusalGround.DESCRIPTOR,
     }

@@ -42,6 +42,7 @@ from tacit.protocol.enrolment import (
     JoinToken,
     PartyKind,
 )
+from tacit.protocol.identities import Pin
 from tacit.query.words import Identifier
 
 _ids: TypeAdapter[str] = TypeAdapter(Identifier)
@@ -249,6 +250,6 @@ class Enroller:
 
 def _anchors(token: JoinToken) -> tuple[Anchor, ...]:
     return tuple(
-        Anchor(grant.party, grant.url.rstrip("/"), grant.fingerprint, None)
+        Anchor(grant.party, grant.url.rstrip("/"), Pin(fingerprint=grant.fingerprint), None)
         for grant in token.aggregators
     )

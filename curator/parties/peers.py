@@ -23,6 +23,7 @@ from curator.errors import PeerUnavailable
 from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
+from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
 from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
@@ -94,6 +95,20 @@ class Peers:
             return parse_binary(response.json()["identity_key"])
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable(f"no identity at /.well-known/{document}") from None
+
+    async def identities(self, url: str) -> IdentityChain | None:
+        """The chain of an aggregator's identities; None if it has none. Raises PeerUnavailable,
+        ProblemReceived."""
+        path = "/.well-known/tacit-aggregator/identity"
+        try:
+            response = await self._call(url, lambda client: client.get(path))
+            return IdentityChain.model_validate_json(response.content)
+        except ProblemReceived as error:
+            if error.status == 404:
+                return None
+            raise
+        except ValidationError:
+            raise PeerUnavailable("the chain of identities is not understood") from None
 
     async def enrol(self, url: str, signed: Signed[Enrolment]) -> EnrolmentAnswer:
         """Ask a service to enrol a party. Raises ProblemReceived if it refuses."""

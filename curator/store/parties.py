@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
@@ -15,6 +16,7 @@ from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
 from curator.store.tables import anchors, curators, epoch_keys, facts, parties
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.identities import Pin
 
 ENROLLING, ACTIVE = "enrolling", "active"
 # Asked for every party of a round: made once, and so compiled once.
@@ -31,8 +33,13 @@ class Anchor:
 
     aggregator: str
     url: str
-    fingerprint: bytes
+    pin: Pin
     token: str | None
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of its identity key of now, or of the last one."""
+        return self.pin.newest or self.pin.fingerprint
 
 
 @dataclass(frozen=True)
@@ -208,7 +215,10 @@ async def _parties(transaction: Transaction, ids: Sequence[str]) -> list[PartyRo
         )
         by_party: dict[str, list[Anchor]] = {}
         for row in found:
-            anchor = Anchor(row.aggregator, row.url, row.fingerprint, row.token)
+            pin = Pin(fingerprint=row.fingerprint)
+            if row.pin is not None:
+                pin = _pin(row.pin)
+            anchor = Anchor(row.aggregator, row.url, pin, row.token)
             by_party.setdefault(row.party, []).append(anchor)
         rows = await transaction.execute(
             select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
@@ -262,6 +272,7 @@ async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[A
                 "url": item.url,
                 "fingerprint": item.fingerprint,
                 "token": item.token,
+                "pin": item.pin.model_dump_json(),
             }
             for item in found
         ],
@@ -282,6 +293,27 @@ async def set_anchor_token(
         .where(anchors.c.party == party_id, anchors.c.aggregator == aggregator)
         .values(token=token)
     )
+
+
+async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
+    """Keep what was followed of an aggregator's identity, for all parties of its deployment that
+    held the same of it."""
+    here = select(parties.c.id).where(parties.c.deployment == deployment)
+    await transaction.execute(
+        update(anchors)
+        .where(
+            anchors.c.party.in_(here),
+            anchors.c.aggregator == anchor.aggregator,
+            anchors.c.url == anchor.url,
+            anchors.c.fingerprint == anchor.fingerprint,
+        )
+        .values(pin=pin.model_dump_json(), fingerprint=pin.newest or pin.fingerprint)
+    )
+
+
+@lru_cache(maxsize=64)  # parties of a service anchor the same aggregators
+def _pin(text: str) -> Pin:
+    return Pin.model_validate_json(text)
 
 
 # --- epoch keys ----------------------------------------------------------------------------------

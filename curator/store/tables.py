@@ -67,6 +67,7 @@ anchors = Table(
     Column("url", String(500), nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
     Column("token", String(512), nullable=True),
+    Column("pin", Text, nullable=True),
 )
 epoch_keys = Table(
     "epoch_key",

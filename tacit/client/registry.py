@@ -133,6 +133,38 @@ def _rotate_seal_key(*, destroy: bool = False) -> Steps[Json]:
     return _posted("/v1/seal-keys/rotation", {"destroy": destroy})
 
 
+def _commit_next_key(key: Json) -> Steps[Json]:
+    """Commit to the next pair of keys: its public halves (asked of an aggregator)."""
+    return json_of(Request("PUT", "/v1/identity/next", key))
+
+
+def _rotate_identity(
+    secret: str, following: Json, *, compromised: bool = False, overlap_s: int = 604_800
+) -> Steps[Json]:
+    """Replace the identity by the pair of `secret`; `following`: the public halves of the pair
+    after it (asked of an aggregator). The same request again changes nothing."""
+    body = {
+        "secret": secret,
+        "following": following,
+        "compromised": compromised,
+        "overlap_s": overlap_s,
+    }
+    return _posted("/v1/identity/successor", body, repeatable=True)
+
+
+def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[Json]:
+    """Confirm an aggregator's new identity by its document's fingerprint (base64url), compared out
+    of band."""
+    body = {"fingerprint": fingerprint}
+    return _posted(f"/v1/aggregators/{aggregator}/confirmation", body, repeatable=True)
+
+
+def _confirm_peer(aggregator: str, fingerprint: str) -> Steps[Json]:
+    """The same, of a pinned aggregator (asked of an aggregator)."""
+    body = {"fingerprint": fingerprint}
+    return _posted(f"/v1/peers/{aggregator}/confirmation", body, repeatable=True)
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -168,3 +200,7 @@ class Registry:
     storage_key = operation(_storage_key)
     rotate_storage_key = operation(_rotate_storage_key)
     rotate_seal_key = operation(_rotate_seal_key)
+    commit_next_key = operation(_commit_next_key)
+    rotate_identity = operation(_rotate_identity)
+    confirm_identity = operation(_confirm_identity)
+    confirm_peer = operation(_confirm_peer)

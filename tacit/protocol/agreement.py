@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from tacit import sets
 from tacit.crypto.sealing import length_prefixed, segment_size
-from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, verify
-from tacit.errors import Conflict, Forbidden, Invalid
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.errors import Conflict, Invalid
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL
+from tacit.protocol.identities import KeyNotAnchored, Pin
 from tacit.protocol.round import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
@@ -54,11 +55,6 @@ _MEMBERS = b"tacit members v2"
 class DescriptorRefused(Invalid):
     name = "descriptor_refused"
     title = "The round descriptor breaks a rule that every party checks"
-
-
-class KeyNotAnchored(Forbidden):
-    name = "key_not_anchored"
-    title = "A key does not lead to an identity that was given out of band"
 
 
 class ManifestRefused(Conflict):
@@ -164,14 +160,18 @@ def _key_of(entry: AggregatorEntry) -> bytes:
     return entry.epoch.public_key if entry.seal_key is None else entry.seal.public_key_hash
 
 
-def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, bytes]) -> None:
-    """Every aggregator's identity is the one whose fingerprint came with the join token.
+def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, Pin], now: datetime) -> None:
+    """Every aggregator's identity is the one whose fingerprint came with the join token, or follows
+    from it.
 
     Otherwise a coordinator could supply its own keys for all aggregators and read everything.
+    Raises what `Pin.check_key` raises.
     """
     for entry in descriptor.aggregators:
-        if anchors.get(entry.id) != fingerprint(entry.identity_key):
+        pin = anchors.get(entry.id)
+        if pin is None:
             raise KeyNotAnchored(f"aggregator {entry.id} is not anchored by an enrolment")
+        pin.check_key(entry.identity_key, now)
 
 
 def manifest_of(

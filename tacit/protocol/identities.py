@@ -221,6 +221,81 @@ class Anchored(WireModel):
         return self.model_copy(update={"forked": True})
 
 
+class IdentityChain(WireModel):
+    """What a service shows of its identity: all its documents, each signed by its own pair, and the
+    links between them."""
+
+    documents: Annotated[tuple[SignedDocument, ...], Field(min_length=1, max_length=MOST_LINKS + 1)]
+    links: Annotated[tuple[SignedSuccession, ...], Field(max_length=MOST_LINKS)] = ()
+
+
+class Pin(WireModel):
+    """What a party keeps of a service: the fingerprint of its Ed25519 key as it came out of band,
+    and, since the service showed its documents, what was followed from there."""
+
+    fingerprint: Fingerprint
+    anchored: Anchored | None = None
+
+    @property
+    def newest(self) -> bytes | None:
+        """The fingerprint of the Ed25519 key of now; None of a revoked identity."""
+        if self.anchored is None:
+            return self.fingerprint
+        current = self.anchored.current
+        return None if current is None else fingerprint(current.ed25519)
+
+    def check_key(self, ed25519: bytes, now: datetime) -> None:
+        """Raise as `Anchored.check_key`, KeyNotAnchored for another key than was pinned."""
+        if self.anchored is not None:
+            self.anchored.check_key(ed25519, now)
+        elif fingerprint(ed25519) != self.fingerprint:
+            raise KeyNotAnchored
+
+    def follow(self, deployment: str, shown: IdentityChain, now: datetime) -> Pin:
+        """Go along what is shown, from the anchor or from the pinned key of format 1.
+
+        Raises as `follow`; IdentityForked also for a second document of an anchored key: keep
+        `forking()` then. KeyChangeUnconfirmed where only the key of a later document is pinned.
+        """
+        anchored = self.anchored
+        if anchored is None:
+            anchored = anchor(deployment, self._pinned(shown), self.fingerprint)
+        elif anchored.forked:
+            raise IdentityForked
+        for signed in shown.documents:
+            check_upgrade(anchored, signed)
+        return Pin(fingerprint=self.fingerprint, anchored=follow(anchored, shown.links, now))
+
+    def confirmed(
+        self, deployment: str, shown: IdentityChain, compared: bytes, now: datetime
+    ) -> Pin:
+        """The document of this fingerprint, as a person compared it, in place of what was anchored.
+
+        Raises KeyNotAnchored if no such document is shown, and as `follow` from there on.
+        """
+        for signed in shown.documents:
+            if signed.statement.fingerprint == compared:
+                anchored = follow(confirm(deployment, signed, compared), shown.links, now)
+                own = fingerprint(signed.statement.ed25519)
+                return Pin(fingerprint=own, anchored=anchored)
+        raise KeyNotAnchored("no document of this fingerprint is shown")
+
+    def forking(self) -> Pin:
+        """The same, until a person confirms."""
+        if self.anchored is None:
+            return self
+        return Pin(fingerprint=self.fingerprint, anchored=self.anchored.forking())
+
+    def _pinned(self, shown: IdentityChain) -> SignedDocument:
+        for signed in shown.documents:
+            if fingerprint(signed.statement.ed25519) == self.fingerprint:
+                if signed.statement.serial:
+                    extra = {"fingerprint": signed.statement.fingerprint.hex()}
+                    raise KeyChangeUnconfirmed("only its key is pinned", extra=extra)
+                return signed
+        raise KeyNotAnchored("no document is of the pinned key")
+
+
 def check_document(signed: SignedDocument) -> IdentityDocument:
     """A document that its own pair signed. Raises SignatureStripped."""
     return verify_hybrid(IDENTITY_LABEL, signed, signed.statement.key)

@@ -2,7 +2,7 @@
 
 `sound` is ours, its commits held back for HOLD_MS; `broken` is a double that acknowledges what is
 still waiting for its commit. A crash test is worth something if it catches the second. `dies-STEP`
-is ours, and kills itself (-9) where a step of a seal key's life begins.
+is ours, and kills itself (-9) where a step of a seal key's life or of an identity's end begins.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import uvloop
 from aggregator.app import create_app
 from aggregator.pieces.intake import Intake, Item, Outcome, PiecesItem
 from aggregator.pieces.unsealing import BatchItem
+from aggregator.rounds import identity_ends, key_sweep
 from aggregator.sealing.files import KeyDirectory
 from aggregator.sealing.seal_keys import SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import seal_keys as seal_key_store
 from common.runtime.logs import configure_logging
+from common.store.erasure import Erasure
 from common.store.transactions import Transaction
 from common.web.serve import make_server
 
@@ -97,6 +99,12 @@ _STEPS: dict[str, Callable[[], None]] = {
     "removed": lambda: setattr(seal_key_store, "delete_sessions", _die),
     "sessions-deleted": lambda: setattr(seal_key_store, "destroy", _die),
     "row-emptied": lambda: setattr(SealKeyring, "destroy", _dies_after(SealKeyring.destroy)),
+    "identity-replacing": lambda: setattr(identity_ends, "replace", _die),
+    "identity-replaced": lambda: setattr(identity_ends, "sweep", _die),
+    "identity-aborting": lambda: setattr(identity_ends, "_aborted", _die),
+    "identity-aborted": lambda: setattr(key_sweep, "destroy", _die),
+    "identity-destroying": lambda: setattr(identity_ends, "destroy_identity", _die),
+    "identity-destroyed": lambda: setattr(Erasure, "erase", _die),
 }
 
 

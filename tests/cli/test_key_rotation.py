@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
@@ -45,3 +46,46 @@ def test_an_unknown_aggregator_is_one_line(deployment: Deployment) -> None:
     assert done.stderr.splitlines() == [
         f"tacit: there is no aggregator north: one of {deployment.aggregators[0].id}"
     ]
+
+
+def keys(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["keys", *arguments])
+
+
+def test_an_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
+    """Made, committed to, replaced; each command again changes nothing."""
+    [service] = deployment.aggregators
+    (tmp_path / "words").write_text("a passphrase of several words\n")
+    words = ("--passphrase-file", str(tmp_path / "words"))
+    home = ("--home", str(deployment.directory))
+    first, second, third = (tmp_path / f"{number}.key" for number in range(3))
+    making = ("next", service.id, "--out", str(first), *words, *home)
+    done = keys(*making)
+    assert done.exit_code == 0, done.output
+    made = first.read_bytes()
+    assert first.stat().st_mode & 0o777 == 0o600
+    assert keys(*making).stdout == done.stdout
+    assert first.read_bytes() == made
+    other = keys("next", service.id, "--out", str(third), *words, *home)
+    assert (other.exit_code, len(other.stderr.splitlines())) == (2, 1)
+    assert "next_key_committed" in other.stderr
+    files = ("--next", str(first), "--following", str(second))
+    rotating = ("rotate", "identity", service.id, *files, *words, *home)
+    (tmp_path / "wrong").write_text("another passphrase of words\n")
+    wrong = ("--passphrase-file", str(tmp_path / "wrong"))
+    refused = keys("rotate", "identity", service.id, *files, *wrong, *home)
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+    assert not second.exists()
+    rotated = keys(*rotating)
+    assert rotated.exit_code == 0, rotated.output
+    assert rotated.stdout.startswith("identity 1: key ")
+    assert keys(*rotating).stdout == rotated.stdout
+    with service.client() as client:
+        shown = client.get("/.well-known/tacit-aggregator")["fingerprint"]
+    assert f"key {shown}," in rotated.stdout
+    fingerprint = rotated.stdout.split("document ")[1].split()[0]
+    confirmed = keys("confirm", service.id, fingerprint, *home)
+    assert confirmed.exit_code == 0, confirmed.output
+    assert confirmed.stdout.startswith(f"{service.id}: {shown} ")
+    unknown = keys("confirm", service.id, "00" * 32, *home)
+    assert (unknown.exit_code, "key_not_anchored" in unknown.stderr) == (2, True)

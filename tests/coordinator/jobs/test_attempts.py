@@ -23,6 +23,7 @@ from coordinator.jobs.attempts import Attempts, digest
 from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
+from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
@@ -61,6 +62,7 @@ class Desk:
             Ledger(database, clock, identity),
             Formats("1", key_per_round=False),
             SealKeyMirror(database, peers),
+            Identities(database, peers, clock, "test"),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

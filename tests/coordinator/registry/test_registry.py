@@ -247,6 +247,7 @@ ROUTES = [
     ("POST", "/v1/aggregators", {"operator"}),
     ("GET", "/v1/aggregators", {"operator", "analyst", "curator"}),
     ("DELETE", "/v1/aggregators/a", {"operator"}),
+    ("POST", "/v1/aggregators/a/confirmation", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
     ("GET", "/v1/curators", {"operator"}),

@@ -13,6 +13,7 @@ from curator.store import parties
 from curator.store import readings as store
 from curator.store.parties import PartyRow
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.identities import Pin
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ async def _enrol(database: Database, clock: ManualClock, party: str, ids: list[s
             join_token=None,
             created=clock.now(),
             enrolled=clock.now(),
-            anchors=(parties.Anchor("agg-1", "https://one.test", bytes(32), None),),
+            anchors=(
+                parties.Anchor("agg-1", "https://one.test", Pin(fingerprint=bytes(32)), None),
+            ),
         )
         key = parties.EpochRow(party, 0, bytes(32), True, clock.now())
         await parties.add_party(transaction, row, ids, key)

@@ -33,6 +33,7 @@ async def as_before(transaction: Transaction) -> None:
         "party.software_told",
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
+        "anchor.pin",
     ):
         table, _, name = column.partition(".")
         await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))

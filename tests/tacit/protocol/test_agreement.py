@@ -19,7 +19,6 @@ from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.agreement import (
     CommitmentRefused,
     DescriptorRefused,
-    KeyNotAnchored,
     ManifestRefused,
     RevealRefused,
     TooFewParticipants,
@@ -36,6 +35,7 @@ from tacit.protocol.agreement import (
     open_sum,
 )
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.identities import KeyNotAnchored, Pin
 from tacit.protocol.round import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
@@ -135,13 +135,16 @@ def accepted(
     return (by or IDENTITIES[index]).sign(label, AcceptedSet(**fields))
 
 
+ANCHORS = {name: Pin(fingerprint=IDENTITIES[i].fingerprint) for i, name in enumerate(NAMES)}
+
+
 # --- the descriptor ------------------------------------------------------------------------------
 
 
 def test_an_honest_descriptor_passes():
     made = descriptor()
     assert check_descriptor(signed_descriptor(made), COORDINATOR.public_key, OPENED) == made
-    check_anchors(made, {name: IDENTITIES[i].fingerprint for i, name in enumerate(NAMES)})
+    check_anchors(made, ANCHORS, OPENED)
 
 
 def test_a_clock_may_be_five_minutes_behind_the_opening():
@@ -210,12 +213,14 @@ def test_the_window_is_the_query_s():
 
 def test_a_substituted_or_unknown_key_is_not_anchored():
     made = descriptor()
-    anchors = {name: IDENTITIES[i].fingerprint for i, name in enumerate(NAMES)}
+    strange = Pin(fingerprint=STRANGER.fingerprint)
     with pytest.raises(KeyNotAnchored):
-        check_anchors(made, {**anchors, "east": STRANGER.fingerprint})
-    del anchors["south"]
+        check_anchors(made, {**ANCHORS, "east": strange}, OPENED)
     with pytest.raises(KeyNotAnchored):
-        check_anchors(made, anchors)
+        check_anchors(made, {**ANCHORS, "south": strange}, OPENED)
+    known = {name: pin for name, pin in ANCHORS.items() if name != "south"}
+    with pytest.raises(KeyNotAnchored):
+        check_anchors(made, known, OPENED)
 
 
 def test_every_field_is_in_the_descriptor_s_hash():

@@ -16,11 +16,13 @@ from tacit.errors import DomainError
 from tacit.protocol.identities import (
     IDENTITY_LABEL,
     Anchored,
+    IdentityChain,
     IdentityDocument,
     IdentityForked,
     IdentitySuperseded,
     KeyChangeUnconfirmed,
     KeyNotAnchored,
+    Pin,
     Reason,
     Role,
     SignedDocument,
@@ -325,3 +327,59 @@ def test_an_identity_is_revoked_by_its_next_pair() -> None:
 def test_a_statement_is_whole(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         statement(1, **changes)
+
+
+# --- pins, and what services show ----------------------------------------------------------------
+
+
+def shown(*serials: int, links: Sequence[SignedSuccession] | None = None) -> IdentityChain:
+    documents = tuple(signed(document(each), PAIRS[each]) for each in serials)
+    found = [link(each) for each in serials[1:]] if links is None else links
+    return IdentityChain(documents=documents, links=tuple(found))
+
+
+def pinned(serial: int) -> Pin:
+    return Pin(fingerprint=fingerprint(key(serial)))
+
+
+def test_a_pinned_key_is_followed_and_the_old_one_is_accepted_until_the_overlap_ends() -> None:
+    pin = pinned(0)
+    pin.check_key(key(0), NOW)
+    with pytest.raises(KeyNotAnchored):
+        pin.check_key(key(1), NOW)
+    found = pin.follow("demo", shown(0, 1), NOW)
+    assert found.newest == fingerprint(key(1))
+    found.check_key(key(0), NOW)
+    found.check_key(key(1), NOW)
+    with pytest.raises(IdentitySuperseded):
+        found.check_key(key(0), NOW + WEEK)
+    assert found.follow("demo", shown(0, 1), NOW) == found
+    with pytest.raises(KeyNotAnchored):
+        pinned(5).follow("demo", shown(0, 1), NOW)
+
+
+def test_a_pinned_key_of_a_later_document_needs_a_person() -> None:
+    with pytest.raises(KeyChangeUnconfirmed) as found:
+        pinned(1).follow("demo", shown(0, 1, 2), NOW)
+    assert found.value.extra == {"fingerprint": document(1).fingerprint.hex()}
+
+
+def test_a_second_document_or_successor_forks_what_was_followed() -> None:
+    held = pinned(0).follow("demo", shown(0, 1), NOW)
+    second = IdentityChain(documents=(signed(document(0, suites=(1,)), PAIRS[0]),))
+    with pytest.raises(IdentityForked):
+        held.follow("demo", second, NOW)
+    other = link(1, document=document(1, suites=(1,)))
+    with pytest.raises(IdentityForked):
+        held.follow("demo", shown(0, 1, links=[other]), NOW)
+    kept = held.forking()
+    with pytest.raises(IdentityForked):
+        kept.check_key(key(1), NOW)
+    with pytest.raises(IdentityForked):
+        kept.follow("demo", shown(0, 1), NOW)
+
+
+def test_a_thief_of_the_running_key_does_not_get_further() -> None:
+    stolen = link(1, document=document(1, key=THIEF))
+    with pytest.raises(SuccessionRefused):
+        pinned(0).follow("demo", shown(0, links=[stolen]), NOW)

@@ -1,0 +1,77 @@
+"""This aggregator's signing identities: that of now, and replaced ones that rounds still name."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from aggregator.store.tables import identities as identity_rows
+from common.store.identities import OwnIdentity, first_identity, identities
+from common.store.transactions import Database, Transaction
+from tacit.crypto.signing import Identity
+
+GRACE: Final = timedelta(minutes=2)
+"""How long descriptors under way, and keys that a coordinator keeps, may name the one before."""
+
+
+class OwnIdentities:
+    """This aggregator's identities, in memory: the one of now, and those of before that rounds
+    still name. Another process of the service may replace it: `load` reads them again."""
+
+    def __init__(self, database: Database, held: tuple[OwnIdentity, ...]) -> None:
+        self._database = database
+        self._held = held
+
+    @classmethod
+    async def of(cls, database: Database) -> OwnIdentities:
+        """Those of a store; the first is made at the first start."""
+        async with database.begin() as transaction:
+            return cls(database, await first_identity(transaction, identity_rows))
+
+    @property
+    def current(self) -> Identity:
+        """The signing identity of now."""
+        return self._held[-1].signer
+
+    @property
+    def public_keys(self) -> tuple[bytes, ...]:
+        """All public keys, also of those whose private half is destroyed; that of now first."""
+        return tuple(each.public_key for each in reversed(self._held))
+
+    def signer(self, public_key: bytes) -> Identity | None:
+        """The identity with this public key; None if it is not here, or destroyed."""
+        for each in self._held:
+            if each.public_key == public_key and each.secret is not None:
+                return each.signer
+        return None
+
+    def may_open(self, public_key: bytes, now: datetime) -> bool:
+        """Whether a new round may name the identity with this key: the one of now, and the one
+        before for `GRACE`, unless it was compromised."""
+        if self._held[-1].public_key == public_key:
+            return True
+        return any(each.public_key == public_key for each in self.in_grace(now))
+
+    def in_grace(self, now: datetime) -> tuple[OwnIdentity, ...]:
+        """Those that were replaced a moment ago."""
+        return tuple(
+            old
+            for old, new in pairwise(self._held)
+            if old.until is not None
+            and new.link is not None
+            and now < min(old.until, new.link.statement.effective + GRACE)
+        )
+
+    def replaced(self) -> tuple[OwnIdentity, ...]:
+        """Those that were replaced and whose private half is not destroyed yet."""
+        return tuple(each for each in self._held[:-1] if each.secret is not None)
+
+    async def load(self) -> None:
+        """What is stored now."""
+        async with self._database.reading() as transaction:
+            await self.load_in(transaction)
+
+    async def load_in(self, transaction: Transaction) -> None:
+        """The same inside a transaction."""
+        self._held = await identities(transaction, identity_rows)

@@ -1,0 +1,205 @@
+"""`tacit keys next`, `rotate identity`, `confirm`: an aggregator's identity is replaced by command.
+
+Spec: keys, section 5. The private halves of the next pair lie in a sealed file that the service
+never has until they are needed; its public halves lie beside it, in `FILE.pub`. Each command can be
+given again after it was killed: a file that is there is used as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.archives.envelope import BackupRefused, Holder, Opener, Sealer
+from cli.backup import PassphraseFile, opening_holder, sealing_holder
+from cli.context import Answer, Target, at_target, digits
+from cli.deployment import trusted
+from tacit import Client
+from tacit.client.problems import Problem
+from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPublicKey
+from tacit.wire import encode_binary
+
+_CONTENT: Final = b"tacit next identity\n"
+Service = Annotated[str | None, typer.Argument(help="An aggregator of --home; not with --url.")]
+Recipient = Annotated[
+    str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
+]
+
+
+@at_target
+def next_key(
+    target: Target,
+    aggregator: Service = None,
+    out: Annotated[
+        Path, typer.Option(help="The file to make, sealed; keep it where the service is not.")
+    ] = Path("next.key"),
+    recipient: Recipient = None,
+    passphrase_file: PassphraseFile = None,
+) -> Answer:
+    """Make the pair of keys that will follow an aggregator's identity, and commit to it.
+
+    Once for each aggregator: each `tacit keys rotate identity` makes the pair after it.
+    """
+    with _aggregator(target, aggregator) as client:
+        public = _made(out, recipient, passphrase_file)
+        found = client.commit_next_key(public.model_dump(mode="json"))
+    return Answer({**found, "file": str(out)}, lambda: typer.echo(_committed(found, out)))
+
+
+@at_target
+def rotate_identity(
+    target: Target,
+    aggregator: Service = None,
+    next: Annotated[  # noqa: A002 - the option's name
+        Path, typer.Option(help="File with the next pair, as it was made.")
+    ] = Path("next.key"),
+    following: Annotated[
+        Path, typer.Option(help="The file to make with the pair after it, sealed.")
+    ] = Path("following.key"),
+    key: Annotated[
+        Path | None, typer.Option(help="The private key that opens --next, for a recipient's.")
+    ] = None,
+    recipient: Recipient = None,
+    passphrase_file: PassphraseFile = None,
+    compromised: Annotated[
+        bool,
+        typer.Option(
+            "--compromised",
+            help="The old key may be stolen: refused at once; rounds that name it abort.",
+        ),
+    ] = False,
+    overlap_s: Annotated[
+        int,
+        typer.Option(min=0, max=2_592_000, help="How long the old identity is accepted beside."),
+    ] = 604_800,
+) -> Answer:
+    """Replace an aggregator's identity by the pair that it committed to, while rounds run.
+
+    The same command again after a crash goes on.
+    """
+    with _aggregator(target, aggregator) as client:
+        secret = _opened(next, opening_holder(key, passphrase_file))
+        public = _made(following, recipient, passphrase_file)
+        found = client.rotate_identity(
+            encode_binary(secret),
+            public.model_dump(mode="json"),
+            compromised=compromised,
+            overlap_s=overlap_s,
+        )
+    said = {**found, "file": str(following)}
+    return Answer(said, lambda: typer.echo(_rotated(found, next, following)))
+
+
+@at_target
+def confirm(
+    target: Target,
+    aggregator: Annotated[str, typer.Argument(help="Whose identity it is.")],
+    fingerprint: Annotated[
+        str, typer.Argument(help="Of its new document, as its operator reads it out.")
+    ],
+) -> Answer:
+    """Confirm an aggregator's new identity, at the coordinator or, with --url, at an aggregator.
+
+    Needed after `key_change_unconfirmed` and `identity_forked`.
+    """
+    compared = encode_binary(bytes.fromhex(digits(fingerprint)))
+    if target.url is None:
+        with target.deployment().coordinator.client() as client:
+            found = client.confirm_identity(aggregator, compared)
+    else:
+        with Client(target.url, target.token, verify=trusted(target.url)) as client:
+            at = client.confirm_peer if _is_aggregator(client) else client.confirm_identity
+            found = at(aggregator, compared)
+    said = f"{aggregator}: {found['fingerprint']} is the key of the identity from now on"
+    return Answer(found, lambda: typer.echo(said))
+
+
+def _is_aggregator(client: Client) -> bool:
+    try:
+        client.aggregator_identity()
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return False
+    return True
+
+
+def _aggregator(target: Target, name: str | None) -> Client:
+    """The aggregator that is meant. Raises ValueError unless it is one."""
+    if target.url is not None:
+        return Client(target.url, target.token, verify=trusted(target.url))
+    services = target.deployment().aggregators
+    for service in services:
+        if service.id == name:
+            return service.client()
+    raise ValueError(f"name one aggregator: {', '.join(each.id for each in services)}")
+
+
+def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> HybridPublicKey:
+    """The public halves of a pair that is made and sealed into a file; of the file that is there
+    already. The public halves come last: without them the pair was told to nobody."""
+    beside = file.with_name(f"{file.name}.pub")
+    if beside.exists() and file.exists():
+        return HybridPublicKey.model_validate_json(beside.read_bytes())
+    if file.exists() or beside.exists():
+        found = file if file.exists() else beside
+        raise ValueError(f"{found}: one of two files; nobody knows this pair: remove it")
+    holder = sealing_holder(recipient, passphrase_file, classical=False)
+    pair, sealed = HybridIdentity.generate(), io.BytesIO()
+    sealer = Sealer(sealed, holder)
+    sealer.write(_CONTENT + pair.to_bytes())
+    sealer.finish()
+    _write(file, sealed.getvalue())
+    _write(beside, json.dumps(pair.public.model_dump(mode="json")).encode() + b"\n")
+    return pair.public
+
+
+def _opened(file: Path, holder: Holder) -> bytes:
+    """The secret bytes of a sealed pair. Raises BackupRefused, ValueError."""
+    with file.open("rb") as stream:
+        try:
+            content = Opener(stream, holder).read()
+        except BackupRefused as error:
+            said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
+            raise ValueError(f"{file}: {said}") from None
+    if not content.startswith(_CONTENT) or len(content) != len(_CONTENT) + SECRET_BYTES:
+        raise ValueError(f"{file}: holds no next identity")
+    return content.removeprefix(_CONTENT)
+
+
+def _write(file: Path, content: bytes) -> None:
+    """A new file of mode 0600, whole or not there."""
+    part = file.with_name(f"{file.name}.part")
+    part.unlink(missing_ok=True)
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(opened, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.rename(file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _committed(found: dict[str, Any], out: Path) -> str:
+    return (
+        f"committed: identity {found['serial']}, document {found['fingerprint']}\n"
+        f"the next pair is sealed in {out}: keep it where the service is not, and make a backup"
+    )
+
+
+def _rotated(found: dict[str, Any], used: Path, following: Path) -> str:
+    return (
+        f"identity {found['serial']}: key {found['key_fingerprint']}, document "
+        f"{found['fingerprint']}\n"
+        f"the pair after it is sealed in {following}: keep it where the service is not; make a "
+        f"backup, and remove {used} and backups from before"
+    )

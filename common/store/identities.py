@@ -1,0 +1,253 @@
+"""A service's own identities: the private keys of each, its document, and the link that led to it.
+
+Spec: keys, sections 5.1 and 5.2. One row per identity, numbered from 0; the highest is the one of
+now. An identity begins as an Ed25519 key alone (format 1, 32 secret bytes) and becomes a pair with
+a document (64 secret bytes) when its operator commits to the next pair. Each change is one
+transaction, so that a crash leaves the state before or after it, and the same request again gives
+the same answer. Private keys of the next pair are never here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text, insert, select, update
+
+from common.store.columns import Instant
+from common.store.database import exclusive
+from common.store.erasure import to_erase
+from common.store.transactions import Transaction
+from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
+from tacit.crypto.signing import Identity
+from tacit.errors import Conflict
+from tacit.protocol.identities import (
+    IDENTITY_LABEL,
+    Anchored,
+    IdentityChain,
+    IdentityDocument,
+    KeyChangeUnconfirmed,
+    Reason,
+    Role,
+    SignedDocument,
+    SignedSuccession,
+    Succession,
+    SuccessionRefused,
+    commitment,
+    follow,
+    succeed,
+)
+
+LOCK: Final = "identity"
+_SUITES: Final = (1, 2)
+
+
+class NextKeyCommitted(Conflict):
+    """A second document of one key would be a fork."""
+
+    name = "next_key_committed"
+    title = "The identity is committed to another next key"
+
+
+class SecretGone(LookupError):
+    """The private keys of an identity were destroyed."""
+
+
+@dataclass(frozen=True)
+class OwnIdentity:
+    """One identity. `secret`: None once it is destroyed; `until`: of a replaced one, from when on
+    nobody accepts it; `link`: what replaced the identity before."""
+
+    serial: int
+    secret: bytes | None = field(repr=False)
+    document: SignedDocument | None
+    link: SignedSuccession | None
+    until: datetime | None
+
+    @property
+    def signer(self) -> Identity:
+        """Its Ed25519 key. Raises SecretGone."""
+        if self.secret is None:
+            raise SecretGone(self.serial)
+        return Identity.from_bytes(self.secret[:32])
+
+    @property
+    def public_key(self) -> bytes:
+        """Its public Ed25519 key."""
+        if self.document is not None:
+            return self.document.statement.ed25519
+        return self.signer.public_key
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What an operator asks for: the pair that was committed to, the public keys of the pair after
+    it, and for how long the old identity is accepted beside it (none if it was `compromised`)."""
+
+    successor: HybridIdentity = field(repr=False)
+    following: HybridPublicKey
+    reason: Reason
+    overlap: timedelta = timedelta()
+
+
+def identity_table(metadata: MetaData) -> Table:
+    """The table `identity`, added to a service's own metadata."""
+    return Table(
+        "identity",
+        metadata,
+        Column("serial", Integer, primary_key=True, autoincrement=False),
+        Column("secret", LargeBinary, nullable=True),
+        Column("document", Text, nullable=True),
+        Column("link", Text, nullable=True),
+        Column("until", Instant, nullable=True),
+        Column("destroyed", Instant, nullable=True),
+    )
+
+
+async def identities(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
+    """All of them, the one of now last."""
+    found = await transaction.execute(select(table).order_by(table.c.serial))
+    return tuple(_identity(row) for row in found)
+
+
+async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
+    """All of them; if there is none, a new one of format 1."""
+    await exclusive(transaction, LOCK)
+    held = await identities(transaction, table)
+    if held:
+        return held
+    secret = Identity.generate().to_bytes()
+    await transaction.execute(insert(table).values(serial=0, secret=secret))
+    return await identities(transaction, table)
+
+
+async def commit_next(
+    transaction: Transaction, table: Table, role: Role, name: str, following: HybridPublicKey
+) -> SignedDocument:
+    """Give an identity of format 1 its ML-DSA key and its document, which commits to the next pair.
+
+    The same pair again changes nothing. Raises NextKeyCommitted for another one.
+    """
+    await exclusive(transaction, LOCK)
+    current = (await identities(transaction, table))[-1]
+    if current.document is not None:
+        if current.document.statement.next != commitment(following):
+            raise NextKeyCommitted
+        return current.document
+    pair = HybridIdentity.extending(current.signer)
+    signed = _document(role, name, current.serial, pair, following)
+    await transaction.execute(
+        update(table)
+        .where(table.c.serial == current.serial)
+        .values(secret=pair.to_bytes(), document=signed.model_dump_json())
+    )
+    return signed
+
+
+async def replace(
+    transaction: Transaction, table: Table, deployment: str, asked: Replacement, now: datetime
+) -> OwnIdentity:
+    """Replace the identity of now by the one that it committed to; the new one.
+
+    The same request again changes nothing. Raises KeyChangeUnconfirmed without a commitment,
+    SuccessionRefused for other keys than were committed to, NextKeyCommitted where the identity was
+    replaced already, with another pair to follow.
+    """
+    await exclusive(transaction, LOCK)
+    held = await identities(transaction, table)
+    current = held[-1]
+    if current.document is None:
+        raise KeyChangeUnconfirmed("the identity committed to no next key")
+    before = current.document.statement
+    if before.key == asked.successor.public and current.link is not None:
+        if before.next != commitment(asked.following):
+            raise NextKeyCommitted
+        return current
+    if commitment(asked.successor.public) != before.next:
+        raise SuccessionRefused("not the keys that the identity committed to")
+    serial = current.serial + 1
+    document = _document(before.role, before.name, serial, asked.successor, asked.following)
+    link = _link(deployment, current, document, asked, now)
+    follow(Anchored(deployment=deployment, root=before), [link], now)
+    await transaction.execute(
+        update(table)
+        .where(table.c.serial == current.serial)
+        .values(until=link.statement.overlap_until)
+    )
+    await transaction.execute(
+        insert(table).values(
+            serial=serial,
+            secret=asked.successor.to_bytes(),
+            document=document.model_dump_json(),
+            link=link.model_dump_json(),
+        )
+    )
+    return (await identities(transaction, table))[-1]
+
+
+async def destroy_identity(
+    transaction: Transaction, table: Table, serial: int, now: datetime
+) -> None:
+    """Forget the private keys of an identity that was replaced, for ever. The identity of now is
+    left alone."""
+    await exclusive(transaction, LOCK)
+    await to_erase(transaction)
+    await transaction.execute(
+        update(table)
+        .where(table.c.serial == serial, table.c.until.is_not(None), table.c.secret.is_not(None))
+        .values(secret=None, destroyed=now)
+    )
+
+
+def chain_of(held: tuple[OwnIdentity, ...]) -> IdentityChain | None:
+    """What others are shown; None before the first commitment."""
+    documents = tuple(each.document for each in held if each.document is not None)
+    links = tuple(each.link for each in held if each.link is not None)
+    return IdentityChain(documents=documents, links=links) if documents else None
+
+
+def _document(
+    role: Role, name: str, serial: int, pair: HybridIdentity, following: HybridPublicKey
+) -> SignedDocument:
+    statement = IdentityDocument(
+        role=role,
+        name=name,
+        serial=serial,
+        ed25519=pair.public.ed25519,
+        mldsa65=pair.public.mldsa65,
+        suites=_SUITES,
+        next=commitment(following),
+    )
+    return pair.sign(IDENTITY_LABEL, statement)
+
+
+def _link(
+    deployment: str,
+    current: OwnIdentity,
+    document: SignedDocument,
+    asked: Replacement,
+    now: datetime,
+) -> SignedSuccession:
+    assert current.document is not None
+    planned = asked.reason is Reason.PLANNED
+    if planned and current.secret is None:
+        raise SecretGone(current.serial)
+    statement = Succession(
+        deployment=deployment,
+        role=current.document.statement.role,
+        name=current.document.statement.name,
+        replaced=current.document.statement.fingerprint,
+        document=document.statement,
+        effective=now,
+        overlap_until=now + asked.overlap,
+        reason=asked.reason,
+    )
+    old = HybridIdentity(current.secret) if planned and current.secret is not None else None
+    return succeed(statement, asked.successor, old)
+
+
+def _identity(row: Any) -> OwnIdentity:
+    document = None if row.document is None else SignedDocument.model_validate_json(row.document)
+    link = None if row.link is None else SignedSuccession.model_validate_json(row.link)
+    return OwnIdentity(row.serial, row.secret, document, link, row.until)

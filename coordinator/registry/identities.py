@@ -1,0 +1,128 @@
+"""The identities of aggregators: followed from the paired key, passed on to each other.
+
+Before a round the coordinator asks each of its aggregators for its chain, at most twice a
+minute, and goes along it. Aggregators never call one another, so it hands each the chains of the
+others; they check them against their own pins. Spec: keys, section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import Database
+from coordinator.errors import AggregatorUnreachable, UnknownAggregator
+from coordinator.registry.peers import Peer, Peers, gather
+from coordinator.store import registry as store
+from coordinator.store.registry import AggregatorRow
+from tacit.crypto.signing import fingerprint
+from tacit.protocol.identities import (
+    IdentityChain,
+    IdentityForked,
+    IdentitySuperseded,
+    KeyChangeUnconfirmed,
+    Pin,
+)
+
+LOOK: Final = timedelta(seconds=30)
+LOCK: Final = "aggregators"
+_logger = get_logger("tacit.coordinator.identities")
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Follows the chains of all paired aggregators."""
+
+    database: Database
+    peers: Peers
+    clock: Clock
+    deployment: str
+    _looked: dict[str, datetime] = field(default_factory=dict)
+
+    async def followed(
+        self, rows: Sequence[AggregatorRow], *, again: bool = False
+    ) -> list[AggregatorRow]:
+        """The same aggregators, with their identities of now. `again`: ask all of them.
+
+        Raises IdentityForked until one is confirmed, IdentitySuperseded for one that was revoked,
+        and what else stands against the chain that an aggregator shows.
+        """
+        return [await self._followed(row, again) for row in rows]
+
+    async def confirm(self, aggregator: str, compared: bytes) -> AggregatorRow:
+        """The operator compared the fingerprint of a document out of band. Raises
+        UnknownAggregator, KeyNotAnchored if the aggregator shows no such document."""
+        async with self.database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        found = [row for row in rows if row.id == aggregator]
+        if not found:
+            raise UnknownAggregator
+        shown = await self.peers.of(found[0]).identities()
+        if shown is None:
+            raise AggregatorUnreachable(f"{aggregator} shows no identity document")
+        pin = (found[0].pin or _pin(found[0])).confirmed(
+            self.deployment, shown, compared, self.clock.now()
+        )
+        return await self._keep(found[0], pin, shown)
+
+    async def hand_over(self, peers: Sequence[Peer]) -> None:
+        """Give the aggregators of a round each other's chains. Who does not take one says so when
+        the round is opened."""
+        await gather(
+            peer.hand_identities(other.id, other.row.shown)
+            for peer in peers
+            for other in peers
+            if other.id != peer.id and other.row.shown is not None
+        )
+
+    async def _followed(self, row: AggregatorRow, again: bool) -> AggregatorRow:
+        pin, now = row.pin or _pin(row), self.clock.now()
+        if pin.anchored is not None and pin.anchored.forked:
+            raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
+        looked = self._looked.get(row.id)
+        if not again and looked is not None and timedelta() <= now - looked < LOOK:
+            return row
+        self._looked[row.id] = now
+        try:
+            shown = await self.peers.of(row).identities()
+        except AggregatorUnreachable:
+            return row
+        if shown is None:
+            return row
+        try:
+            new = pin.follow(self.deployment, shown, now)
+        except IdentityForked:
+            await self._keep(row, pin.forking(), None)
+            _logger.warning("identity_forked", aggregator=row.id)
+            raise
+        except KeyChangeUnconfirmed:
+            if again:
+                raise
+            return row  # paired by a later key than the first, which it may still use
+        if new == row.pin:
+            return row
+        kept = await self._keep(row, new, shown)
+        _logger.info("identity_followed", aggregator=row.id)
+        return kept
+
+    async def _keep(
+        self, row: AggregatorRow, pin: Pin, shown: IdentityChain | None
+    ) -> AggregatorRow:
+        current = None if pin.anchored is None else pin.anchored.current
+        if pin.anchored is not None and current is None:
+            raise IdentitySuperseded(f"aggregator {row.id} revoked its identity")
+        key = row.identity_key if current is None else current.ed25519
+        text = row.shown if shown is None else shown.model_dump_json()
+        async with self.database.begin() as transaction:
+            await exclusive(transaction, LOCK)
+            await store.set_pin(transaction, row.id, key, pin, text)
+        return replace(row, identity_key=key, pin=pin, shown=text)
+
+
+def _pin(row: AggregatorRow) -> Pin:
+    return Pin(fingerprint=fingerprint(row.identity_key))

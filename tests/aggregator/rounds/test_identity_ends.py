@@ -1,0 +1,138 @@
+"""An aggregator's identity is replaced, and its process killed at each step. Spec: keys, 5.2."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tacit.crypto.hybrid_signing import HybridIdentity
+from tacit.protocol.identities import IdentityChain
+from tacit.wire import encode_binary, parse_binary
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Peer, query
+from tests.aggregator.process import Process
+from tests.aggregator.rounds.test_state_machine import refused
+
+NEXT, AFTER, OTHER = (HybridIdentity(bytes([number]) * 64) for number in range(7, 10))
+CHAIN = "/.well-known/tacit-aggregator/identity"
+
+
+def body(following: HybridIdentity = AFTER, **changes: Any) -> dict[str, Any]:
+    return {
+        "secret": encode_binary(NEXT.to_bytes()),
+        "following": following.public.model_dump(mode="json"),
+        **changes,
+    }
+
+
+async def rotate(peer: Peer, **changes: Any) -> httpx.Response:
+    return await peer.ask("POST", "/v1/identity/successor", body(**changes))
+
+
+async def committed(peer: Peer) -> None:
+    answer = await peer.ask("PUT", "/v1/identity/next", NEXT.public)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+async def test_a_round_that_runs_ends_with_its_own_identity(
+    alliance: Alliance, database_url: str, sessions: bool
+) -> None:
+    """Its pieces, which come after the rotation, are opened, and its sum is signed by the old key;
+    the next round's by the new one. In both formats."""
+    async with alliance(1, database_url) as federation:
+        federation.sessions = sessions
+        [peer] = federation.peers
+        senders = await federation.lone(2)
+        refused(await peer.client.get(CHAIN), 404, "no_identity_document")
+        refused(await rotate(peer), 403, "key_change_unconfirmed")
+        await committed(peer)
+        running = await federation.open(query())
+        assert (await rotate(peer)).status_code == 200
+        for sender in senders:
+            await running.contribute(sender, np.array([[3]]))
+        assert (await running.release())[0].tolist() == [6]
+        shown = (await peer.client.get("/.well-known/tacit-aggregator")).json()
+        peer.identity_key = parse_binary(shown["identity_key"])
+        assert peer.identity_key == NEXT.public.ed25519
+        after = await federation.open(query())
+        for sender in senders:
+            await after.contribute(sender, np.array([[4]]))
+        assert (await after.release())[0].tolist() == [8]
+
+
+async def test_what_is_no_successor_is_refused(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
+        [peer] = federation.peers
+        await committed(peer)
+        stranger = encode_binary(OTHER.to_bytes())
+        refused(await rotate(peer, secret=stranger), 403, "succession_refused")
+        refused(await rotate(peer, following=NEXT), 422, "bad_parameter")
+        refused(await rotate(peer, overlap_s=31 * 86_400), 422, "bad_parameter")
+        refused(await rotate(peer, secret="AAAA"), 422, "bad_parameter")
+        refused(
+            await peer.coordinate("POST", "/v1/identity/successor", body()), 403, "scope_missing"
+        )
+        answer = await peer.ask("PUT", "/v1/identity/next", OTHER.public)
+        refused(answer, 409, "next_key_committed")
+        assert (await rotate(peer)).status_code == 200
+        refused(await rotate(peer, following=OTHER), 409, "next_key_committed")
+
+
+async def test_a_compromised_identity_opens_no_round(alliance: Alliance) -> None:
+    """The thief signs a seal key and a descriptor's entry with the old key: refused."""
+    async with alliance(1) as federation:
+        federation.sessions = True
+        [peer] = federation.peers
+        await federation.lone(2)
+        await committed(peer)
+        under_way = await federation.descriptor(query())
+        assert (await rotate(peer, compromised=True)).status_code == 200
+        refused(await peer.coordinate("POST", "/v1/rounds", under_way), 422, "descriptor_refused")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step", ["replacing", "replaced", "aborting", "aborted", "destroying", "destroyed"]
+)
+async def test_a_rotation_that_is_killed_is_finished_by_the_same_command(
+    tmp_path: Path, step: str
+) -> None:
+    process = Process(tmp_path, variant=f"dies-identity-{step}")
+    try:
+        federation = await Federation(await process.start()).pair()
+        federation.sessions = True
+        [peer] = federation.peers
+        await federation.lone(2)
+        await committed(peer)
+        running = await federation.open(query())
+        folder = tmp_path / "aggregator"
+        [store] = folder.glob("*.db")
+        with closing(sqlite3.connect(store)) as connection:
+            [secret] = connection.execute("SELECT secret FROM identity").fetchone()
+        with pytest.raises(httpx.TransportError):
+            await rotate(peer, compromised=True)
+        await process.died()
+        process.variant = "sound"
+        peer.client = await process.start()
+        answer = await rotate(peer, compromised=True)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["serial"] == 1
+        chain = IdentityChain.model_validate_json((await peer.client.get(CHAIN)).content)
+        assert [each.statement.serial for each in chain.documents] == [0, 1]
+        state = (await peer.coordinate("GET", f"/v1/rounds/{running.id}")).json()
+        assert state["state"] == "aborted"
+        process.kill()
+        peer.client = await process.start()  # a start empties the log that a kill left
+        for path in folder.rglob("*"):
+            if path.is_file():
+                assert secret not in path.read_bytes(), path
+                assert secret[:32] not in path.read_bytes(), path
+    finally:
+        process.stop()
