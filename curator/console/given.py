@@ -169,17 +169,19 @@ async def typed_name(database: Database, curator_id: str, caller: Principal) -> 
 def left_of(unit: PrivacyUnit, told: dict[str, Any]) -> dict[str, Any]:
     """What is left of a period, of one unit of the ledger statement; `left` None without a limit.
 
-    `guess`: of those who saw all answers of the period with a proven bound.
+    `hundred`: of 100 guesses the most that are right, of those who saw all answers of the period
+    with a proven bound. It is not rounded to whole ones: 99.95 is not knowing.
     """
     spent = told["period"]
     limit = told["limits"]["period"].get("epsilon")
+    right = guess([(spent["epsilon"], spent["delta"])])
     left = None if limit is None else max(Decimal(0), Decimal(limit) - Decimal(spent["epsilon"]))
     return {
         "unit": unit.value,
         "limit": limit,
         "spent": spent["epsilon"],
         "left": None if left is None else f"{left.normalize():f}",
-        "guess": guess([(spent["epsilon"], spent["delta"])]),
+        "hundred": f"{(100 * Decimal(right)).normalize():f}",
         "seconds": spent["seconds"],
         "unverified": told["unverified_rounds"],
     }

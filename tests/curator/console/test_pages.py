@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tacit.report.guessing import guess
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import NOISY, OPEN, OPERATOR, OpenSite, Site, query
 from tests.curator.double import FakeWorld
@@ -55,6 +56,9 @@ async def test_what_the_page_tells_is_what_the_api_tells(site: OpenSite, world: 
         for unit in ("record", "curator"):
             spent = statement["units"][unit]["period"]["epsilon"]
             assert f"Answers with a proven bound took {spent}." in words
+            period = statement["units"][unit]["period"]
+            right = 100 * float(guess([(period["epsilon"], period["delta"])]))
+            assert f"guesses right at most {right:g} of 100 times" in words
         counts = await s.get("/v1/curators/g-1/readings")
         assert f"used in answers {counts['contributed']} cut to the bounds {counts['clamped']}" in (
             words
