@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import httpx
@@ -31,6 +33,7 @@ from curator.leading import Active, connected
 from curator.owner.ledger_routes import add_ledger
 from curator.owner.policy_routes import add_policy
 from curator.owner.routes import add_owner
+from curator.owner.stop_routes import add_stops
 from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.parties.peers import Peers
@@ -71,7 +74,11 @@ def create_app(
         parts = await build(database, settings, time, app.state.metrics, transports, software)
         provide(app, *parts)
         participation = part_of(app, Participation)
-        install_authenticator(app, Authenticator(database, token_table, time))
+        authenticator = Authenticator(database, token_table, time)
+        install_authenticator(app, authenticator)
+        if settings.console:
+            pages = await _pages().console_parts(settings, database, authenticator, time, VERSION)
+            provide(app, *parts, *pages)
         add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "erasure", participation.erasure.readiness)
         meters = await _meters(app, settings, time)
@@ -115,12 +122,27 @@ def create_app(
     )
     add_policy(app)
     add_owner(app)
+    add_stops(app)
     add_ledger(app)
     add_intake(app)
     add_imports(app)
     add_records(app)
     add_items(app)
+    if settings.console:
+        _pages().add_console(app)
     return app
+
+
+def _pages() -> ModuleType:
+    """The console, whose templates need jinja2: only imported where it is on."""
+    try:
+        return import_module("curator.console.app")
+    except ImportError as error:
+        if error.name not in ("jinja2", "markupsafe"):
+            raise
+        raise StartRefused(
+            "TACIT_CONSOLE needs the extra `console`: pip install 'tacit-services[console]'"
+        ) from None
 
 
 async def _enrolled(app: FastAPI) -> None:

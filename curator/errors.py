@@ -27,6 +27,11 @@ class UnknownImport(NotFound):
     title = "There is no such import"
 
 
+class UnknownAnswer(NotFound):
+    name = "unknown_answer"
+    title = "This curator was not asked in such a round"
+
+
 class ForeignCurator(Forbidden):
     name = "foreign_curator"
     title = "A token of a curator serves this curator only"
@@ -115,6 +120,11 @@ class RoundRefused(Forbidden):
 
     name: ClassVar[str] = "round_refused"
     title = "This curator does not take part in the round"
+
+
+class Stopped(RoundRefused):
+    name = "stopped"
+    title = "This curator was stopped: it takes part in nothing until it is started again"
 
 
 class DeadlinePassed(RoundRefused):

@@ -88,12 +88,15 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, its own policy if it has one, and the outcomes of its readings."""
+    """A curator, its party, its own policy if it has one, since when its owner or its operator has
+    stopped it, and the outcomes of its readings."""
 
     key: int
     id: str
     party: str
     policy: str | None
+    stopped_by_owner: datetime | None
+    stopped_by_operator: datetime | None
     accepted: int
     duplicates: int
     conflicts: int
@@ -116,6 +119,11 @@ async def put_fact(transaction: Transaction, name: str, value: str) -> None:
     done = await transaction.execute(update(facts).where(facts.c.name == name).values(value=value))
     if done.rowcount == 0:
         await transaction.execute(insert(facts).values(name=name, value=value))
+
+
+async def drop_fact(transaction: Transaction, name: str) -> None:
+    """Forget a fact."""
+    await transaction.execute(delete(facts).where(facts.c.name == name))
 
 
 # --- parties -------------------------------------------------------------------------------------
@@ -344,6 +352,16 @@ async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
         select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.key)
     )
     return list(rows.scalars())
+
+
+async def curators_after(
+    transaction: Transaction, after: int, limit: int, part: str = ""
+) -> list[CuratorRow]:
+    """Hosted curators with keys beyond one, in their order, whose names contain a text."""
+    query = select(curators).where(curators.c.key > after).order_by(curators.c.key).limit(limit)
+    if part:
+        query = query.where(curators.c.id.contains(part, autoescape=True))
+    return [CuratorRow(**row._mapping) for row in await transaction.execute(query)]
 
 
 async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> list[str]:

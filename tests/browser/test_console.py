@@ -14,6 +14,7 @@ from tests.browser.conftest import PICTURES, Site
 pytestmark = pytest.mark.slow
 
 PAGES = (
+    "/console",
     "/console/rounds",
     "/console/rounds/new",
     "ROUND",
@@ -24,6 +25,8 @@ PAGES = (
     "/console/budget/events",
     "/console/queries",
     "/console/queries/new",
+    "/console/tokens",
+    "/console/audit",
 )
 LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
 
@@ -162,7 +165,7 @@ def test_signing_out_ends_it(window: Any) -> None:
     page = it.go("/console/login")
     page.goto(it.site.sign_in_address())
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console/rounds")
+    page.wait_for_url("**/console")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/console/login")
     page.goto(f"{it.site.address}/console/rounds")
