@@ -10,8 +10,8 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.datasets.sequences import MAX_UNIVERSE
 from algorithms.problems import BadUniverse
+from tacit.records.sequences import MAX_UNIVERSE
 
 ItemUniverse: TypeAlias = (
     Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]

@@ -22,8 +22,6 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.keeper import adder, no_noise
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc, read_text
 from algorithms.sequential_ngram import Parameters as SequentialNgramParameters
 from algorithms.sequential_ngram import algorithm
 from algorithms.sequential_ngram.counts import first
@@ -36,6 +34,8 @@ from simulation.experiments.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc, read_text
 
 GATE: Final = 1.5
 """Seconds of a release of MSNBC at epsilon 1, in numpy alone."""

@@ -23,8 +23,6 @@ import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
 from algorithms.counts.empties import heads
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.parameters import resolved
@@ -34,6 +32,8 @@ from simulation.populations import shared_data
 from simulation.sequential_stand_in import StandIn, bus, metro, stm_like
 from tacit.noise import Bernoulli
 from tacit.randomness import SecureRandom
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc
 
 GATE: Final = 2.5
 """Seconds of MSNBC after parsing."""

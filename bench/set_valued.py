@@ -22,8 +22,6 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.transactions import Transactions
-from algorithms.datasets.transactions_files import read_text
 from algorithms.set_valued.laws import PaperLaw, SoundLaw
 from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.records import record_masks
@@ -36,6 +34,8 @@ from simulation.set_valued_data import (
     stm_like_diffuse,
 )
 from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.records.transactions import Transactions
+from tacit.records.transactions_files import read_text
 
 GATE: Final = 13.0
 """Seconds of the diffuse set after parsing."""

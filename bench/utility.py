@@ -27,8 +27,6 @@ from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance,
 from algorithms.crowd_tasking.window import Subset, best_window
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.edge_list_files import read_snap
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.transactions import Transactions
 from algorithms.drawing import COLOURS, picture
 from algorithms.graph_der import Parameters as GraphParameters
 from algorithms.graph_der.block_graph import publish_blocks
@@ -59,6 +57,8 @@ from simulation.set_valued_data import stm_like_concentrated, stm_like_diffuse
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
+from tacit.records.sequences import Sequences
+from tacit.records.transactions import Transactions
 
 GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined")
 CUT_QUERIES: Final = 150

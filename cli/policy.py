@@ -1,4 +1,5 @@
-"""`tacit policy`: what the curators of a curator service agree to, for all and for single ones."""
+"""`tacit policy`: what the curators of a curator service agree to, for all and for single ones; and
+how they stop."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ from cli.context import (
 )
 from cli.policy_changes import changed, differences, flat, policy_of
 from tacit import Client
+from tacit.client.exchange import Json
 
 app = typer.Typer(
     no_args_is_help=True, help="What curators agree to: limits, mechanisms, algorithms."
 )
 
 Curator = Annotated[
-    str | None, typer.Option("--curator", help="Of one curator, instead of the default policy.")
+    str | None, typer.Option("--curator", help="Of one curator, instead of all of the process.")
 ]
 
 
@@ -94,3 +96,33 @@ def drop(
     with plain_errors(), Target(home, url, token).curator() as client:
         client.drop_policy(curator)
     typer.echo(f"the default policy holds for {curator}")
+
+
+@app.command("stop")
+@at_curator
+def stop(client: Client, curator: Curator = None) -> Answer:
+    """Take part in nothing more: no round and no job, until started again. Readings are still
+    collected; what was sent before cannot be called back."""
+    return _stops(client.stop(curator), curator)
+
+
+@app.command("start")
+@at_curator
+def start(client: Client, curator: Curator = None) -> Answer:
+    """Take part again. It takes back your own stop; another's holds on."""
+    return _stops(client.start_again(curator), curator)
+
+
+@app.command("stops")
+@at_curator
+def stops(client: Client, curator: Curator = None) -> Answer:
+    """Whether curators take part in nothing, and who stopped them since when."""
+    return _stops(client.stops(curator), curator)
+
+
+def _stops(found: Json, curator: str | None) -> Answer:
+    whose = "all curators of this process" if curator is None else curator
+    by = {"process": found["since"]} if curator is None else found["by"]
+    since = ", ".join(f"{who} since {at}" for who, at in by.items() if at is not None)
+    said = f"{whose}: stopped ({since})" if found["stopped"] else f"{whose}: not stopped"
+    return Answer(found, lambda: typer.echo(said))

@@ -31,6 +31,7 @@ from curator.leading import Active, connected
 from curator.owner.ledger_routes import add_ledger
 from curator.owner.policy_routes import add_policy
 from curator.owner.routes import add_owner
+from curator.owner.stop_routes import add_stops
 from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.parties.peers import Peers
@@ -112,6 +113,7 @@ def create_app(
     )
     add_policy(app)
     add_owner(app)
+    add_stops(app)
     add_ledger(app)
     add_intake(app)
     add_imports(app)

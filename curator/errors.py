@@ -117,6 +117,11 @@ class RoundRefused(Forbidden):
     title = "This curator does not take part in the round"
 
 
+class Stopped(RoundRefused):
+    name = "stopped"
+    title = "This curator was stopped: it takes part in nothing until it is started again"
+
+
 class DeadlinePassed(RoundRefused):
     name = "deadline_passed"
     title = "The round's deadline has passed"

@@ -23,6 +23,7 @@ POLICY: dict[str, Any] = {
     "mechanisms": ["distributed", "local"],
     "stances": ["sound"],
 }
+STOP: dict[str, Any] = {"stopped": True}
 READING_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["time", "unit"],

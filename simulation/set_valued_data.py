@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.transactions import Ints, Transactions
+from tacit.records.transactions import Ints, Transactions
 
 MSNBC_RECORDS: Final = 989_818
 STM_RECORDS: Final = 1_210_096

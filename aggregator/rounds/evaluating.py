@@ -244,12 +244,13 @@ class Evaluation:
         places = first + np.flatnonzero(chosen[first:])
         database, context = self._aggregator.database, self._context
         async with database.reading() as transaction:
-            rows = await held_parts(transaction, context)
+            kept = await held_parts(transaction, context)
+        rows = {part.place: held for part, held in kept.items()}
         listed_at = zip(places.tolist(), listed, strict=True)
         for curators, alike in groupby(listed_at, key=lambda pair: pair[1].curators):
             size = self._plan.of(curators).share_bytes(context.index)
             for some in batches(alike, lambda _, size=size: size, READ_BYTES, AT_ONCE):  # type: ignore[misc]
-                held = [rows[part] for _, part in some]
+                held = [rows[part.place] for _, part in some]
                 async with database.reading() as transaction:
                     bodies = await piece_store.batch_bodies(
                         transaction, [row.id for row, _ in held]
@@ -321,14 +322,7 @@ async def held_parts(
         host = hosts[row.host]
         span = span_within(host.first, host.curators, size, row.segment)
         assert span is not None, "it was checked when the part was accepted"
-        part = ProvedPart(
-            segment=row.segment,
-            first=span.first,
-            length=span.length,
-            part=row.part,
-            presence=row.presence,
-        )
-        found[part] = row, host
+        found[ProvedPart.of(span, row.part, row.presence)] = row, host
     return found
 
 

@@ -15,14 +15,14 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.reading import (
+from tacit.compression import MalformedContent
+from tacit.records.reading import (
     MAX_LINE_BYTES,
     MalformedRow,
     TooManyRows,
     number_problem,
     numbers_taken,
 )
-from tacit.compression import MalformedContent
 
 BLOCK_BYTES: Final = 8 << 20
 PARQUET_ROWS: Final = 1 << 17

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.edge_list import MAX_EDGES, MAX_VERTICES, EdgeList, Items
-from algorithms.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from algorithms.datasets.transactions_files import BadUniverse
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
+from tacit.records.transactions_files import BadUniverse
 
 BLOCK_BYTES: Final = 1 << 23
 MAX_ID_BYTES: Final = 1024

@@ -263,6 +263,7 @@ def _network(dataset: Any) -> dict[str, Any]:
 _ROLES = ("label", "curator")
 _ITEMS = ("universe",)
 _HERE = "algorithms.datasets."
+_LISTS = "tacit.records."
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
@@ -297,16 +298,16 @@ KINDS: Final[Mapping[str, Kind]] = {
             "record",
             {
                 "text": Format(
-                    _HERE + "transactions_files",
+                    _LISTS + "transactions_files",
                     "read_text",
                     "a record a line, items between blanks",
                     _ITEMS,
                 ),
                 "ndjson": Format(
-                    _HERE + "transactions_files", "read_ndjson", "a list a line", _ITEMS
+                    _LISTS + "transactions_files", "read_ndjson", "a list a line", _ITEMS
                 ),
                 "parquet": Format(
-                    _HERE + "transactions_files", "read_parquet", "a column of lists", _ITEMS
+                    _LISTS + "transactions_files", "read_parquet", "a column of lists", _ITEMS
                 ),
             },
             _records,
@@ -318,17 +319,19 @@ KINDS: Final[Mapping[str, Kind]] = {
             "sequence",
             {
                 "text": Format(
-                    _HERE + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                    _LISTS + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
                 ),
                 "spmf": Format(
-                    _HERE + "sequences_files",
+                    _LISTS + "sequences_files",
                     "read_spmf",
                     "-1 after an item, -2 at the end",
                     _ITEMS,
                 ),
-                "ndjson": Format(_HERE + "sequences_files", "read_ndjson", "a list a line", _ITEMS),
+                "ndjson": Format(
+                    _LISTS + "sequences_files", "read_ndjson", "a list a line", _ITEMS
+                ),
                 "msnbc": Format(
-                    _HERE + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
+                    _LISTS + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
                 ),
             },
             lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},

@@ -16,8 +16,8 @@ from algorithms.datasets.columnar import (
     parquet_batches,
     texts,
 )
-from algorithms.datasets.reading import MalformedRow
 from algorithms.datasets.tables import Floats, NumericTable
+from tacit.records.reading import MalformedRow
 
 MAX_ROWS: Final = 10**8
 MAX_COLUMNS: Final = 256

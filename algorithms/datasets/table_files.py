@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.columnar import csv_blocks, csv_header, numbers, parquet_batches, texts
-from algorithms.datasets.reading import numbers_taken
 from algorithms.datasets.table import Column, Table
+from tacit.records.reading import numbers_taken
 
 MAX_ROWS: Final = 10**8
 MAX_COLUMNS: Final = 1000

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 
-from algorithms.datasets.reading import MalformedRow, TooManyRows, number_problem, text_lines
 from algorithms.datasets.trajectories import (
     ABSENT,
     MAX_RECORDS,
@@ -24,6 +23,7 @@ from algorithms.datasets.trajectories import (
     Trajectories,
     late_points,
 )
+from tacit.records.reading import MalformedRow, TooManyRows, number_problem, text_lines
 
 LARGEST_TIME: Final = 2.0**53
 """Above it whole numbers are no longer exact, and two times could become one."""

@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from algorithms.contract import Stance
-from algorithms.datasets.reading import number_problem
 from algorithms.dpbv_clustering.problems import (
     BadParameter,
     TooFewRows,
@@ -26,6 +25,7 @@ from tacit.encoders.dpbv_clustering.cells import MOST_CELLS, point_scale
 from tacit.encoders.dpbv_clustering.encoder import Box, Code, Design, Flip, Floats, make_codes
 from tacit.encoders.dpbv_clustering.loss import most_differing
 from tacit.noise import DiscreteLaplace
+from tacit.records.reading import number_problem
 from tacit.wire import Exact, WireModel, require
 
 Method = Literal["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"]

@@ -17,7 +17,6 @@ import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.counts.keeper import adder
-from algorithms.datasets.sequences import Sequences
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_ngram.evaluation import evaluate
 from algorithms.sequential_ngram.grams import Grams
@@ -31,6 +30,7 @@ from algorithms.sequential_ngram.patterns import Text, released_patterns
 from algorithms.sequential_ngram.pictures import pictures
 from algorithms.sequential_ngram.publication import Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
+from tacit.records.sequences import Sequences
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384

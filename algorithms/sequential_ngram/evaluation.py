@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.parameters import Metrics
 from algorithms.sequential_ngram.patterns import (
@@ -24,6 +23,7 @@ from algorithms.sequential_ngram.patterns import (
     released_patterns,
 )
 from tacit.randomness import PublicRandom
+from tacit.records.sequences import Sequences
 
 GROUPS: Final = 5
 SANITY: Final = 0.001

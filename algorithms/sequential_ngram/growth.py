@@ -10,10 +10,10 @@ from typing import Final
 from algorithms.contract import Context
 from algorithms.counts.contract import drive
 from algorithms.counts.keeper import Add, KeeperSource
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.counts import COUNTING, State, planned
 from algorithms.sequential_ngram.tree import Tree
 from tacit.encoders.sequential_ngram_counts import COUNTER
+from tacit.records.sequences import Sequences
 
 BLOCK_SYMBOLS: Final = 1 << 20
 """Symbols of a block of sequences, at most (unless one sequence has more)."""

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.grams import Grams
 from tacit.encoders.counts import Lists
 from tacit.encoders.sequential_ngram_counts import Symbols, cut
+from tacit.records.sequences import Sequences
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]

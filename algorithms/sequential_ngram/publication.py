@@ -11,7 +11,6 @@ from functools import partial
 
 from algorithms.contract import Context
 from algorithms.counts.keeper import Add
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.counts import first
 from algorithms.sequential_ngram.generation import Ints, copies
@@ -20,6 +19,7 @@ from algorithms.sequential_ngram.growth import grow
 from algorithms.sequential_ngram.root_row import with_clear_root
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
+from tacit.records.sequences import Sequences
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.datasets.reading import MalformedRow
-from algorithms.datasets.sequences import Sequences
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
@@ -27,6 +25,8 @@ from algorithms.sequential_prefix_tree.pictures import pictures
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
 from algorithms.sequential_prefix_tree.tree import Ints
+from tacit.records.reading import MalformedRow
+from tacit.records.sequences import Sequences
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384

@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.transactions import Transactions
 from algorithms.sequential_prefix_tree.parameters import Metrics
 from algorithms.sequential_prefix_tree.patterns import Beat, Ints, Pattern, frequent
 from algorithms.sequential_prefix_tree.publication import Release
 from algorithms.set_valued.records import itemsets
 from algorithms.set_valued.supports import Supports, Weighted, deduplicated
 from tacit.randomness import PublicRandom
+from tacit.records.sequences import Sequences
+from tacit.records.transactions import Transactions
 
 GROUPS: Final = 4
 SANITY: Final = 0.001

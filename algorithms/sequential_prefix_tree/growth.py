@@ -14,13 +14,13 @@ from algorithms.contract import Context
 from algorithms.counts.contract import Question, drive
 from algorithms.counts.empties import skipped
 from algorithms.counts.keeper import KeeperSource
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.counts import COUNTING, first, planned
 from algorithms.sequential_prefix_tree.laws import source_of
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Tree
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.randomness import NoiseSource
+from tacit.records.sequences import Sequences
 
 BLOCK_SEQUENCES: Final = 1 << 18
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.sequences import Sequences
+from tacit.records.sequences import Sequences
 
 Ints = NDArray[np.int64]
 Pattern = tuple[int, ...]

@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 
 from algorithms.contract import Context, Stance
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import consistent, consolidated, surplus
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Floats, Ints, Tree
+from tacit.records.sequences import Sequences
 
 
 @dataclass(frozen=True, eq=False)

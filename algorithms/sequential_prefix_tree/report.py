@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.datasets.sequences import MAX_TOTAL_ITEMS
 from algorithms.sequential_prefix_tree.parameters import (
     Parameters,
     check_parameters,
@@ -20,6 +19,7 @@ from algorithms.sequential_prefix_tree.parameters import (
 )
 from algorithms.sequential_prefix_tree.settings import Settings
 from tacit.noise import sampler_delta
+from tacit.records.sequences import MAX_TOTAL_ITEMS
 from tacit.report.builder import (
     FOR_SUBMITTER,
     NOISE_SOURCE,

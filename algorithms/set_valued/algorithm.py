@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.declaration import DatasetReference
-from algorithms.datasets.transactions import Transactions
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.set_valued.evaluation import evaluate
 from algorithms.set_valued.histogram import clipped, exact_histogram, noisy_histogram, rows_of
@@ -38,6 +37,7 @@ from algorithms.set_valued.rest import measured_margins, remainder, rest_rows
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.records.transactions import Transactions
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
-from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
 from tacit.noise import DiscreteLaplace, floating_laplace
 from tacit.randomness import SeededRandom
+from tacit.records.transactions import Ints
 
 BLOCK: Final = 1 << 18
 _HALF: Final = 11

@@ -13,7 +13,6 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.datasets.transactions import Transactions
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
 from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
@@ -27,6 +26,7 @@ from algorithms.set_valued.rest import (
 from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.noise import SCALE_LIMIT
+from tacit.records.transactions import Transactions
 from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)

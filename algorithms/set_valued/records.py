@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.datasets.reading import UnknownItem
-from algorithms.datasets.transactions import Ints, Places, Transactions
 from tacit.encoders.counts import Lists
 from tacit.encoders.set_valued_counts import Masks, block_masks, joined_masks, sorted_sets
 from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.records.reading import UnknownItem
+from tacit.records.transactions import Ints, Places, Transactions
 
 BLOCK_RECORDS: Final = 131_072
 

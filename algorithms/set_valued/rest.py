@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource
+from tacit.records.transactions import Ints
 
 Floats = NDArray[np.float64]
 

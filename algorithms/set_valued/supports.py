@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.transactions import Ints
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
+from tacit.records.transactions import Ints
 
 Words = NDArray[np.uint64]
 Beat = Callable[[], None]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI
 from fastapi import Query as Parameter
 
+from common.store.transactions import Database
 from common.web.parts import part
 from coordinator.budget import screening as proposals
 from coordinator.budget.ledger import Ledger
-from coordinator.budget.screening import NAMED, NEWEST, SENTENCE
+from coordinator.budget.screening import NAMED, NEWEST, SENTENCE, Found, Seen
+from coordinator.budget.state import LedgerState
 from coordinator.store import ledger as store
 from coordinator.web import DatabasePart, Operator
 
@@ -24,6 +27,18 @@ Alpha = Annotated[
         "look, if rounds are missed at random.",
     ),
 ]
+
+
+async def screened(
+    database: Database, ledger: Ledger, alpha: float
+) -> tuple[LedgerState, Seen, Sequence[Found], Sequence[Found]]:
+    """The state, what of it is looked at, and the proposals: far bounds, missed rounds."""
+    async with database.reading() as transaction:
+        state = await ledger.current(transaction)
+    seen = proposals.seen_in(state)
+    far = await asyncio.to_thread(proposals.bounds_far_out, seen)
+    absent = await asyncio.to_thread(proposals.absences, seen, alpha)
+    return state, seen, far, absent
 
 
 def add_proposals(app: FastAPI) -> None:
@@ -40,11 +55,7 @@ def add_proposals(app: FastAPI) -> None:
         _: Operator,
         alpha: Alpha = 0.001,
     ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            state = await ledger.current(transaction)
-        seen = proposals.seen_in(state)
-        far = await asyncio.to_thread(proposals.bounds_far_out, seen)
-        absent = await asyncio.to_thread(proposals.absences, seen, alpha)
+        state, seen, far, absent = await screened(database, ledger, alpha)
         listed = (*far[:NAMED], *absent[:NAMED])
         async with database.reading() as transaction:
             names = await store.curator_names(transaction, sorted({item.number for item in listed}))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
 from common.web.console.origin import Failures
-from common.web.console.pages import About, Entry, Pages, add_static, console_router, see
+from common.web.console.pages import About, Entry, Pages, add_static, console_router
 from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
 from coordinator.console.ledger import add_ledger
+from coordinator.console.overview import add_overview
 from coordinator.console.queries import add_queries
 from coordinator.console.rounds import add_rounds
 from coordinator.console.wizard import add_wizard
@@ -25,6 +26,7 @@ from coordinator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 _ENTRIES: Final = (
+    Entry("Overview", "/console", PEOPLE),
     Entry("Rounds", "/console/rounds", PEOPLE),
     Entry("Queries", "/console/queries", PEOPLE),
     Entry("Budget", "/console/budget", PEOPLE),
@@ -59,10 +61,7 @@ def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add the pages to the app."""
     router = console_router()
 
-    @router.get("")
-    async def first() -> Response:
-        return see("/console/rounds")
-
+    add_overview(router)
     add_static(router)
     add_sign_in(router)
     add_actions(router)  # /rounds/new before /rounds/ID

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Final
 
 from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference, DatasetRequest
 from algorithms.datasets.kinds import Kind, WrongKind, kind_of, read
-from algorithms.datasets.reading import TooManyRows
 from algorithms.datasets.universe import Universe
 from common.runtime.clock import Clock, uuid7
 from common.store.database import exclusive
@@ -26,6 +25,7 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow, LedgerRow
 from tacit.compression import Limits
+from tacit.records.reading import TooManyRows
 
 LOCK: Final = "datasets"
 ABANDONED_S: Final = 3600.0

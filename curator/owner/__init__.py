@@ -2,6 +2,7 @@
 
 statement, unusable    budget, contributions and counts of readings, for the owner alone
 policies               the default policy
+stopping               taking part in nothing more, until started again
 chain                  the ledger's hash chain, against a checkpoint kept elsewhere
-routes, policy_routes, ledger_routes    the HTTP of all that
+routes, policy_routes, stop_routes, ledger_routes    the HTTP of all that
 """

@@ -1,4 +1,5 @@
-"""Which of a party's curators participate in a round: policy first, then the ledger.
+"""Which of a party's curators participate in a round: who is not stopped; then the policy, then the
+ledger.
 
 Spec: budget, section 5. Every ground is a public parameter (or the curator's own budget), and is
 recorded with its figures. Nothing here ever sees a reading: participation must not depend on data.
@@ -22,6 +23,7 @@ from curator.errors import (
     NotConcerned,
     NotInRound,
     PolicyRefused,
+    Stopped,
     WindowContributed,
 )
 from curator.ledger.ledger import (
@@ -37,7 +39,7 @@ from curator.ledger.ledger import (
 )
 from curator.participation.restoring import Restore
 from curator.policy import Limit, Limits, Policy, check_policy
-from curator.store import accounts, outbox
+from curator.store import accounts, outbox, stops
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
 from tacit.crypto.sealing import spans
@@ -118,6 +120,11 @@ async def consent(
     offset, length = span
     result = Consent(np.ones(length, np.bool_))
     descriptor = terms.descriptor
+    result.refuse(
+        await stops.members(transaction, row.first_key + offset, length),
+        Stopped.name,
+        Stopped.title,
+    )
     if terms.invited is not None and row.first is not None:
         first = row.first + offset
         result.refuse(

@@ -29,10 +29,10 @@ from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
 from common.web.wire import CBOR, encode
 from curator.engine import OCTETS
-from curator.errors import PeerUnavailable
+from curator.errors import PeerUnavailable, Stopped
 from curator.parties.keyring import Keyring
 from curator.parties.peers import Peers
-from curator.store import outbox
+from curator.store import outbox, stops
 from curator.store.outbox import MISSED, PENDING, SENT, Answer, Sealed, State
 from curator.store.parties import Anchor, PartyRow
 from tacit.protocol.round import ItemAnswer
@@ -148,10 +148,21 @@ class Delivery:
                     future.set_result(answer)
 
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
-        refused = await self._introduced(letters)
+        refused = await self._stopped(letters)
+        refused |= await self._introduced([each for each in letters if each not in refused])
         left = [letter for letter in letters if letter not in refused]
         found = dict(zip(left, await self._carried(left), strict=True))
         return [{**refused, **found}[letter] for letter in letters]
+
+    async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
+        """What is never sent, as a curator in it was stopped after it was sealed."""
+        async with self._store.reading() as transaction:
+            held = await stops.held(transaction, [letter.item.place for letter in letters])
+        return {
+            letter: Answer(letter.item.place, MISSED, Stopped.name)
+            for letter in letters
+            if letter.item.place in held
+        }
 
     async def _carried(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         if len(letters) > 1:

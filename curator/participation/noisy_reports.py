@@ -27,7 +27,7 @@ from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused
+from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused, Stopped
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charge
 from curator.participation import consent
@@ -35,7 +35,7 @@ from curator.participation.restoring import Restore
 from curator.parties.peers import Peers
 from curator.policy import Policy, check_collection
 from curator.records.records import load_rows
-from curator.store import accounts
+from curator.store import accounts, stops
 from curator.store import parties as party_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
@@ -198,9 +198,11 @@ class Reporting:
         descriptor: Descriptor,
         asked: consent.Asked,
     ) -> consent.Consent:
-        """Policy first, then the ledger."""
+        """Who is not stopped; then the policy, then the ledger."""
         span, now = (0, party.curators), self.clock.now()
         result = consent.Consent(np.ones(party.curators, np.bool_))
+        stopped = await stops.members(transaction, party.first_key, party.curators)
+        result.refuse(stopped, Stopped.name, Stopped.title)
         for policy, members in await consent.policies(
             transaction, party, await self.policy(), 0, party.curators
         ):
@@ -262,7 +264,8 @@ class Reporting:
     async def _send(self, item: CollectionRow, party: PartyRow) -> None:
         """Send what has no answer, in bulk; the rest is for the next turn."""
         while True:
-            async with self.database.reading() as transaction:
+            async with self.database.begin() as transaction:
+                await stops.withdraw_reports(transaction, item.job, party.id)
                 row = await store.find(transaction, item.job, item.party)
                 left = await store.unanswered(transaction, item.job, party.id, BULK)
             assert row is not None

@@ -95,12 +95,15 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, its own policy if it has one, and the outcomes of its readings."""
+    """A curator, its party, its own policy if it has one, since when its owner or its operator has
+    stopped it, and the outcomes of its readings."""
 
     key: int
     id: str
     party: str
     policy: str | None
+    stopped_by_owner: datetime | None
+    stopped_by_operator: datetime | None
     accepted: int
     duplicates: int
     conflicts: int
@@ -123,6 +126,11 @@ async def put_fact(transaction: Transaction, name: str, value: str) -> None:
     done = await transaction.execute(update(facts).where(facts.c.name == name).values(value=value))
     if done.rowcount == 0:
         await transaction.execute(insert(facts).values(name=name, value=value))
+
+
+async def drop_fact(transaction: Transaction, name: str) -> None:
+    """Forget a fact."""
+    await transaction.execute(delete(facts).where(facts.c.name == name))
 
 
 # --- parties -------------------------------------------------------------------------------------

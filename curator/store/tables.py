@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    or_,
 )
 
 from common.store.columns import NAMES, Instant
@@ -82,6 +83,8 @@ curators = Table(
     Column("id", String(128), nullable=False, unique=True),
     Column("party", String(128), ForeignKey("party.id"), nullable=False, index=True),
     Column("policy", Text, nullable=True),
+    Column("stopped_by_owner", Instant, nullable=True),
+    Column("stopped_by_operator", Instant, nullable=True),
     Column("accepted", BigInteger, nullable=False, default=0),
     Column("duplicates", BigInteger, nullable=False, default=0),
     Column("conflicts", BigInteger, nullable=False, default=0),
@@ -94,6 +97,8 @@ Index(
     sqlite_where=curators.c.policy.is_not(None),
     postgresql_where=curators.c.policy.is_not(None),
 )
+STOPPED = or_(curators.c.stopped_by_owner.is_not(None), curators.c.stopped_by_operator.is_not(None))
+Index("ix_curator_stopped", curators.c.key, sqlite_where=STOPPED, postgresql_where=STOPPED)
 
 # --- readings ------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc
 from simulation.sequential_stand_in import network
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc
 
 MSNBC_SEQUENCES: Final = 989_818
 STM_SEQUENCES: Final = 1_210_096

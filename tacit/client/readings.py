@@ -88,6 +88,25 @@ def _drop_policy(curator: str) -> Steps[None]:
     yield Request("DELETE", _policy_path(curator), repeatable=True)
 
 
+def _stops(curator: str | None = None) -> Steps[Json]:
+    """Whether a curator takes part in nothing, and who stopped it; of none, the whole process."""
+    return json_of(get(_stop_path(curator)))
+
+
+def _stop(curator: str | None = None) -> Steps[Json]:
+    """Let a curator take part in nothing more; of none, all of the process."""
+    return json_of(Request("PUT", _stop_path(curator), {"stopped": True}, repeatable=True))
+
+
+def _start_again(curator: str | None = None) -> Steps[Json]:
+    """Take back one's own stop. Another's holds on: an owner's, the operator's, the process'."""
+    return json_of(Request("PUT", _stop_path(curator), {"stopped": False}, repeatable=True))
+
+
+def _stop_path(curator: str | None) -> str:
+    return "/v1/stop" if curator is None else f"/v1/curators/{curator}/stop"
+
+
 def _policy_path(curator: str | None) -> str:
     return "/v1/policy" if curator is None else f"/v1/curators/{curator}/policy"
 
@@ -108,3 +127,6 @@ class Readings:
     policy = operation(_policy)
     set_policy = operation(_set_policy)
     drop_policy = operation(_drop_policy)
+    stops = operation(_stops)
+    stop = operation(_stop)
+    start_again = operation(_start_again)

@@ -9,15 +9,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from tacit import sets
+from tacit.crypto.sealing import Span
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import EpochKey, PublicKey
 from tacit.protocol.sessions import SealKeyStatement, Session, SessionId
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
+from tacit.sets import Bits
 from tacit.wire import Binary, Instant, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
@@ -227,13 +230,42 @@ class KeyCheck(WireModel):
 
 class ProvedPart(WireModel):
     """A host's part of a proved round: one contribution for all curators that `presence` tells, a
-    bitmap over `first`..`first + length - 1`. It is counted or refused whole."""
+    bitmap over `first`..`first + length - 1`; empty: all of them, as in most parts. It is counted
+    or refused whole."""
 
     segment: Annotated[int, Field(ge=0, lt=2**32)]
     first: Annotated[int, Field(ge=0, lt=2**32)]
     length: Annotated[int, Field(ge=1, le=4096)]
     part: Annotated[int, Field(ge=0, lt=2**32)]
     presence: Annotated[Binary, Field(max_length=512)]
+
+    @classmethod
+    def of(cls, span: Span, part: int, bitmap: bytes) -> ProvedPart:
+        """The part of a span, in its shortest form; one boolean per number in the bitmap."""
+        whole = sets.count(bitmap) == span.length
+        return cls(
+            segment=span.segment,
+            first=span.first,
+            length=span.length,
+            part=part,
+            presence=b"" if whole else bitmap,
+        )
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Which part it is, whoever is in it."""
+        return self.segment, self.first, self.length, self.part
+
+    @property
+    def present(self) -> Bits:
+        """Which numbers of the span it is of, (length,). Raises ValueError for no bitmap of one
+        curator or more."""
+        if not self.presence:
+            return np.ones(self.length, np.bool_)
+        found = sets.unpack(self.presence, self.length)
+        if not found.any():
+            raise ValueError("a part of nobody")
+        return found
 
     @property
     def order(self) -> tuple[int, int, int, int, bytes]:
@@ -243,7 +275,7 @@ class ProvedPart(WireModel):
     @property
     def curators(self) -> int:
         """n': of how many curators it is."""
-        return sets.count(self.presence)
+        return sets.count(self.presence) if self.presence else self.length
 
 
 class AcceptedSet(WireModel):

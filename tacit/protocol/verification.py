@@ -169,7 +169,7 @@ class Candidates:
         found = np.zeros(self.roster_size, np.bool_)
         found[self.lone[chosen[: len(self.lone)]]] = True
         for part in self.parts_of(chosen):
-            found[part.first : part.first + part.length] |= sets.unpack(part.presence, part.length)
+            found[_slice(part)] |= part.present
         return found
 
     def parts_of(self, chosen: Bits) -> tuple[ProvedPart, ...]:
@@ -228,7 +228,10 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
         raise ManifestRefused("an accepted set's parts are not sorted, each once")
     for part in parts:
         span = Span(part.segment, part.first, part.length)
-        own = _presence(part)
+        try:
+            own = part.present
+        except ValueError:
+            own = None
         if own is None or not _on_roster(span, descriptor) or covered[_slice(part)][own].any():
             raise ManifestRefused("an accepted set lists parts that no host can have sent")
         covered[_slice(part)] |= own
@@ -237,15 +240,6 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
 
 def _slice(part: ProvedPart) -> slice:
     return slice(part.first, part.first + part.length)
-
-
-def _presence(part: ProvedPart) -> Bits | None:
-    """(length,), or None for no bitmap of one curator or more."""
-    try:
-        present = sets.unpack(part.presence, part.length)
-    except ValueError:
-        return None
-    return present if present.any() else None
 
 
 def _on_roster(span: Span, descriptor: RoundDescriptor) -> bool:

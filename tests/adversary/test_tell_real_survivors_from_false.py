@@ -13,11 +13,11 @@ from itertools import product
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.transactions import Transactions
 from algorithms.set_valued.partitioning import Run
 from algorithms.set_valued.problems import PartitionCap, RowCap
 from algorithms.set_valued.settings import Settings
 from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.records.transactions import Transactions
 from tests.algorithms.set_valued.examples import SilentLaw, released
 
 GROUP, GROUPS = 4, 4

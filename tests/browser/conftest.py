@@ -83,7 +83,7 @@ def state(site: Site, chromium: Browser) -> Any:
     page = context.new_page()
     page.goto(site.sign_in_address())
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console/rounds")
+    page.wait_for_url("**/console")
     found = context.storage_state()
     context.close()
     return found

@@ -14,6 +14,7 @@ from tests.browser.conftest import PICTURES, Site
 pytestmark = pytest.mark.slow
 
 PAGES = (
+    "/console",
     "/console/rounds",
     "/console/rounds/new",
     "ROUND",
@@ -162,7 +163,7 @@ def test_signing_out_ends_it(window: Any) -> None:
     page = it.go("/console/login")
     page.goto(it.site.sign_in_address())
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console/rounds")
+    page.wait_for_url("**/console")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/console/login")
     page.goto(f"{it.site.address}/console/rounds")

@@ -110,3 +110,15 @@ def test_owners_see_their_policy_and_set_none(home: str, deployment: Deployment)
     ):
         done = CliRunner().invoke(app, ["policy", *arguments, *place])
         assert (done.exit_code, name in done.stderr) == (2, True), done.output
+
+
+def test_stopping_and_starting_again(home: str) -> None:
+    one = ("--curator", "house-1")
+    assert tacit(home, "stops", *one) == "house-1: not stopped\n"
+    assert tacit(home, "stop", *one).startswith("house-1: stopped (operator since 20")
+    assert tacit(home, "stops") == "all curators of this process: not stopped\n"
+    assert tacit(home, "start", *one) == "house-1: not stopped\n"
+    assert json.loads(tacit(home, "stop", "--json"))["stopped"]
+    assert "process since 20" in tacit(home, "stops", *one)
+    assert tacit(home, "start") == "all curators of this process: not stopped\n"
+    tacit(home, "stop", "--curator", "nobody", code=2)

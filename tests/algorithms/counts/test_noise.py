@@ -17,8 +17,6 @@ from scipy.stats import ks_2samp
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import Answer, Question, drive
 from algorithms.counts.rounds import Opened, sum_of
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc
 from algorithms.sequential_ngram import Parameters as NgramParameters
 from algorithms.sequential_ngram import federated as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
@@ -35,6 +33,8 @@ from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_count
 from tacit.encoders.counts import Counter, Lists
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc
 
 NOBODY = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
 

@@ -17,9 +17,9 @@ from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.edge_list_files import read_snap
 from algorithms.datasets.kinds import KINDS, read, written
-from algorithms.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from algorithms.datasets.transactions_files import BadUniverse
 from simulation.populations import shared_data
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
+from tacit.records.transactions_files import BadUniverse
 
 
 def loaded(content: bytes, universe: Sequence[str] | None = None) -> EdgeList:

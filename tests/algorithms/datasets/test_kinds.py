@@ -20,10 +20,10 @@ from algorithms.datasets import columnar
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
 from algorithms.datasets.kinds import KINDS, BadRows, WrongKind, kind_of, read, written
 from algorithms.datasets.parts import joined, split
-from algorithms.datasets.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 from algorithms.datasets.table import Table
 from algorithms.datasets.universe import Universe
 from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
+from tacit.records.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 
 SIZES = st.floats(SMALLEST_NUMBER, LARGEST_NUMBER)
 NUMBERS = st.just(0.0) | SIZES | SIZES.map(lambda size: -size)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from algorithms.datasets import trajectories_files
-from algorithms.datasets.reading import MalformedRow, TooManyRows
 from algorithms.datasets.trajectories import ABSENT, Attribute, Trajectories
 from algorithms.datasets.trajectories_files import TimesNotIncreasing, read_csv, read_ndjson
+from tacit.records.reading import MalformedRow, TooManyRows
 
 
 def ndjson(*records: object) -> Trajectories:

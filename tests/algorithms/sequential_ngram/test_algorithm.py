@@ -18,9 +18,6 @@ from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.counts.keeper import adder
-from algorithms.datasets.reading import UnknownItem
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_ngram import (
     ALGORITHM,
@@ -45,6 +42,9 @@ from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTo
 from algorithms.sequential_ngram.publication import publish
 from tacit.errors import DomainError
 from tacit.randomness import SeededRandom
+from tacit.records.reading import UnknownItem
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 

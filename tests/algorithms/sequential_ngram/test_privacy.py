@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import (
     empty_threshold,
@@ -19,6 +18,7 @@ from algorithms.sequential_ngram.settings import (
     printed_height,
 )
 from algorithms.sequential_ngram.tree import Tree, grown, next_expansion, planted, root
+from tacit.records.sequences import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     budgets_of,
     exact_tree,

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.sequences import Sequences
 from algorithms.problems import MethodNeedsSound
 from algorithms.sequential_ngram import Parameters, preview, run
 from algorithms.sequential_ngram.grams import Grams, extended
@@ -20,6 +19,7 @@ from algorithms.sequential_ngram.root_row import spread, with_clear_root
 from algorithms.sequential_ngram.tree import planted, root
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tacit.records.sequences import Sequences
 from tests.algorithms.sequential_ngram.examples import settings
 
 

@@ -13,7 +13,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_ngram import generation, growth, patterns
 from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.counts import covering
@@ -30,6 +29,7 @@ from algorithms.sequential_ngram.problems import TreeTooLarge
 from algorithms.sequential_ngram.settings import Generation, empty_threshold
 from algorithms.sequential_ngram.tree import grown, next_expansion, planted, root
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths
+from tacit.records.sequences import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     TABLE_6_2,
     budgets_of,

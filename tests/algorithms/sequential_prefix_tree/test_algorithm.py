@@ -16,9 +16,6 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.reading import MalformedRow, UnknownItem
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc, read_text
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
     ALGORITHM,
@@ -50,6 +47,9 @@ from algorithms.sequential_prefix_tree.publication import publish
 from simulation.populations import shared_data
 from simulation.sequential_stand_in import StandIn, bus, metro
 from tacit.errors import Invalid
+from tacit.records.reading import MalformedRow, UnknownItem
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc, read_text
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1

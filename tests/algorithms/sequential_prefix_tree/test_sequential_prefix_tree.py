@@ -17,7 +17,6 @@ from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
 from algorithms.contract import Cancelled, SequentialContext
 from algorithms.counts.empties import heads, without
-from algorithms.datasets.sequences import Sequences
 from algorithms.sequential_prefix_tree.consistency import (
     consistent,
     consolidated,
@@ -35,6 +34,7 @@ from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
+from tacit.records.sequences import Sequences
 from tests.algorithms.sequential_prefix_tree.examples import (
     TABLE_6_1,
     NoNoise,

@@ -16,8 +16,6 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.reading import UnknownItem
-from algorithms.datasets.transactions import Transactions
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.set_valued import (
     ALGORITHM,
@@ -32,6 +30,8 @@ from algorithms.set_valued.algorithm import RESULT
 from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
 from simulation.set_valued_data import msnbc_like
 from tacit.errors import Invalid
+from tacit.records.reading import UnknownItem
+from tacit.records.transactions import Transactions
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1

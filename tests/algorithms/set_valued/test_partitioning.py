@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from algorithms.contract import SequentialContext
 from algorithms.counts.empties import free_places, tossed
 from algorithms.counts.keeper import KeeperSource
-from algorithms.datasets.reading import UnknownItem
-from algorithms.datasets.transactions import Transactions
 from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
 from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
@@ -30,6 +28,8 @@ from tacit.encoders.counts import Counter as Counting
 from tacit.encoders.set_valued_counts import COUNTER, Generation, Splits, Walk
 from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
 from tacit.randomness import SeededRandom
+from tacit.records.reading import UnknownItem
+from tacit.records.transactions import Transactions
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
 
 HALF = Fraction(1, 2)

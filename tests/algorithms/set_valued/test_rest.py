@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.transactions import Transactions
 from algorithms.problems import MethodNeedsSound
 from algorithms.set_valued import Parameters, preview, run
 from algorithms.set_valued.problems import RowCap
@@ -34,6 +33,7 @@ from algorithms.set_valued.rest import (
 )
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tacit.records.transactions import Transactions
 
 ITEMS = tuple(f"i{number:02}" for number in range(40))
 

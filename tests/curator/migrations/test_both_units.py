@@ -21,7 +21,7 @@ UNITS = ("record", "curator")
 async def as_before(transaction: Transaction) -> None:
     """The tables of revision 0003, with what they would hold."""
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
-    for name in (*indices, "ix_round_kept_deadline"):
+    for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     for column in (
@@ -29,6 +29,8 @@ async def as_before(transaction: Transaction) -> None:
         "outbox.announce",
         "party.minimum_suite",
         "party.software_told",
+        "curator.stopped_by_owner",
+        "curator.stopped_by_operator",
     ):
         table, _, name = column.partition(".")
         await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit import sets
-from tacit.crypto.sealing import SealBroken
+from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.agreement import (
     CommitmentRefused,
@@ -128,7 +128,7 @@ def bitmap(numbers: Sequence[int], parts: Sequence[ProvedPart] = ()) -> bytes:
     members[list(numbers)] = True
     for part in parts:
         span = members[part.first : part.first + part.length]
-        span |= sets.unpack(part.presence, part.length)
+        span |= sets.unpack(part.presence, part.length) if part.presence else True
     return sets.pack(members)
 
 
@@ -327,6 +327,23 @@ def test_a_part_reaches_to_the_end_of_the_roster_and_no_further() -> None:
         ]
         with pytest.raises(ManifestRefused, match=reason):
             candidates_of(MADE, lists)
+
+
+def test_a_part_of_all_its_numbers_needs_no_bitmap_and_reads_as_one_that_has_it() -> None:
+    span = Span(1, 4096, 8)
+    short, some = ProvedPart.of(span, 0, b"\xff"), ProvedPart.of(span, 0, b"\x7f")
+    assert (short.presence, short.curators, some.presence, some.curators) == (b"", 8, b"\x7f", 7)
+    assert (short.place, short.present.tolist()) == (FAR.place, FAR.present.tolist())
+    for own in (short, FAR):  # FAR is as rounds of an earlier version have it
+        found = candidates_of(MADE, [accepted(index, parts=(PART, own)) for index in range(3)])
+        chosen = np.ones(found.items, np.bool_)
+        assert sets.pack(found.numbers(chosen)) == bitmap(range(4), (PART, FAR))
+        assert (found.curators, found.alike(5, 6)) == (4 + 12 + 8, (8, 6))
+    mixed = [accepted(index, parts=(PART, short if index else FAR)) for index in range(3)]
+    assert candidates_of(MADE, mixed).parts == (PART,), "whoever lists it otherwise holds another"
+    twice = [accepted(index, parts=(PART, short, FAR)) for index in range(3)]
+    with pytest.raises(ManifestRefused, match="no host can have sent"):
+        candidates_of(MADE, twice)
 
 
 def test_candidates_cannot_be_changed_and_are_chosen_one_by_one() -> None:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.datasets import sequences_files, transactions_files
-from algorithms.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from algorithms.datasets.sequences import Sequences
-from algorithms.datasets.sequences_files import read_msnbc, read_ndjson, read_spmf, read_text
+from tacit.records import sequences_files, transactions_files
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
+from tacit.records.sequences import Sequences
+from tacit.records.sequences_files import read_msnbc, read_ndjson, read_spmf, read_text
 
 MSNBC = Path(__file__).parents[4] / "shared" / "data" / "msnbc990928.seq.gz"
 HEADER = b"% Different categories:\n\none two three\n\n\n% Sequences:\n\n"

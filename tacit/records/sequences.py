@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.reading import UnknownItem
 from tacit.encoders.counts import Lists
+from tacit.records.reading import UnknownItem
 
 MAX_TOTAL_ITEMS: Final = 10**9
 """Most items of all sequences together."""

@@ -15,16 +15,16 @@ from typing import Any, BinaryIO, Final, Generic, TypeVar
 
 import numpy as np
 
-from algorithms.datasets.reading import (
+from tacit.compression import MalformedContent
+from tacit.errors import Invalid
+from tacit.records.reading import (
     MAX_LINE_BYTES,
     MalformedRow,
     TooManyRows,
     UnknownItem,
     text_lines,
 )
-from algorithms.datasets.transactions import MAX_ITEMS, MAX_RECORDS, Ints, Places, Transactions
-from tacit.compression import MalformedContent
-from tacit.errors import Invalid
+from tacit.records.transactions import MAX_ITEMS, MAX_RECORDS, Ints, Places, Transactions
 
 BLOCK_BYTES: Final = 1 << 23
 MAX_ID_BYTES: Final = 1024

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import BinaryIO, Final, cast
 
-from algorithms.datasets import transactions_files
-from algorithms.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows
-from algorithms.datasets.sequences import MAX_TOTAL_ITEMS, MAX_UNIVERSE, Sequences
-from algorithms.datasets.transactions import Transactions
+from tacit.records import transactions_files
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows
+from tacit.records.sequences import MAX_TOTAL_ITEMS, MAX_UNIVERSE, Sequences
+from tacit.records.transactions import Transactions
 
 MSNBC_MARK: Final = b"% Sequences:"
 _COMMENTS: Final = (b"%", b"#")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.datasets import transactions_files
-from algorithms.datasets.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from algorithms.datasets.transactions import Transactions
-from algorithms.datasets.transactions_files import BadUniverse, read_ndjson, read_parquet, read_text
 from tacit.compression import MalformedContent
+from tacit.records import transactions_files
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
+from tacit.records.transactions import Transactions
+from tacit.records.transactions_files import BadUniverse, read_ndjson, read_parquet, read_text
 
 
 def records(dataset: Transactions) -> list[list[str]]:

@@ -1,0 +1,74 @@
+"""The first page: what is wrong, what came out last, and the first steps of a new deployment."""
+
+from __future__ import annotations
+
+from common.web.console import words
+from coordinator.console.overview import begin
+from tests.coordinator.conftest import Houses
+from tests.coordinator.console.browser import Browser
+from tests.coordinator.console.test_budget import SCHEDULE, limited
+from tests.coordinator.console.test_rounds import NOISY, released, signed_in
+from tests.coordinator.double import query
+
+
+async def test_a_new_deployment_is_led_through_its_first_steps(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        browser = await signed_in(it)
+        page = await browser.get("/console")
+        text = browser.words()
+        assert "✓ Pair aggregators" in text
+        assert "Enrol curators: tacit enroll" in text
+        assert '<a href="/console/queries/new">Ask a first query</a>' in page.text
+        assert "Latest results None yet." in text
+        assert 'href="/console" aria-current="page"' in page.text
+        assert 'href="/console/rounds" aria-current' not in page.text
+
+
+async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
+    house: Houses,
+) -> None:
+    async with house(3, console=True) as it:
+        opened = await released(it)
+        browser = await signed_in(it)
+        await browser.get("/console")
+        text = browser.words()
+        found = await it.result(opened)
+        [part] = found["report"]["error"]["parts"]
+        shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+        assert f"{shown[0]} ± {shown[1]} kWh" in text
+        assert "First steps" not in text
+        assert "Nothing: no limit is used up within 30 days" in text
+        asked = {**query(**NOISY), "schedule": SCHEDULE, "name": "daily"}
+        await it.ask("POST", "/v1/queries", asked)
+        await limited(it, {"epsilon": "4"})
+        outlook = await it.ask("POST", "/v1/budget/outlook", {"days": 30})
+        [limit] = outlook.json()["limits"]
+        page = await browser.get("/console")
+        assert "Needs you (1)" in browser.words()
+        assert limit["exhausted"].removesuffix("Z")[:16] in page.text
+        assert "daily" in browser.words()
+
+
+async def test_a_round_without_a_sum_is_told_until_the_next_one_ends(house: Houses) -> None:
+    async with house(3, console=True) as it:
+        await it.host("gateway", 5)
+        opened = await it.open(query(min_participants=4))
+        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        await it.finish(opened)
+        browser = await signed_in(it, "analyst")
+        page = await browser.get("/console")
+        assert "The last round of test opened no sum" in browser.words()
+        assert f"/console/rounds/{opened.id}" in page.text
+        assert "First steps" not in browser.words()
+        assert "gateway" not in page.text
+        assert (await Browser(it.app).get("/console")).status_code == 303
+
+
+def test_a_step_is_done_when_it_is() -> None:
+    released_head = {"state": "released"}
+    none = begin(0, 0, any_query=False, heads=[])
+    some = begin(3, 10, any_query=True, heads=[{"state": "open"}])
+    every = begin(3, 10, any_query=True, heads=[released_head])
+    assert [step.done for step in none] == [False] * 5
+    assert [step.done for step in some] == [True, True, True, True, False]
+    assert all(step.done for step in every)
