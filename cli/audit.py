@@ -24,6 +24,7 @@ from cli.context import (
     read_json,
     say,
     table,
+    tabled,
 )
 from cli.deployment import trusted
 from cli.words import amount, verified
@@ -80,6 +81,16 @@ def curators(
     """Whose declared bounds stand far out, and who misses more rounds than chance explains."""
     found = client.get("/v1/budget/proposals", alpha=alpha)
     return Answer(found, lambda: _print_curators(found))
+
+
+@app.command("pages")
+@at_coordinator
+def pages(client: Client) -> Answer:
+    """Who did what on the coordinator's pages: the newest 100."""
+    found = client.get("/v1/audit", limit=100)["audit"]
+    columns = ["at", "token_id", "action", "object", "outcome"]
+    rows = [[each[name] for name in columns] for each in found]
+    return tabled(found, "On pages", columns, rows)
 
 
 @app.command("ledger")

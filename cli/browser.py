@@ -14,14 +14,21 @@ from tacit import Problem
 @at_target
 def browse(
     target: Target,
+    curator: Annotated[
+        bool, typer.Option("--curator", help="That of the curator service: what was given away.")
+    ] = False,
     show: Annotated[
         bool, typer.Option("--open/--no-open", help="Open a browser, or only print the address.")
     ] = True,
 ) -> Answer:
     """Open the console in a browser. The address signs in once, within a minute."""
-    service = target.url or target.deployment().coordinator.url
+    if target.url is not None:
+        service = target.url
+    else:
+        deployment = target.deployment()
+        service = (deployment.curator if curator else deployment.coordinator).url
     try:
-        with target.coordinator() as client:
+        with target.curator() if curator else target.coordinator() as client:
             made = client.console_code()
     except Problem as problem:
         if problem.name != "not_found":

@@ -86,6 +86,7 @@ COMMANDS: Final = {
     ),
     "enroll": Place("enroll.app", "Join tokens, and enrolling with them."),
     "readings": Place("readings.app", "Readings of your own curators."),
+    "items": Place("items.app", "Sequences and sets of items of your own curators."),
     "query": Place("queries.app", "What is asked: immutable queries."),
     "round": Place("rounds.app", "Rounds of a query, and their results."),
     "budget": Place("budget.app", "The privacy budget: bounds, limits, events, forecast."),

@@ -107,7 +107,11 @@ def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
     settings = {
         "coordinator": {"TACIT_POLL_S": "0.05", "TACIT_CONSOLE": str(_pages_can_be_made()).lower()},
         "aggregator": {},
-        "curator": {"TACIT_SEND_WINDOW_SHARE": "0", "TACIT_PREPARE_LEAD_S": "0"},
+        "curator": {
+            "TACIT_SEND_WINDOW_SHARE": "0",
+            "TACIT_PREPARE_LEAD_S": "0",
+            "TACIT_CONSOLE": str(_pages_can_be_made()).lower(),
+        },
     }
     if allow_exact:
         settings["coordinator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
@@ -132,7 +136,11 @@ def addresses(deployment: Deployment, home: Path) -> list[str]:
         "Next, in another terminal:",
         f"  tacit health{option}",
         f"  tacit enroll token house-1{option}",
-        *([f"  tacit console{option}"] if _pages_can_be_made() else []),
+        *(
+            [f"  tacit console{option}", f"  tacit console --curator{option}"]
+            if _pages_can_be_made()
+            else []
+        ),
         f"Ctrl-C ends it; the data stays in {home}",
     ]
 

@@ -217,7 +217,7 @@ def create_app(
     add_attempts(app)
     add_storage_key(app)
     if settings.console:
-        _pages().add_console(app, settings)
+        _pages().add_console(app, settings, time)
     return app
 
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import httpx
@@ -37,6 +39,7 @@ from curator.participation.loop import Participation
 from curator.parties.peers import Peers
 from curator.parties.routes import add_parties, check_token
 from curator.parts import build
+from curator.records.item_routes import add_items
 from curator.records.routes import add_records
 from curator.settings import CuratorSettings
 from curator.store.tables import tokens as token_table
@@ -71,7 +74,11 @@ def create_app(
         parts = await build(database, settings, time, app.state.metrics, transports, software)
         provide(app, *parts)
         participation = part_of(app, Participation)
-        install_authenticator(app, Authenticator(database, token_table, time))
+        authenticator = Authenticator(database, token_table, time)
+        install_authenticator(app, authenticator)
+        if settings.console:
+            pages = await _pages().console_parts(settings, database, authenticator, time, VERSION)
+            provide(app, *parts, *pages)
         add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "erasure", participation.erasure.readiness)
         meters = await _meters(app, settings, time)
@@ -98,6 +105,8 @@ def create_app(
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/v1/records": settings.import_max_body_bytes,
+            "/v1/sequences": settings.import_max_body_bytes,
+            "/v1/transactions": settings.import_max_body_bytes,
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
@@ -118,7 +127,22 @@ def create_app(
     add_intake(app)
     add_imports(app)
     add_records(app)
+    add_items(app)
+    if settings.console:
+        _pages().add_console(app)
     return app
+
+
+def _pages() -> ModuleType:
+    """The console, whose templates need jinja2: only imported where it is on."""
+    try:
+        return import_module("curator.console.app")
+    except ImportError as error:
+        if error.name not in ("jinja2", "markupsafe"):
+            raise
+        raise StartRefused(
+            "TACIT_CONSOLE needs the extra `console`: pip install 'tacit-services[console]'"
+        ) from None
 
 
 async def _enrolled(app: FastAPI) -> None:

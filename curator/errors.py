@@ -27,6 +27,11 @@ class UnknownImport(NotFound):
     title = "There is no such import"
 
 
+class UnknownAnswer(NotFound):
+    name = "unknown_answer"
+    title = "This curator was not asked in such a round"
+
+
 class ForeignCurator(Forbidden):
     name = "foreign_curator"
     title = "A token of a curator serves this curator only"

@@ -109,3 +109,18 @@ RECORDS: dict[str, Any] = {
     "columns": ["night_kwh", "day_kwh"],
     "rows": [[1.5, 6.25]],
 }
+ITEMS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/plain": {
+                "schema": {"type": "string"},
+                "example": "home news sports\nnews home\n",
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '["home", "news", "sports"]\n["news", "home"]\n',
+            },
+        },
+    }
+}

@@ -21,6 +21,18 @@ class CuratorSettings(ServiceSettings):
     kept_bytes: ClassVar[int] = 5 << 19  # a gateway of a million has no more to spare
 
     port: int = Field(default=8400, ge=0, le=65535, description="Port to listen on.")
+    console: bool = Field(
+        default=False,
+        description="Pages for people under `/console` (needs the extra `console`). `tacit up` "
+        "turns them on.",
+    )
+    console_idle_s: int = Field(
+        default=1800,
+        ge=60,
+        le=43_200,
+        description="How long a session of the console lasts without a page looked at; at most 12 "
+        "hours in all.",
+    )
     participate: bool = Field(
         default=True,
         description="Look for rounds and contribute; off, the service only takes readings.",

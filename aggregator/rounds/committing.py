@@ -99,8 +99,9 @@ async def commit(
         if context.proofs is None:
             manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
         else:
+            _, fixed = await verifying.candidates(context)
             manifest, candidates = await asyncio.to_thread(
-                _checked_proved, context, row, accepted, verdict, request
+                _checked_proved, context, fixed, accepted, verdict, request
             )
         if row.commitment is not None:
             return _committed_before(row, manifest)
@@ -121,30 +122,31 @@ async def commit(
 
 def _checked_proved(
     context: RoundContext,
-    row: RoundRow,
+    fixed: Candidates | None,
     accepted: str,
     verdict: str | None,
     request: ManifestRequest,
 ) -> tuple[Manifest, Candidates]:
-    """The manifest of a proved round, recomputed from all signed sets and verdicts, with what was
-    verified; refused unless everything agrees."""
-    if verdict is None:
+    """The manifest of a proved round, recomputed from the candidates that were fixed and all
+    verdicts, with what was verified; refused unless everything agrees. The signed sets, of which
+    the candidates were made, need not come again."""
+    if fixed is None or verdict is None:
         raise RoundNotVerified
     salt, verdicts = request.manifest.salt, request.verdicts
     if salt is None or verdicts is None:
         raise ManifestRefused("without a salt and all verdicts it is no manifest of a proved round")
-    candidates = candidates_of(context.descriptor, request.accepted)
-    if candidates.hash != row.candidates_hash:
-        raise ManifestRefused("the signed sets are not those whose candidates were verified")
-    if Signed[AcceptedSet].model_validate_json(accepted) not in request.accepted:
-        raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
+    if request.accepted:
+        if candidates_of(context.descriptor, request.accepted).hash != fixed.hash:
+            raise ManifestRefused("the signed sets are not those whose candidates were verified")
+        if Signed[AcceptedSet].model_validate_json(accepted) not in request.accepted:
+            raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if Signed[Verdict].model_validate_json(verdict) not in verdicts:
         raise ManifestRefused("the verdict of this aggregator is not the one it signed")
-    checked = check_verdicts(context.descriptor, candidates, verdicts)
-    manifest = proved_manifest_of(context.descriptor, candidates, checked, salt)
+    checked = check_verdicts(context.descriptor, fixed, verdicts)
+    manifest = proved_manifest_of(context.descriptor, fixed, checked, salt)
     if manifest != request.manifest:
         raise ManifestRefused
-    return manifest, candidates
+    return manifest, fixed
 
 
 async def _proved_sum(

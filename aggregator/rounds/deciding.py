@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,15 @@ async def outcomes_of(
     candidates: Candidates,
     verifications: Sequence[Verification],
     evaluated: Evaluated,
+    brought: Mapping[int, bytes],
 ) -> NDArray[np.uint8]:
-    """What is decided on each candidate, (items,): values of `Outcome`.
+    """What is decided on each candidate, (items,): values of `Outcome`. `brought`: first chunks of
+    other aggregators, by index, that came with the request; they stand in for those held.
 
     Raises SharesMissing; VerificationRefused for shares that were not signed.
     """
     chunks = Chunks(context, candidates)
-    await demand_all(aggregator, context, chunks)
+    await demand_all(aggregator, context, chunks, brought)
     key = await verify_key(aggregator, context)
     entries = context.descriptor.aggregators
     keys = [chunk_key(key, context.digest, entry.id) for entry in entries]
@@ -53,7 +55,7 @@ async def outcomes_of(
         outcomes[items] = _decided(context, candidates, items, contents, evaluated)
 
     for number in range(len(chunks)):
-        bodies = await held_chunks(aggregator, context, number)
+        bodies = await held_chunks(aggregator, context, number, {} if number else brought)
         await asyncio.to_thread(decide, number, bodies)
     for item, digest in zip(verifications, hashes, strict=True):
         if digest.digest() != item.shares_hash:

@@ -6,7 +6,7 @@ that its aggregator signed decides on it. Spec: validity, section 10, step 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aggregator.context import Aggregator, RoundContext, refuse_aborted
@@ -16,7 +16,7 @@ from aggregator.store import rounds as store
 from aggregator.store import share_chunks
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
-from tacit.protocol.round import RoundState
+from tacit.protocol.round import SHORT_SHARES, RoundState
 from tacit.protocol.verification import (
     Candidates,
     ChunkPlace,
@@ -81,6 +81,17 @@ async def own_chunk(aggregator: Aggregator, context: RoundContext, number: int) 
     return body
 
 
+async def short_chunk(
+    aggregator: Aggregator, context: RoundContext, candidates: Candidates
+) -> bytes | None:
+    """All verifier shares of this aggregator's if they are one short chunk that is still kept."""
+    if len(Chunks(context, candidates)) != 1:
+        return None
+    async with aggregator.database.reading() as transaction:
+        body = await share_chunks.body(transaction, context.key, context.index, 0)
+    return body if body is not None and len(body) <= SHORT_SHARES else None
+
+
 async def take_chunk(
     intake: Intake,
     context: RoundContext,
@@ -100,10 +111,14 @@ async def take_chunk(
     await put_chunk(intake, context, index, number, body)
 
 
-async def demand_all(aggregator: Aggregator, context: RoundContext, chunks: Chunks) -> None:
-    """Raise SharesMissing, which names them, unless every aggregator's chunks are held."""
+async def demand_all(
+    aggregator: Aggregator, context: RoundContext, chunks: Chunks, brought: Mapping[int, bytes]
+) -> None:
+    """Raise SharesMissing, which names them, unless every aggregator's chunks are held, or are
+    first ones that were brought."""
     async with aggregator.database.reading() as transaction:
         held = await share_chunks.held(transaction, context.key)
+    held |= {(index, 0) for index in brought}
     missing = [
         {"index": index, "chunk": number}
         for number in range(len(chunks))
@@ -114,12 +129,17 @@ async def demand_all(aggregator: Aggregator, context: RoundContext, chunks: Chun
         raise SharesMissing(extra={"missing": missing[:_NAMED], "count": len(missing)})
 
 
-async def held_chunks(aggregator: Aggregator, context: RoundContext, number: int) -> list[bytes]:
-    """The chunk of this number of every aggregator, by index, sealed. Raises SharesMissing."""
+async def held_chunks(
+    aggregator: Aggregator, context: RoundContext, number: int, brought: Mapping[int, bytes]
+) -> list[bytes]:
+    """The chunk of this number of every aggregator, by index, sealed; those that were brought come
+    before those held. Raises SharesMissing."""
     found = []
     async with aggregator.database.reading() as transaction:
         for index in range(len(context.descriptor.aggregators)):
-            body = await share_chunks.body(transaction, context.key, index, number)
+            body = brought.get(index)
+            if body is None:
+                body = await share_chunks.body(transaction, context.key, index, number)
             if body is None:  # the round was aborted meanwhile
                 raise SharesMissing
             found.append(body)

@@ -35,7 +35,7 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.rounds.deciding import outcomes_of
 from aggregator.rounds.evaluating import Evaluated, Evaluations, evaluation_of
-from aggregator.rounds.exchanging import Chunks, own_chunk, put_chunk, take_chunk
+from aggregator.rounds.exchanging import Chunks, own_chunk, put_chunk, short_chunk, take_chunk
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
@@ -62,6 +62,7 @@ from tacit.protocol.verification import (
     verdict_of,
 )
 from tacit.validity.field import Elements, Rows
+from tacit.wire import encode_binary
 
 HOLD_S: Final = 5.0
 """How long a request waits for a verification."""
@@ -78,7 +79,8 @@ class Verifying:
     # --- the own shares ---
 
     async def verify(self, round_id: str, request: VerificationRequest) -> str:
-        """Fix the candidates, compute the own verifier shares, and sign their hash.
+        """Fix the candidates, compute the own verifier shares, and sign their hash; the JSON of a
+        `Verified`.
 
         Raises RoundNotFrozen, CandidatesFixed, ManifestRefused, TooFewParticipants; StillVerifying
         if that takes longer than a request should: it goes on, and the same request asks for it.
@@ -90,13 +92,16 @@ class Verifying:
         candidates = await asyncio.to_thread(_checked, context, accepted, request)
         if row.candidates_hash not in (None, candidates.hash):
             raise CandidatesFixed
-        if signed is not None:
-            return signed
-        await self._fix(context, candidates)
-        await self.evaluations.work(round_id, lambda: self._verified(context, candidates), HOLD_S)
-        _, _, signed = await self._read(context, "accepted", "verification")
+        if signed is None:
+            await self._fix(context, candidates)
+            await self.evaluations.work(
+                round_id, lambda: self._verified(context, candidates), HOLD_S
+            )
+            _, _, signed = await self._read(context, "accepted", "verification")
         assert signed is not None
-        return signed
+        shares = await short_chunk(self.aggregator, context, candidates)
+        riding = "null" if shares is None else f'"{encode_binary(shares)}"'
+        return f'{{"verification":{signed},"shares":{riding}}}'
 
     async def _verified(self, context: RoundContext, candidates: Candidates) -> None:
         """Not under the round's lock: an abort does not wait for it."""
@@ -119,7 +124,7 @@ class Verifying:
             signed = await store.document(transaction, context.key, "verification")
         if row.state is not state or signed is None:
             return
-        _, candidates = await self._candidates(context)
+        _, candidates = await self.candidates(context)
         if candidates is not None:
             await self.evaluations.work(
                 context.id, partial(self._again, context, candidates), HOLD_S
@@ -129,7 +134,7 @@ class Verifying:
         try:
             await self._evaluated(context, candidates)
         except Exception:
-            await self._candidates(context)  # says so after an abort
+            await self.candidates(context)  # says so after an abort
             raise
 
     async def _fix(self, context: RoundContext, candidates: Candidates) -> None:
@@ -223,7 +228,7 @@ class Verifying:
         RoundClosed.
         """
         context = await self.aggregator.round(round_id)
-        _row, candidates = await self._candidates(context)
+        _row, candidates = await self.candidates(context)
         if candidates is None:
             raise RoundNotVerified("no candidates are fixed yet")
         await take_chunk(self.intake, context, candidates, index, number, body)
@@ -240,7 +245,7 @@ class Verifying:
         await self.remember(context, RoundState.FROZEN)
         async with self.aggregator.lock(round_id):
             _row, own, verdict = await self._read(context, "verification", "verdict")
-            _, candidates = await self._candidates(context)
+            _, candidates = await self.candidates(context)
             if own is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
             found = await asyncio.to_thread(
@@ -254,7 +259,14 @@ class Verifying:
                     raise VerificationRefused("decided over other shares already")
                 return verdict
             evaluated = await self._evaluated(context, candidates)
-            outcomes = await outcomes_of(self.aggregator, context, candidates, found, evaluated)
+            brought = {
+                index: body
+                for index, body in enumerate(request.shares)
+                if body is not None and index != context.index
+            }
+            outcomes = await outcomes_of(
+                self.aggregator, context, candidates, found, evaluated, brought
+            )
             statement = verdict_of(
                 context.descriptor, self.aggregator.id, candidates, found, outcomes
             )
@@ -298,7 +310,8 @@ class Verifying:
         refuse_aborted(row)
         return row, first, second
 
-    async def _candidates(self, context: RoundContext) -> tuple[RoundRow, Candidates | None]:
+    async def candidates(self, context: RoundContext) -> tuple[RoundRow, Candidates | None]:
+        """What is or was verified, as it was fixed. Raises RoundClosed after an abort."""
         async with self.aggregator.database.reading() as transaction:
             row = await stored_round(transaction, context.id)
             listed = await store.document(transaction, context.key, "candidates")

@@ -150,6 +150,12 @@ async def find_token(transaction: Transaction, table: Table, token_hash: str) ->
 
 
 @cache
+async def token_by_id(transaction: Transaction, table: Table, token_id: str) -> TokenRecord | None:
+    """The record of an id, revoked or not."""
+    row = (await transaction.execute(select(table).where(table.c.id == token_id))).first()
+    return None if row is None else _record(row)
+
+
 def _by_hash(table: Table) -> Select[Any]:
     return select(table).where(table.c.hash == bindparam("token_hash"))
 

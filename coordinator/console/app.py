@@ -13,6 +13,7 @@ from common.web.console.origin import Failures
 from common.web.console.pages import About, Entry, Pages, add_static, console_router
 from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
+from common.web.console.tokens import add_audit, add_tokens_pages
 from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
@@ -22,7 +23,7 @@ from coordinator.console.queries import add_queries
 from coordinator.console.rounds import add_rounds
 from coordinator.console.wizard import add_wizard
 from coordinator.settings import CoordinatorSettings
-from coordinator.store.tables import console
+from coordinator.store.tables import console, tokens
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 _ENTRIES: Final = (
@@ -30,6 +31,7 @@ _ENTRIES: Final = (
     Entry("Rounds", "/console/rounds", PEOPLE),
     Entry("Queries", "/console/queries", PEOPLE),
     Entry("Budget", "/console/budget", PEOPLE),
+    Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )
 
 
@@ -57,7 +59,7 @@ def console_parts(
     )
 
 
-def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
+def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
     """Add the pages to the app."""
     router = console_router()
 
@@ -70,5 +72,7 @@ def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     add_queries(router)
     add_ledger(router, settings)  # /budget/ledger and others below /budget
     add_budget(router, settings)
+    add_tokens_pages(router, tokens, clock, PEOPLE)
     app.include_router(router)
+    add_audit(app)
     add_codes(app, *PEOPLE)

@@ -47,8 +47,7 @@ from tacit.protocol.round import (
     RoundDescriptor,
     SealedKeyShare,
     Verdict,
-    VerdictRequest,
-    Verification,
+    Verified,
 )
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
@@ -300,9 +299,9 @@ class Peer:
             return (await self._ask("POST", path, _FreezeAnswer, request)).root
         return (await self._step(StepName.FREEZE, round_id, _FreezeAnswer, request)).root
 
-    async def verification(self, round_id: str, request: str) -> Signed[Verification]:
+    async def verification(self, round_id: str, request: str) -> Verified:
         """Have the candidates verified; the JSON of a `VerificationRequest`."""
-        return await self._step(StepName.VERIFICATION, round_id, Signed[Verification], request)
+        return await self._step(StepName.VERIFICATION, round_id, Verified, request)
 
     async def chunk(self, round_id: str, number: int) -> bytes:
         """A chunk of the aggregator's verifier shares, sealed."""
@@ -314,8 +313,8 @@ class Peer:
         path = f"/v1/rounds/{round_id}/verification/{index}/{number}"
         raise_for_problem(await self._request("PUT", path, body, OCTETS))
 
-    async def verdict(self, round_id: str, request: VerdictRequest) -> Signed[Verdict]:
-        """Have the aggregators decide which contributions count."""
+    async def verdict(self, round_id: str, request: str) -> Signed[Verdict]:
+        """Have the aggregator decide which contributions count; the JSON of a `VerdictRequest`."""
         return await self._step(StepName.VERDICT, round_id, Signed[Verdict], request)
 
     async def commit(self, round_id: str, request: str) -> Signed[Commitment]:

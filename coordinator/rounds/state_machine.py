@@ -404,9 +404,11 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     of the quorum."""
     descriptor = signed_descriptor(row).statement
     manifest = _manifest(row)
-    # as it is stored: neither read nor written again
-    request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}'
-    request += "}" if row.verdicts is None else f',"verdicts":{row.verdicts}}}'
+    # as it is stored: neither read nor written again; who verified has all of the sets that counts
+    if row.verdicts is None:
+        request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}}}'
+    else:
+        request = f'{{"manifest":{row.manifest},"accepted":[],"verdicts":{row.verdicts}}}'
     peers = await _quorum(conduct, descriptor, manifest)
     answers = await gather(peer.commit(row.id, request) for peer in peers)
     commitments = answered(answers)

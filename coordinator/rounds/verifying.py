@@ -42,6 +42,7 @@ from tacit.protocol.round import (
     Verdict,
     VerdictRequest,
     Verification,
+    Verified,
 )
 from tacit.protocol.verification import (
     Candidates,
@@ -66,10 +67,12 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
     peers = await peers_of(conduct, descriptor)
     accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
     candidates = await asyncio.to_thread(candidates_of, descriptor, accepted)
-    signed = await _verifications(row, peers)
-    verifications = check_verifications(descriptor, candidates, signed)
-    await _relay(conduct, descriptor, candidates, peers)
-    verdicts = await _verdicts(row, peers, signed)
+    verified = await _verifications(row, peers)
+    verifications = check_verifications(
+        descriptor, candidates, [item.verification for item in verified]
+    )
+    await _relay(conduct, descriptor, candidates, peers, verified)
+    verdicts = await _verdicts(row, peers, verified)
     manifest, refused = await asyncio.to_thread(
         _agreed, descriptor, candidates, verifications, verdicts, salt_of(conduct, descriptor)
     )
@@ -95,7 +98,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
             raise RoundAborted(error.detail) from None
 
 
-async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Signed[Verification]]:
+async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Verified]:
     request = f'{{"accepted":{row.accepted}}}'  # as it is stored: neither read nor written again
     answers = await gather(peer.verification(row.id, request) for peer in peers)
     found = answered(answers)
@@ -105,9 +108,17 @@ async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Signed[Ve
 
 
 async def _relay(
-    conduct: Conduct, descriptor: RoundDescriptor, candidates: Candidates, peers: Sequence[Peer]
+    conduct: Conduct,
+    descriptor: RoundDescriptor,
+    candidates: Candidates,
+    peers: Sequence[Peer],
+    verified: Sequence[Verified],
 ) -> None:
-    """Every chunk of every aggregator to all others; few are in memory at a time."""
+    """Every chunk of every aggregator to all others, unless its shares are so short that they came
+    with the verification, and go with the request for a verdict; few are in memory at a time."""
+    asked_for = [index for index, item in enumerate(verified) if item.shares is None]
+    if not asked_for:
+        return
     lengths = share_lengths(proof_plan(descriptor.query), candidates)
 
     async def relay(index: int, number: int) -> None:
@@ -122,7 +133,7 @@ async def _relay(
             )
 
     numbers = range(len(chunk_slices(lengths)))
-    places = [(index, number) for index in range(len(peers)) for number in numbers]
+    places = [(index, number) for index in asked_for for number in numbers]
     answers = await gather(relay(index, number) for index, number in places)
     if any(isinstance(item, Exception) for item in answers):
         senders = [peers[index] for index, _ in places]
@@ -130,9 +141,12 @@ async def _relay(
 
 
 async def _verdicts(
-    row: RoundRow, peers: Sequence[Peer], verifications: Sequence[Signed[Verification]]
+    row: RoundRow, peers: Sequence[Peer], verified: Sequence[Verified]
 ) -> list[Signed[Verdict]]:
-    request = VerdictRequest(verifications=tuple(verifications))
+    request = VerdictRequest(
+        verifications=tuple(item.verification for item in verified),
+        shares=tuple(item.shares for item in verified),
+    ).model_dump_json()
     answers = await gather(peer.verdict(row.id, request) for peer in peers)
     found = answered(answers)
     if len(found) < len(peers):

@@ -139,6 +139,18 @@ class Totals:
 
         return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
 
+    def plus_times(self, charge: Charge, times: Ints) -> Totals:
+        """With the charge added as often as `times` says for each curator, or for all of them."""
+        amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
+
+        def added(column: Ints, amount: int) -> Ints:
+            if amount == 0:
+                return column
+            enough = np.minimum(times, INFINITE // amount + 1)  # the product stays below 2^63
+            return np.minimum(column + enough * np.int64(amount), INFINITE)
+
+        return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
+
     def spread(self, count: int) -> Totals:
         """For `count` curators, where a column with one element holds for all of them."""
         return Totals(*(np.broadcast_to(column, count) for column in self.columns()))
@@ -207,15 +219,35 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
     """The same, a column with one element only where it is the same for everybody: most debits are
-    of all curators of a span, or of none."""
-    total = Totals.zero(1)
+    of all curators of a span, or of none. Debits of one charge are counted, and added once: those
+    of a proved round are hundreds of rows that differ in whose they are."""
+    alike: dict[Charge, list[Debit]] = {}
     for item in debits:
-        members = item.over(offset, length)
-        if not members.any():
-            continue
-        who = members[:1] if members.all() else members
-        total = total.plus(_for_account(item.counted, verified_only), who)
+        if item.offset < offset + length and offset < item.offset + len(item.members):
+            alike.setdefault(_for_account(item.counted, verified_only), []).append(item)
+    total = Totals.zero(1)
+    for charge, some in alike.items():
+        total = total.plus_times(charge, _times(some, offset, length))
     return total
+
+
+def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
+    """In how many of these debits, which all meet the span, each of its curators is; one element if
+    that is the same for everybody."""
+    of_all, times = 0, np.zeros(0, np.int64)
+    for item in debits:
+        first = max(offset - item.offset, 0)
+        own = item.members[first : offset + length - item.offset]
+        if len(own) == length and own.all():
+            of_all += 1
+            continue
+        if not times.size:
+            times = np.zeros(length, np.int64)
+        start = item.offset + first - offset
+        times[start : start + len(own)] += own
+    if not times.size or (times == times[0]).all():
+        times = times[:1] if times.size else np.zeros(1, np.int64)
+    return times + of_all
 
 
 def for_account(charge: Charge, period_s: int) -> Charge:

@@ -58,6 +58,18 @@ def add_owner(app: FastAPI) -> None:
         return JSONResponse({"contributions": items}, headers=headers)
 
     @app.get(
+        "/v1/curators/{curator_id}/contributions/{round_id}",
+        tags=["owner"],
+        summary="One answer, and who would have to work together to learn what of it",
+    )
+    async def contribution(
+        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            return await statement.contribution(transaction, row, party, round_id)
+
+    @app.get(
         "/v1/curators/{curator_id}/readings",
         tags=["owner"],
         summary="How many readings were accepted, refused, used, clamped",

@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from common.store.transactions import Transaction
 from common.web.auth import Principal
 from common.web.tokens import Scope
-from curator.errors import ForeignCurator, UnknownCurator
+from curator.errors import ForeignCurator, UnknownAnswer, UnknownCurator
 from curator.ledger import run_lengths
 from curator.ledger.ledger import (
     Charge,
@@ -25,6 +25,7 @@ from curator.ledger.ledger import (
     statement_of,
     worst_instant,
 )
+from curator.owner import answers
 from curator.owner.unusable import unusable
 from curator.policy import Policy
 from curator.store import accounts, history, outbox
@@ -110,6 +111,25 @@ def _assumption(descriptor: RoundDescriptor) -> str:
     return assumption(descriptor.query, ids, descriptor.operators)
 
 
+async def contribution(
+    transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
+) -> dict[str, Any]:
+    """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
+    found = await history.of_round(transaction, party.id, round_id)
+    if found is None:
+        raise UnknownAnswer
+    [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
+    descriptor = _descriptor(found.descriptor)
+    lines = answers.verified(descriptor.query, descriptor.operators)
+    return answer | {
+        "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
+        "aggregators": [
+            {"id": entry.id, "operator": entry.operator, "fingerprint": entry.fingerprint.hex()}
+            for entry in descriptor.aggregators
+        ],
+    }
+
+
 async def contributions(
     transaction: Transaction, row: CuratorRow, party: PartyRow, after: int | None, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
@@ -157,6 +177,7 @@ def _contribution(
         "mechanism": query.mechanism.value,
         "stance": query.stance.value,
         "privacy_unit": query.privacy_unit.value,
+        "asked": answers.asked(query),
         "window": descriptor.window.model_dump(mode="json"),
         "state": "refused" if refused and not taken else item.state,
         "send_at": format_instant(item.send_at),
@@ -170,7 +191,11 @@ def _contribution(
     if taken and debit is not None:
         used, clamped = _usage(debit, position)
         charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
-        answer["declared"] = {"assumes": _assumption(descriptor), **charged[query.privacy_unit]}
+        answer["declared"] = {
+            "assumes": _assumption(descriptor),
+            **charged[query.privacy_unit],
+            "guess": answers.promised(query, descriptor.operators).guess,
+        }
         answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
         if debit.refused is not None:

@@ -35,6 +35,16 @@ async def history(
     return list(await transaction.execute(query))
 
 
+async def of_round(transaction: Transaction, party: str, round_id: str) -> Row[Any] | None:
+    """A party's contribution to one round, its `id` and the `descriptor` of the round."""
+    found: Result[Any] = await transaction.execute(
+        select(contributions.c.id, rounds.c.descriptor)
+        .join(rounds, rounds.c.id == contributions.c.round)
+        .where(contributions.c.party == party, contributions.c.round == round_id)
+    )
+    return found.first()
+
+
 async def descriptors(transaction: Transaction, ids: Sequence[int]) -> dict[int, str]:
     """The signed descriptor of each contribution's round, as JSON."""
     rows = await transaction.execute(

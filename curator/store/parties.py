@@ -386,6 +386,16 @@ async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
     return list(rows.scalars())
 
 
+async def curators_after(
+    transaction: Transaction, after: int, limit: int, part: str = ""
+) -> list[CuratorRow]:
+    """Hosted curators with keys beyond one, in their order, whose names contain a text."""
+    query = select(curators).where(curators.c.key > after).order_by(curators.c.key).limit(limit)
+    if part:
+        query = query.where(curators.c.id.contains(part, autoescape=True))
+    return [CuratorRow(**row._mapping) for row in await transaction.execute(query)]
+
+
 async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> list[str]:
     """Which of these names are taken."""
     found: list[str] = []

@@ -23,10 +23,12 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.web.console.tables import console_tables
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
+console = console_tables(metadata)
 
 facts = Table(
     "fact",
@@ -265,6 +267,18 @@ record_tables = Table(
     Column("columns", Text, nullable=False),
     Column("rows", Integer, nullable=False),
     Column("content", LargeBinary, nullable=False),
+    Column("stored", Instant, nullable=False),
+)
+item_tables = Table(
+    "item_table",
+    metadata,
+    Column("curator", Integer, ForeignKey("curator.key"), primary_key=True, autoincrement=False),
+    Column("kind", String(16), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("records", Integer, nullable=False),
+    Column("universe", LargeBinary, nullable=False),
+    Column("items", LargeBinary, nullable=False),
+    Column("starts", LargeBinary, nullable=False),
     Column("stored", Instant, nullable=False),
 )
 federated_jobs = Table(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tacit.client.exchange import Json, Request, Steps, Stream, get, items_of, json_of, pages
 from tacit.client.operation import operation, stream
+
+Kind = Literal["sequences", "transactions"]
 
 
 def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[Json]]:
@@ -52,6 +54,34 @@ def _drop_records(curator: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/curators/{curator}/records", repeatable=True)
 
 
+def _put_items(
+    kind: Kind, curator: str, content: bytes, *, name: str = "records", form: str = "text"
+) -> Steps[Json]:
+    """Give a curator a table of its own sequences or sets (`transactions`), in place of the one of
+    this name. content: a file of them; form: text, ndjson or spmf."""
+    return json_of(
+        Request(
+            "POST",
+            f"/v1/{kind}",
+            content=content,
+            params={"curator": curator, "name": name, "format": form},
+            headers={"Content-Type": "text/plain"},
+            repeatable=True,
+        )
+    )
+
+
+def _items(kind: Kind, curator: str) -> Steps[Json]:
+    """Names and sizes of a curator's tables of sequences, or of sets."""
+    return json_of(get(f"/v1/curators/{curator}/{kind}"))
+
+
+def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[None]:
+    """Delete a curator's table of sequences, or of sets."""
+    path = f"/v1/curators/{curator}/{kind}"
+    yield Request("DELETE", path, params={"name": name}, repeatable=True)
+
+
 def _statement(curator: str) -> Steps[Json]:
     """A curator's ledger statement: what was spent, what is left."""
     return json_of(get(f"/v1/curators/{curator}/budget"))
@@ -65,6 +95,11 @@ def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[
 def _history(curator: str) -> Stream[Json]:
     """Rounds that a curator contributed to or refused, newest first."""
     return pages(f"/v1/curators/{curator}/contributions", "contributions")
+
+
+def _answer(curator: str, round_id: str) -> Steps[Json]:
+    """One answer of a curator, and who would have to work together to learn what of it."""
+    return json_of(get(f"/v1/curators/{curator}/contributions/{round_id}"))
 
 
 def _reading_counts(curator: str) -> Steps[Json]:
@@ -120,9 +155,13 @@ class Readings:
     put_records = operation(_put_records)
     records = operation(_records)
     drop_records = operation(_drop_records)
+    put_items = operation(_put_items)
+    items = operation(_items)
+    drop_items = operation(_drop_items)
     statement = operation(_statement)
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
+    answer = operation(_answer)
     reading_counts = operation(_reading_counts)
     policy = operation(_policy)
     set_policy = operation(_set_policy)

@@ -309,10 +309,28 @@ class Verification(WireModel):
     shares_hash: Hash
 
 
+SHORT_SHARES: Final = 64 << 10
+"""Verifier shares that are no longer, sealed, and one chunk travel with the requests around them:
+those of all aggregators together are still a small request."""
+
+
+class Verified(WireModel):
+    """The answer to a verification; `shares`: its verifier shares if they are one short chunk,
+    sealed. Longer ones are asked for."""
+
+    verification: Signed[Verification]
+    shares: Annotated[Binary, Field(max_length=SHORT_SHARES)] | None = None
+
+
 class VerdictRequest(WireModel):
-    """The signed verifications of all aggregators."""
+    """The signed verifications of all aggregators. `shares`: by index, the one short chunk of those
+    whose verifier shares were not passed on before; or none at all."""
 
     verifications: tuple[Signed[Verification], ...]
+    shares: Annotated[
+        tuple[Annotated[Binary, Field(max_length=SHORT_SHARES)] | None, ...],
+        Field(max_length=MAX_AGGREGATORS),
+    ] = ()
 
 
 REFUSED_BY_PROOF: Final = (
@@ -365,8 +383,8 @@ class Manifest(WireModel):
 
 
 class ManifestRequest(WireModel):
-    """The coordinator forwards all signed sets (in a proved round also all verdicts) with the
-    manifest; every aggregator recomputes."""
+    """The coordinator forwards all signed sets with the manifest, in a proved round all verdicts
+    (and no sets, or those that were verified); every aggregator recomputes."""
 
     manifest: Manifest
     accepted: tuple[Signed[AcceptedSet], ...]

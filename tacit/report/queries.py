@@ -114,6 +114,13 @@ def query_report(
     )
 
 
+def verified_statements(
+    query: Query, *, operators: Sequence[str] | None = None
+) -> tuple[VerifiedStatement, ...]:
+    """The rows a to e of a query's report alone: what holds with any manifest that it allows."""
+    return tuple(_statement(query, line) for line in verified_lines(query, None, operators))
+
+
 def _sensitivity(query: Query) -> tuple[SensitivityStatement, ...]:
     if is_paper(query):
         return (SensitivityStatement(source="data-dependent"),)

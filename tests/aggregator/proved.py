@@ -30,6 +30,7 @@ from tacit.protocol.round import (
     VerdictRequest,
     Verification,
     VerificationRequest,
+    Verified,
 )
 from tacit.protocol.verification import candidates_of, check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
@@ -182,7 +183,7 @@ class ProvedRound(Round):
             while answer.status_code == 503:  # it goes on, and is asked again
                 answer = await peer.coordinate("POST", self.path("verification"), request)
             assert answer.status_code == 200, answer.text
-            found.append(Signed[Verification].model_validate_json(answer.content))
+            found.append(Verified.model_validate_json(answer.content).verification)
         return found
 
     async def chunks(self, index: int) -> list[bytes]:

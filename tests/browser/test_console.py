@@ -25,6 +25,8 @@ PAGES = (
     "/console/budget/events",
     "/console/queries",
     "/console/queries/new",
+    "/console/tokens",
+    "/console/audit",
 )
 LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
 

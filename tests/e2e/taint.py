@@ -46,6 +46,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "outbox.body",
         "outbox.announce",
         "record_table.content",
+        "item_table.universe",
+        "item_table.items",
         "federated_job.seed",
     ),
 }

@@ -74,7 +74,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class About:
-    """Whose console it is; `fingerprint` of the service's identity, in hex."""
+    """Whose console it is; `fingerprint` of the service's identity, in hex. A service that serves
+    no deployment of its own has an empty `deployment`, and any name of its own in hex instead."""
 
     service: str
     deployment: str

@@ -56,6 +56,18 @@ class Visitor:
         return self.principal.has(*scopes)
 
 
+@dataclass(frozen=True)
+class Audited:
+    """A line of the audit."""
+
+    id: str
+    at: datetime
+    token_id: str
+    action: str
+    object: str
+    outcome: str
+
+
 class Sessions:
     """The sessions of one service; several processes share them by the database."""
 
@@ -141,6 +153,16 @@ class Sessions:
         """Keep in the audit who did what: names of things and no values."""
         async with self._database.begin() as transaction:
             await self._note(transaction, visitor.principal.token_id, action, subject, outcome)
+
+    async def audited(self, before: str | None, limit: int) -> list[Audited]:
+        """What was done, the newest first; `before`: the last id that was seen."""
+        rows = self._tables.audit
+        chosen = select(rows).order_by(rows.c.id.desc()).limit(limit)
+        if before is not None:
+            chosen = chosen.where(rows.c.id < before)
+        async with self._database.reading() as transaction:
+            found = await transaction.execute(chosen)
+            return [Audited(**row._mapping) for row in found]
 
     async def _begin(self, token_hash: str) -> str:
         principal = await self._principal(token_hash)

@@ -32,6 +32,8 @@ class State:
 _STATES: Final = {
     "released": State("✓", "released", "done"),
     "aborted": State("✗", "aborted", "ended"),
+    "missed": State("✗", "missed", "ended"),
+    "refused": State("✓", "refused", "done"),
 }
 
 

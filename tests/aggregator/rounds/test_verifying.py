@@ -16,6 +16,7 @@ from aggregator.context import Aggregator
 from aggregator.rounds import verifying
 from aggregator.rounds.evaluating import Evaluation
 from aggregator.rounds.steps import RoundSteps
+from aggregator.store import share_chunks
 from common.runtime.clock import ManualClock, SystemClock
 from tacit.protocol.round import (
     ManifestRequest,
@@ -24,7 +25,9 @@ from tacit.protocol.round import (
     RoundState,
     VerdictRequest,
     VerificationRequest,
+    Verified,
 )
+from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance, Running, settings
 from tests.aggregator.double import Federation, Sender, query
 from tests.aggregator.process import Process
@@ -79,6 +82,7 @@ async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation
     refused(answer, 404, "unknown_chunk")
     first = await step("verification", sets)
     assert (await step("verification", sets)).content == first.content
+    assert [first.json()["shares"]] == [encode_binary(body) for body in await current.chunks(0)]
     verifications = await current.verify(accepted)
     request = VerdictRequest(verifications=tuple(verifications))
     refused(await step("verdict", request), 409, "shares_missing")
@@ -89,7 +93,20 @@ async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation
     assert shown["state"] == RoundState.VERIFIED
     verdicts = await current.decide(verifications)
     manifest = current.request(accepted, verdicts)
-    committed = await step("commitment", manifest)
+    bare = manifest.model_copy(update={"accepted": ()})  # the candidates are fixed
+    fewer = bare.model_copy(update={"verdicts": tuple(verdicts[:1])})
+    refused(await step("commitment", fewer), 409, "manifest_refused")
+    other = {"members": b"\1", "count": 1}
+    wrong = manifest.manifest.model_copy(update=other)
+    refused(
+        await step("commitment", bare.model_copy(update={"manifest": wrong})),
+        409,
+        "manifest_refused",
+    )
+    few = manifest.model_copy(update={"accepted": manifest.accepted[:1]})
+    refused(await step("commitment", few), 409, "manifest_refused")
+    committed = await step("commitment", bare)
+    assert committed.status_code == 200, committed.text
     assert (await step("commitment", manifest)).content == committed.content
     assert (await step("verification", sets)).content == first.content
     assert (await step("verdict", request)).content == decided.content
@@ -114,6 +131,40 @@ async def test_another_s_chunk_has_its_place_and_length(pair: Federation) -> Non
     form = "application/octet-stream"
     assert (await peer.ask("PUT", path, body, token, form=form)).status_code == 403
     assert (await current.put_chunk(peer, 1, 0, body)).status_code == 204
+
+
+async def test_short_shares_come_with_the_verification_and_go_with_the_decision(
+    pair: Federation,
+) -> None:
+    current, _ = await filled(pair)
+    sets = VerificationRequest(accepted=tuple(await current.freeze()))
+    answers = [
+        Verified.model_validate_json(
+            (await peer.coordinate("POST", current.path("verification"), sets)).content
+        )
+        for peer in pair.peers
+    ]
+    verifications = tuple(item.verification for item in answers)
+    own, other = (item.shares for item in answers)
+    assert own is not None and other is not None
+    spoilt = other[:-1] + bytes([other[-1] ^ 1])
+    peer, path = pair.peers[0], current.path("verdict")
+    for bad in ((), (own, None), (None, own), (None, spoilt), (None, b""), (other,)):
+        request = VerdictRequest(verifications=verifications, shares=bad)
+        refused(await peer.coordinate("POST", path, request), 409, "shares_missing")
+    for long in ((None, bytes((64 << 10) + 1)), (None,) * 17):
+        body = {"verifications": [], "shares": [item and encode_binary(item) for item in long]}
+        refused(await peer.coordinate("POST", path, body), 422, "bad_parameter")
+    # one for itself is not looked at, nor one for nobody
+    request = VerdictRequest(verifications=verifications, shares=(spoilt, other, spoilt))
+    answer = await peer.coordinate("POST", path, request)
+    assert answer.status_code == 200, answer.text
+    bare = VerdictRequest(verifications=verifications)
+    assert (await peer.coordinate("POST", path, bare)).content == answer.content
+    aggregator = peer.part(Aggregator)
+    context = await aggregator.round(current.id)
+    async with aggregator.database.reading() as transaction:
+        assert await share_chunks.held(transaction, context.key) == {(0, 0)}
 
 
 async def test_a_declared_round_has_no_verification(pair: Federation) -> None:

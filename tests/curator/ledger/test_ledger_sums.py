@@ -8,6 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from curator.ledger.ledger import (
     BEGINNING,
@@ -73,6 +75,72 @@ def test_charges_are_whole_numbers_rounded_up() -> None:
 def test_the_constants_are_those_of_the_stored_ledgers() -> None:
     assert (MICRO, FEMTO, INFINITE, LIFETIME) == (1_000_000, 1_000_000_000_000_000, 1 << 50, 0)
     assert INFINITE == 1_125_899_906_842_624
+
+
+CHARGES = (
+    Charge(7, 3, 11, 5),
+    Charge(INFINITE // 3, 0, INFINITE, 1),
+    Charge(INFINITE, 0, 40, 4),
+    Charge(0, 0, 0, 0),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(CHARGES),
+            st.integers(0, 12),
+            st.lists(st.booleans(), min_size=1, max_size=12),
+            st.booleans(),
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 12),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_what_is_counted_first_adds_up_as_one_by_one(
+    made: list[tuple[Charge, int, list[bool], bool]], offset: int, length: int, verified: bool
+) -> None:
+    debits = [
+        debit(charge, members, offset=place, credited=credited)
+        for charge, place, members, credited in made
+    ]
+    one_by_one = [[0] * length for _ in range(4)]
+    for item in debits:
+        own = for_account(item.counted, 1 if verified else LIFETIME)
+        amounts = (own.epsilon, own.delta, own.epsilon_all, own.delta_all)
+        for column, amount in zip(one_by_one, amounts, strict=True):
+            for place, inside in enumerate(item.over(offset, length).tolist()):
+                column[place] = min(column[place] + amount * inside, INFINITE)
+    assert listed(sum_debits(debits, offset, length, verified_only=verified)) == one_by_one
+
+
+def test_very_many_infinite_charges_do_not_wrap() -> None:
+    many = [debit(UNVERIFIED, [True, False])] * (1 << 14)
+    found = sum_debits(many, 0, 2, verified_only=False)
+    assert listed(found) == [[INFINITE, 0], [0, 0], [40 << 14, 0], [4 << 14, 0]]
+
+
+def test_further_rounds_in_many_rows_add_no_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proved round debits a host part by part: what is added is one array for each charge."""
+    added = 0
+    plus_times = Totals.plus_times
+
+    def counted(self: Totals, charge: Charge, times: np.ndarray) -> Totals:
+        nonlocal added
+        added += times.size
+        return plus_times(self, charge, times)
+
+    monkeypatch.setattr(Totals, "plus_times", counted)
+    sizes = []
+    for rounds in (1, 10):
+        rows = [debit(CHARGES[0], [True] * 8, offset=8 * part) for part in range(16)] * rounds
+        added = 0
+        largest_over_instants(rows, rows[0].window, 0, 128, verified_only=True)
+        sizes.append(added)
+    assert sizes[0] == sizes[1] == 1
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ async def as_before(transaction: Transaction) -> None:
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
     for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
+    for name in ("console_session", "console_code", "console_audit", "item_table"):
+        await transaction.execute(text(f"DROP TABLE {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     for column in (
         "outbox.session",
@@ -31,6 +33,7 @@ async def as_before(transaction: Transaction) -> None:
         "party.software_told",
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
+        "anchor.pin",
     ):
         table, _, name = column.partition(".")
         await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))

@@ -1,0 +1,125 @@
+"""The routes that an owner uses to give a curator its own sequences and sets of items."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, Request
+from fastapi import Query as Parameter
+
+from common.runtime.clock import Clock
+from common.web.parts import part
+from curator import examples
+from curator.errors import BadRecords
+from curator.owner import statement
+from curator.store import item_tables as store
+from curator.web import DatabasePart, Owner
+from tacit.encoders.count_sums import MOST_SEQUENCES
+from tacit.encoders.counts import Lists
+from tacit.query.words import Identifier
+from tacit.records import sequences_files, transactions_files
+
+Kind = Literal["sequences", "transactions"]
+Form = Literal["text", "ndjson", "spmf"]
+TableName = Annotated[
+    str, Parameter(min_length=1, max_length=128, description="Of the table, as jobs name it.")
+]
+FormName = Annotated[
+    Form,
+    Parameter(
+        alias="format",
+        description="text: a record a line, items between blanks; ndjson: a list a line; "
+        "spmf: -1 after an item, -2 at the end (sequences only).",
+    ),
+]
+NamedCurator = Annotated[Identifier, Parameter(description="Whose table it is.")]
+
+
+def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists]:
+    """The ids of a file's items, and its records. Raises BadRecords, MalformedRow, which names line
+    and item, TooManyRows."""
+    stream = io.BytesIO(content)
+    if kind == "sequences":
+        readers = {
+            "text": sequences_files.read_text,
+            "ndjson": sequences_files.read_ndjson,
+            "spmf": sequences_files.read_spmf,
+        }
+        sequences = readers[form](stream)
+        universe, lists = sequences.universe, sequences.lists
+    elif form == "spmf":
+        raise BadRecords("sets of items come as text or ndjson", pointer="/format")
+    else:
+        reader = {"text": transactions_files.read_text, "ndjson": transactions_files.read_ndjson}
+        sets = reader[form](stream)
+        universe, lists = sets.items, Lists(sets.values, sets.offsets)
+    if lists.count > MOST_SEQUENCES:
+        raise BadRecords(f"a table has at most {MOST_SEQUENCES} records")
+    return universe, lists
+
+
+def add_items(app: FastAPI) -> None:
+    """Add the routes of both kinds to an app."""
+    _add_kind(app, "sequences", "sequences")
+    _add_kind(app, "transactions", "sets of items")
+
+
+def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
+    @app.post(
+        f"/v1/{kind}",
+        tags=["records"],
+        summary=f"A curator's own {words}, in place of those of the same name",
+        openapi_extra=examples.ITEMS_BODY,
+        name=f"put_{kind}",
+    )
+    async def put(
+        request: Request,
+        caller: Owner,
+        database: DatabasePart,
+        clock: Annotated[Clock, Depends(part(Clock))],
+        curator: NamedCurator,
+        form: FormName = "text",
+        name: TableName = "records",
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:  # strangers make nobody read a file
+            await statement.find(transaction, curator, caller)
+        universe, lists = await asyncio.to_thread(read, kind, form, await request.body())
+        async with database.begin(large=True) as transaction:
+            row, _ = await statement.find(transaction, curator, caller)
+            place = (row.key, kind, name)
+            await store.put(transaction, place, universe, lists, clock.now())
+        return {"curator": curator, "name": name, "records": lists.count, "items": len(universe)}
+
+    @app.get(
+        f"/v1/curators/{{curator_id}}/{kind}",
+        tags=["records"],
+        summary=f"Names and sizes of a curator's tables of {words}",
+        name=f"outline_{kind}",
+    )
+    async def outline(
+        curator_id: Identifier, caller: Owner, database: DatabasePart
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            row, _ = await statement.find(transaction, curator_id, caller)
+            found = await store.outlines(transaction, row.key, kind)
+        tables = [{"name": each.name, "records": each.records} for each in found]
+        return {"curator": curator_id, "tables": tables}
+
+    @app.delete(
+        f"/v1/curators/{{curator_id}}/{kind}",
+        tags=["records"],
+        status_code=204,
+        summary=f"Delete a curator's table of {words}; what was contributed stays as it was",
+        name=f"drop_{kind}",
+    )
+    async def drop(
+        curator_id: Identifier,
+        caller: Owner,
+        database: DatabasePart,
+        name: TableName = "records",
+    ) -> None:
+        async with database.begin() as transaction:
+            row, _ = await statement.find(transaction, curator_id, caller)
+            await store.drop(transaction, (row.key, kind, name))

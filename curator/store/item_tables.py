@@ -1,0 +1,107 @@
+"""A curator's own sequences and sets of items, each table by its kind and its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy import delete, insert, select
+
+from common.store.transactions import Transaction
+from curator.store.tables import item_tables
+from tacit.encoders.counts import Lists
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is told of a table."""
+
+    name: str
+    records: int
+
+
+@dataclass(frozen=True, eq=False)
+class StoredItems:
+    """A table: its records, over the ids of its own universe."""
+
+    curator: int
+    universe: tuple[str, ...]
+    lists: Lists
+
+
+async def put(
+    transaction: Transaction,
+    place: tuple[int, str, str],
+    universe: Sequence[str],
+    lists: Lists,
+    now: datetime,
+) -> None:
+    """Store a table in place of the one before. place: key of the curator, kind, name."""
+    await drop(transaction, place)
+    curator, kind, name = place
+    await transaction.execute(
+        insert(item_tables).values(
+            curator=curator,
+            kind=kind,
+            name=name,
+            records=lists.count,
+            universe=json.dumps(list(universe)).encode(),
+            items=lists.items.astype("<i4").tobytes(),
+            starts=lists.starts.astype("<i8").tobytes(),
+            stored=now,
+        )
+    )
+
+
+async def drop(transaction: Transaction, place: tuple[int, str, str]) -> None:
+    """Delete a table, if there is one."""
+    curator, kind, name = place
+    await transaction.execute(
+        delete(item_tables).where(
+            item_tables.c.curator == curator,
+            item_tables.c.kind == kind,
+            item_tables.c.name == name,
+        )
+    )
+
+
+async def outlines(transaction: Transaction, curator: int, kind: str) -> list[Outline]:
+    """The tables of a kind that a curator has, by name."""
+    query = (
+        select(item_tables.c.name, item_tables.c.records)
+        .where(item_tables.c.curator == curator, item_tables.c.kind == kind)
+        .order_by(item_tables.c.name)
+    )
+    return [Outline(row.name, row.records) for row in await transaction.execute(query)]
+
+
+async def tables(
+    transaction: Transaction,
+    kind: str,
+    name: str,
+    keys: tuple[int, int],
+    until: datetime,
+) -> list[StoredItems]:
+    """The tables of this kind and name of the curators with keys in a half-open range, as far as
+    they are not younger than `until`."""
+    query = select(item_tables).where(
+        item_tables.c.kind == kind,
+        item_tables.c.name == name,
+        item_tables.c.curator >= keys[0],
+        item_tables.c.curator < keys[1],
+        item_tables.c.stored <= until,
+    )
+    return [
+        StoredItems(
+            row.curator,
+            tuple(json.loads(row.universe)),
+            Lists(
+                np.frombuffer(row.items, "<i4").astype(np.int32),
+                np.frombuffer(row.starts, "<i8").astype(np.int64),
+            ),
+        )
+        for row in await transaction.execute(query)
+    ]

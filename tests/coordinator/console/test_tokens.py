@@ -1,0 +1,111 @@
+"""Pages of tokens and the audit: made once, shown once, revoked at once, and written down."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.coordinator.conftest import Houses
+from tests.coordinator.console.browser import Browser
+from tests.coordinator.console.test_rounds import EVIL, signed_in
+
+
+async def test_a_token_is_made_shown_once_and_works(house: Houses) -> None:
+    async with house(1, console=True) as it:
+        browser = await signed_in(it)
+        await browser.get("/console/tokens")
+        fields = {"label": EVIL, "scope": "analyst", "days": "30"}
+        page = await browser.submit("/console/tokens", **fields)
+        assert page.headers["cache-control"] == "no-store"
+        found = re.search(r"<code>(tct_analyst_[\w-]+)</code>", page.text)
+        assert found is not None
+        secret = found[1]
+        assert "<img" not in page.text
+        assert (await it.ask("GET", "/v1/rounds", token=secret)).status_code == 200
+        assert (await it.ask("GET", "/v1/tokens", token=secret)).status_code == 403
+        again = await browser.get("/console/tokens")
+        assert secret not in again.text
+        [token] = [
+            each
+            for each in (await it.ask("GET", "/v1/tokens")).json()["tokens"]
+            if each["label"] == EVIL
+        ]
+        assert token["expires"] is not None
+        analyst = Browser(it.app)
+        await analyst.sign_in(secret)
+        assert (await analyst.get("/console/rounds")).status_code == 200
+        assert (await analyst.get("/console/tokens")).status_code == 404
+        assert (await analyst.get("/console/audit")).status_code == 404
+        await browser.get(f"/console/tokens/{token['id']}")
+        assert (await browser.submit(f"/console/tokens/{token['id']}")).status_code == 303
+        assert (await it.ask("GET", "/v1/rounds", token=secret)).status_code == 401
+        assert (await analyst.get("/console/rounds")).status_code == 303
+        await browser.get("/console/audit")
+        text = browser.words()
+        assert "revoked a token" in text
+        assert "made a token" in text
+        assert secret not in browser.page.text
+        audit = (await it.ask("GET", "/v1/audit")).json()["audit"]
+        assert [each["action"] for each in audit][:3] == [
+            "revoked a token",
+            "signed in",
+            "made a token",
+        ]
+        assert audit[0]["object"] == token["id"]
+        first = await it.ask("GET", "/v1/audit?limit=1")
+        rest = await it.ask("GET", first.links["next"]["url"].removeprefix("http://house.test"))
+        assert [*first.json()["audit"], *rest.json()["audit"]][:2] == audit[:2]
+        assert (await it.ask("GET", "/v1/audit", token=secret)).status_code == 401
+
+
+async def test_ones_own_token_is_revoked_by_its_label_alone(house: Houses) -> None:
+    async with house(1, console=True) as it:
+        browser = await signed_in(it)
+        await browser.get("/console/tokens")
+        own = re.search(
+            r'/console/tokens/([^"]+)">[^<]*</a> <span class="quiet">yours', browser.page.text
+        )
+        assert own is not None
+        path = f"/console/tokens/{own[1]}"
+        await browser.get(path)
+        assert "you will be signed out" in browser.words()
+        assert (await browser.submit(path, typed="no")).status_code == 422
+        assert (await browser.get("/console/tokens")).status_code == 200
+        label = next(
+            each["label"] or each["id"]
+            for each in (await it.ask("GET", "/v1/tokens")).json()["tokens"]
+            if each["id"] == own[1]
+        )
+        await browser.get(path)
+        assert (await browser.submit(path, typed=label)).status_code == 303
+        assert (
+            (await browser.get("/console/tokens")).headers["location"].startswith("/console/login")
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label": " "}, "say for whom or what it is"),
+        ({"days": "0"}, "whole days from 1 to 3660"),
+        ({"days": "soon"}, "whole days from 1 to 3660"),
+        ({"scope": "curator"}, "tokens of machines are made elsewhere"),
+        ({"scope": "everything"}, "Input should be"),
+        ({"label": "x" * 201}, "at most 200"),
+    ],
+)
+async def test_a_token_that_cannot_be_is_said_at_its_field(
+    house: Houses, changes: dict[str, str], said: str
+) -> None:
+    async with house(1, console=True) as it:
+        browser = await signed_in(it)
+        await browser.get("/console/tokens")
+        fields = {"label": "night report", "scope": "analyst", "days": "30", **changes}
+        before = len((await it.ask("GET", "/v1/tokens")).json()["tokens"])
+        page = await browser.submit("/console/tokens", **fields)
+        assert page.status_code == 422
+        assert said in browser.words()
+        assert len((await it.ask("GET", "/v1/tokens")).json()["tokens"]) == before
+        assert (await browser.get("/console/tokens/nothing")).status_code == 404
+        assert (await browser.submit("/console/tokens/nothing")).status_code == 404

@@ -1,0 +1,109 @@
+"""A curator's own sequences and sets of items: in by its owner alone, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from common.store.transactions import Database
+from common.web.parts import part_of
+from curator.store import item_tables
+from tests.curator.conftest import START, OpenSite, Site
+
+VISITS = "home news sports\nnews home\n\nnews news\n"
+NOW = START + timedelta(days=400)
+
+
+@pytest.fixture
+async def it(site: OpenSite) -> AsyncIterator[Site]:
+    async with site() as running:
+        await running.enrol("meter")
+        yield running
+
+
+async def put(
+    it: Site, content: str, status: int = 200, kind: str = "sequences", **more: Any
+) -> Any:
+    headers = {"Content-Type": "text/plain", **more.pop("headers", {})}
+    params = "&".join(f"{name}={value}" for name, value in {"curator": "meter", **more}.items())
+    path = f"/v1/{kind}?{params}"
+    return await it.request("POST", path, None, status, content=content.encode(), headers=headers)
+
+
+async def stored(
+    it: Site, kind: str = "sequences", name: str = "records", until: datetime = NOW
+) -> list[list[str]]:
+    async with part_of(it.app, Database).reading() as transaction:
+        found = await item_tables.tables(transaction, kind, name, (0, 10), until)
+    return [
+        [table.universe[item] for item in table.lists.items[low:high]]
+        for table in found
+        for low, high in zip(table.lists.starts[:-1], table.lists.starts[1:], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("text", VISITS),
+        ("ndjson", '["home","news","sports"]\n["news","home"]\n[]\n["news","news"]\n'),
+        ("spmf", "home -1 news -1 sports -1 -2\nnews -1 home -1 -2\n-2\nnews -1 news -1 -2\n"),
+    ],
+)
+async def test_every_form_gives_the_same_sequences(it: Site, form: str, content: str) -> None:
+    answer = await put(it, content, format=form)
+    assert answer == {"curator": "meter", "name": "records", "records": 4, "items": 3}
+    assert await stored(it) == [["home", "news", "sports"], ["news", "home"], [], ["news", "news"]]
+
+
+async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Site) -> None:
+    await put(it, VISITS)
+    await put(it, "a b\n", name="other")
+    await put(it, "milk\n", kind="transactions")
+    await put(it, "b\n")
+    tables = [{"name": "other", "records": 1}, {"name": "records", "records": 1}]
+    assert await it.get("/v1/curators/meter/sequences") == {"curator": "meter", "tables": tables}
+    assert await stored(it) == [["b"]]
+    await it.request("DELETE", "/v1/curators/meter/sequences", status=204)
+    assert await stored(it) == []
+    assert await stored(it, name="other") == [["a", "b"]]
+    assert await stored(it, "transactions") == [["milk"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "row", "column"),
+    [
+        ("ndjson", '["a"]\n["a",{"secret":1}]\n', 2, 2),
+        ("ndjson", '["a"]\nsecret\n', 2, None),
+        ("spmf", "a -1 -2\nsecret -1 b -2\n", 2, None),
+        ("text", "a\n" + "secret" * 200 + "\n", 2, None),
+    ],
+)
+async def test_a_malformed_file_names_line_and_item_and_changes_nothing(
+    it: Site, form: str, content: str, row: int, column: int | None
+) -> None:
+    await put(it, VISITS)
+    problem = await put(it, content, 422, format=form)
+    assert problem["type"].endswith("malformed_row")
+    assert (problem["row"], problem.get("column")) == (row, column)
+    assert "secret" not in str(problem)
+    assert len(await stored(it)) == 4
+
+
+async def test_what_there_is_no_form_for(it: Site) -> None:
+    await put(it, "a -1 -2\n", 422, kind="transactions", format="spmf")
+    await put(it, VISITS, 422, format="csv")
+    await put(it, VISITS, 422, name="n" * 129)
+
+
+async def test_a_table_is_its_owners(it: Site) -> None:
+    await it.enrol("other")
+    made = await it.request("POST", "/v1/tokens", {"scope": "curator", "subject": "other"}, 201)
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    await put(it, "not { read", 403, headers=headers, format="ndjson")
+    await put(it, VISITS, headers=headers, curator="other")
+    for method in ("GET", "DELETE"):
+        await it.request(method, "/v1/curators/meter/sequences", status=403, headers=headers)
