@@ -136,7 +136,8 @@ class FederatedRounds:
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
     `aborted(state, sum) -> state`, None where the job fails with the round;
     `release(state) -> Outcome`; `planned(state)`: how many sums in total. `when`: for which
-    parameters and stances, in a few words.
+    parameters and stances, in a few words. `universe(params)`: the items, where records are
+    sequences; None: they are rows of numbers.
     """
 
     scope: Callable[[Any], PrivacyScope]
@@ -148,6 +149,7 @@ class FederatedRounds:
     preview: Callable[[Any], PrivacyReport]
     planned: Callable[[Any], int]
     when: str
+    universe: Callable[[Any], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

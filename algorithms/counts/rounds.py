@@ -68,7 +68,8 @@ class Counting(Generic[State]):
 
     questions(params): its functions; first(params, draws): the state before any question, draws
     being the whole noises that a sum holds; truncated(state): what is released when a round fails,
-    None where nothing can be; planned(params): questions at most; release(params, state).
+    None where nothing can be; planned(params): questions at most; release(params, state);
+    universe(params): the items in order.
     """
 
     counter: Counter
@@ -78,6 +79,7 @@ class Counting(Generic[State]):
     planned: Callable[[Any], int]
     release: Callable[[Any, State], Outcome]
     preview: Callable[[Any], PrivacyReport]
+    universe: Callable[[Any], tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         preview=lambda params: by_rounds(counting.preview(params)),
         planned=lambda run: counting.planned(run.params),
         when=when,
+        universe=counting.universe,
     )
 
 

@@ -11,9 +11,16 @@ explored further and how much of the budget each gets.
     publication  the run                         report        what is true of a run's privacy
     patterns     occurrences, frequent runs      evaluation    comparison with the true data
     pictures     plots of the release            problems      what is refused
+    federated    the same over curators
 """
 
-from algorithms.sequential_ngram.algorithm import ALGORITHM, check, preview, run
+from dataclasses import replace
+
+from algorithms.sequential_ngram import algorithm
+from algorithms.sequential_ngram.algorithm import check, preview, run
+from algorithms.sequential_ngram.federated import ROUNDS
 from algorithms.sequential_ngram.parameters import Parameters
+
+ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

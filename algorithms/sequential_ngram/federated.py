@@ -63,6 +63,7 @@ ROUNDS: Final = counting_rounds(
         planned=planned,
         release=release,
         preview=lambda params: preview(over_curators(params), "sound"),
+        universe=lambda params: resolved_universe(params, "sound"),
     ),
     when="stance sound, budget uniform",
 )

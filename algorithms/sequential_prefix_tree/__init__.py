@@ -11,9 +11,16 @@ whose noisy count reaches a threshold is asked for longer prefixes.
     report       what is true of its privacy     patterns      frequent patterns with gaps
     evaluation   comparison with the true data   pictures      plots of the release
     problems     what is refused
+    federated    the same over curators
 """
 
-from algorithms.sequential_prefix_tree.algorithm import ALGORITHM, check, preview, run
+from dataclasses import replace
+
+from algorithms.sequential_prefix_tree import algorithm
+from algorithms.sequential_prefix_tree.algorithm import check, preview, run
+from algorithms.sequential_prefix_tree.federated import ROUNDS
 from algorithms.sequential_prefix_tree.parameters import Parameters
+
+ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -58,6 +58,7 @@ ROUNDS: Final = counting_rounds(
         planned=planned,
         release=release,
         preview=lambda params: preview(over_curators(params), "sound"),
+        universe=lambda params: resolved(params, "sound")[0],
     ),
     when="stance sound",
 )

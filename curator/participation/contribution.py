@@ -48,7 +48,7 @@ from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.seal_keys import SealKeys
 from curator.policy import Policy
-from curator.records.records import Question, RecordSource, RecordWindow
+from curator.records.questions import Question, RecordSource, RecordWindow
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State

@@ -19,12 +19,19 @@ from common.store.database import exclusive
 from common.store.transactions import Database
 from curator.errors import StepRefused
 from curator.parties.peers import Peers
-from curator.records.records import Question
+from curator.records.questions import Question, RowQuestion, SequenceQuestion
 from curator.store import records as store
 from curator.store.parties import PartyRow
 from curator.store.records import JobRow
 from tacit.encoders import sums
-from tacit.protocol.federation import ALWAYS, FederatedStep, step_of
+from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
+from tacit.protocol.federation import (
+    ALWAYS,
+    FederatedStep,
+    RegisterStatistic,
+    SequenceTable,
+    step_of,
+)
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.query import Query
 from tacit.query.words import Stance
@@ -71,13 +78,14 @@ class Steps:
         except (ValidationError, sums.SumRefused) as error:
             reason = str(error) if isinstance(error, sums.SumRefused) else "the step is malformed"
             raise StepRefused(reason) from None
-        if isinstance(step.columns[0], str) and descriptor.window != ALWAYS:
+        timeless = not isinstance(step.columns[0], RegisterStatistic)
+        if timeless and descriptor.window != ALWAYS:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
-        seed = await self._noted(step, query)
-        return Question(step.columns, asked, seed)
+        job = await self._noted(step, query)
+        return _question(step, asked, job)
 
-    async def _noted(self, step: FederatedStep, query: Query) -> bytes:
-        """The job's seed; its plan and its steps are compared with those seen before."""
+    async def _noted(self, step: FederatedStep, query: Query) -> JobRow:
+        """The job; its plan and its steps are compared with those seen before."""
         digest = query.digest()
         async with self.database.begin() as transaction:
             await exclusive(transaction, "federated jobs")
@@ -86,14 +94,14 @@ class Steps:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
                 new = JobRow(step.job, step.algorithm, step.plan, step.step, digest, seed, now)
                 await store.add_job(transaction, new)
-                return seed
+                return new
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
             if step.step < row.step or (step.step == row.step and digest != row.query_hash):
                 raise StepRefused("the job asks a step twice")
             if step.step > row.step:
                 await store.note_step(transaction, step.job, step.step, digest)
-            return row.seed
+            return row
 
 
 def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
@@ -104,6 +112,30 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
         raise sums.SumRefused("a job's rounds are sound")
     if len(step.columns) != asked.columns:
         raise sums.SumRefused("the sum takes another number of columns")
-    if query.every_record and not isinstance(step.columns[0], str):
+    sequences = any(isinstance(column, SequenceTable) for column in step.columns)
+    if query.every_record and isinstance(step.columns[0], RegisterStatistic):
         raise sums.SumRefused("a statistic changes with one reading: it is not one record alone")
+    if isinstance(asked, CountSum) != sequences:
+        raise sums.SumRefused("the algorithm's sum is of other records")
+    if isinstance(asked, CountSum):
+        _check_sequences(query, step, asked)
     sums.check_query(query, asked)
+
+
+def _check_sequences(query: Query, step: FederatedStep, asked: CountSum) -> None:
+    """Raises SumRefused where a table may hold more than counts, or where places name no item."""
+    if not query.every_record or query.max_readings < MOST_SEQUENCES:
+        raise sums.SumRefused("all sequences of a table count")
+    universe = step.universe or ()
+    if len(set(universe)) != len(universe) or len(universe) != asked.asked.items:
+        raise sums.SumRefused("the universe is not that of the question")
+
+
+def _question(step: FederatedStep, asked: sums.RecordSum, job: JobRow) -> Question:
+    """What is asked of which records."""
+    column = step.columns[0]
+    if isinstance(column, SequenceTable):
+        assert isinstance(asked, CountSum)
+        return SequenceQuestion(column.sequences, asked, step.universe or (), job.seen)
+    assert isinstance(asked, sums.RowSum)
+    return RowQuestion(step.columns, asked, job.seed)

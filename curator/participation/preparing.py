@@ -26,7 +26,7 @@ from curator.engine import (
 from curator.participation.consent import Consent
 from curator.participation.grouping import LOT_WORDS, Portion
 from curator.participation.windows import WindowReadings
-from curator.records.records import RecordWindow
+from curator.records.questions import RecordWindow
 
 PART: Final = 0
 """A host sends one part of each segment."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -23,13 +22,10 @@ from common.store.transactions import Transaction
 from curator.errors import BadRecords, MalformedRow
 from curator.store import readings as reading_store
 from curator.store import records as store
-from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded
+from tacit.encoders.sums import MOST_RECORDS
 from tacit.protocol.federation import FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
-from tacit.query.functions import Encoded
-from tacit.query.query import Query
 from tacit.query.words import Identifier
-from tacit.randomness import SecureRandom
 from tacit.units import NANO, UNITS
 from tacit.wire import WireModel
 
@@ -170,81 +166,6 @@ async def _statistic(
         case StatisticKind.MEAN:
             values = np.add.reduceat(amounts, starts) / np.diff(np.append(starts, len(amounts)))
     return dict(zip(curators.tolist(), values.tolist(), strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """The checked question of a federated job's round; `seed` chooses records if not all count."""
-
-    columns: tuple[FederatedColumn, ...]
-    asked: RowSum
-    seed: bytes
-
-    def chosen(self, key: int, rows: Floats, most: int) -> Floats:
-        """At most this many rows of a curator, the same in every round of the job."""
-        if len(rows) <= most:
-            return rows
-        words = SecureRandom.from_secret_seed(self.seed, f"records of {key}").words(len(rows))
-        return rows[np.sort(np.argsort(words, kind="stable")[:most])]
-
-
-@dataclass(frozen=True, eq=False)
-class RecordRows:
-    """The rows of some curators, in order; None or no rows: a vector of zeros."""
-
-    asked: RowSum
-    rows: tuple[Floats | None, ...]
-
-    @property
-    def count(self) -> int:
-        """Curators."""
-        return len(self.rows)
-
-    def encoded(self, query: Query) -> Encoded:
-        """f(x) of each, every row's part bounded as the query requires."""
-        nothing = np.zeros((0, self.asked.columns))
-        parts = [
-            encoded(query, self.asked, nothing if rows is None else rows) for rows in self.rows
-        ]
-        return Encoded(
-            np.concatenate([part.values for part in parts]),
-            np.concatenate([part.used for part in parts]),
-            np.concatenate([part.clamped for part in parts]),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class RecordWindow:
-    """The rows that count of many curators, by key."""
-
-    question: Question
-    rows: Mapping[int, Floats]
-
-    def of(self, first_key: int, present: NDArray[np.bool_]) -> RecordRows:
-        """The records of the present curators of a run that starts at `first_key`."""
-        keys = (first_key + np.flatnonzero(present)).tolist()
-        return RecordRows(self.question.asked, tuple(self.rows.get(key) for key in keys))
-
-
-@dataclass(frozen=True, eq=False)
-class RecordSource:
-    """The curators' records for a round that asks a question; `reach` curators at a time."""
-
-    question: Question
-    query: Query
-    window: Window
-    reach: int
-
-    async def load(self, transaction: Transaction, keys: tuple[int, int]) -> RecordWindow:
-        """That of the curators with keys in a half-open range."""
-        question, most = self.question, self.query.max_readings
-        rows = await load_rows(transaction, question.columns, self.window, keys)
-        if self.query.every_record:
-            # A table from before tables had a limit: to leave some rows out is not what is asked.
-            rows = {key: found for key, found in rows.items() if len(found) <= most}
-        return RecordWindow(
-            question, {key: question.chosen(key, found, most) for key, found in rows.items()}
-        )
 
 
 def document(columns: Sequence[str], rows: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ SWAP: Final = 2
 MODULES: Final = {
     "kmeans": "kmeans.sums",
     "dpbv-clustering": "dpbv_clustering.sums",
+    "sequential-ngram": "sequential_ngram_counts",
+    "sequential-prefix-tree": "sequential_prefix_tree_counts",
 }
 _NUMBERS: Final = 1 << 21
 """Numbers of the vectors that are held at a time."""
@@ -88,6 +90,7 @@ class RecordSum(Protocol):
         ...
 
 
+@runtime_checkable
 class RowSum(RecordSum, Protocol):
     """A sum over records that are rows of numbers."""
 
@@ -96,13 +99,13 @@ class RowSum(RecordSum, Protocol):
         ...
 
 
-def read(algorithm: str, document: Mapping[str, Any]) -> RowSum:
+def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
     """The sum of a document. Raises SumRefused."""
     if algorithm not in MODULES:
         raise SumRefused("the algorithm asks for no sums")
     module = import_module(f"tacit.encoders.{MODULES[algorithm]}")
     try:
-        found: RowSum = module.read(document)
+        found: RecordSum = module.read(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise SumRefused("the document is none of the algorithm's") from error
     return found

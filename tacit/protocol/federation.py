@@ -71,13 +71,20 @@ class RegisterStatistic(WireModel):
         return self
 
 
-FederatedColumn = ColumnName | RegisterStatistic
+class SequenceTable(WireModel):
+    """The curator's own sequences of this name: each is one record."""
+
+    sequences: ColumnName
+
+
+FederatedColumn = ColumnName | RegisterStatistic | SequenceTable
 
 
 class Federation(WireModel):
     """Whom a job asks, and under which assumptions; names as in a query.
 
-    `columns`: names of the curator's own table, or statistics of its registers over `window`;
+    `columns`: names of the curator's own table, or its sequences of one name, or statistics of its
+    registers over `window`;
     `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
     over one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
@@ -119,7 +126,7 @@ class Federation(WireModel):
     def _schedule(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
         if schedule is not None:
             columns = info.data.get("columns", ())
-            require(not _of_table(columns), None, "rows of a table have no time")
+            require(not _timeless(columns), None, "rows of a table have no time")
             require(info.data.get("window") is None, None, "the schedule says the windows")
         return schedule
 
@@ -130,9 +137,11 @@ class Federation(WireModel):
             raise PydanticCustomError(
                 "bad_parameter", "columns: either of a table or statistics of registers"
             )
-        if all(tables) and self.window not in (None, ALWAYS):
+        if len(self.columns) > 1 and any(isinstance(each, SequenceTable) for each in self.columns):
+            raise PydanticCustomError("bad_parameter", "columns: sequences stand alone")
+        if self.of_table and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
-        if not any(tables) and self.window is None and self.schedule is None:
+        if not self.of_table and self.window is None and self.schedule is None:
             raise PydanticCustomError("bad_parameter", "window: statistics need one")
         if self.n_max < self.min_participants:
             raise PydanticCustomError("bad_parameter", "n_max: must reach min_participants")
@@ -140,8 +149,13 @@ class Federation(WireModel):
 
     @property
     def of_table(self) -> bool:
-        """Whether the columns are those of a table."""
-        return isinstance(self.columns[0], str)
+        """Whether the records are those of a table, which have no time."""
+        return _timeless(self.columns)
+
+    @property
+    def of_sequences(self) -> bool:
+        """Whether the records are sequences."""
+        return isinstance(self.columns[0], SequenceTable)
 
     @property
     def covers(self) -> Window:
@@ -155,16 +169,23 @@ class Federation(WireModel):
     @property
     def names(self) -> tuple[str, ...]:
         """The columns in words."""
-        return tuple(
-            item
-            if isinstance(item, str)
-            else f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
-            for item in self.columns
-        )
+        return tuple(_name(item) for item in self.columns)
+
+
+def _name(item: FederatedColumn) -> str:
+    if isinstance(item, str):
+        return item
+    if isinstance(item, SequenceTable):
+        return f"sequences {item.sequences}"
+    return f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
 
 
 def _of_table(columns: Sequence[FederatedColumn]) -> bool:
     return any(isinstance(column, str) for column in columns)
+
+
+def _timeless(columns: Sequence[FederatedColumn]) -> bool:
+    return any(isinstance(column, str | SequenceTable) for column in columns)
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -172,15 +193,17 @@ def _of_table(columns: Sequence[FederatedColumn]) -> bool:
 
 class FederatedStep(WireModel):
     """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
-    `sum`: a document of `tacit.encoders.sums`."""
+    `sum`: a document of `tacit.encoders.sums`; `universe`: the items that the places in a document
+    of sequences are of."""
 
     format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
     job: Identifier
     algorithm: Annotated[str, Field(max_length=40)]
     step: Annotated[int, Field(ge=1, le=1_000_000)]
     plan: Hash
-    columns: tuple[FederatedColumn, ...]
+    columns: Annotated[tuple[FederatedColumn, ...], Field(min_length=1)]
     sum: dict[str, Any]
+    universe: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:

@@ -25,12 +25,14 @@ from tacit.query.words import Layer, PrivacyUnit
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job as it was requested; `digest` identifies it to curators."""
+    """A job as it was requested; `digest` identifies it to curators; `universe`: the items
+    of its sequences."""
 
     job: str
     algorithm: str
     digest: bytes
     federation: Federation
+    universe: tuple[str, ...] | None = None
 
 
 def step_of_sum(
@@ -45,6 +47,7 @@ def step_of_sum(
         plan=plan.digest,
         columns=federation.columns,
         sum=asked.document(),
+        universe=plan.universe,
     )
     fields: dict[str, Any] = {
         **query_fields(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Final
@@ -235,6 +235,8 @@ def _matter(job: JobRow) -> Matter:
     params = algorithm.params.model_validate_json(job.params)
     federation = Federation.model_validate_json(job.federation)
     plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
+    if algorithm.rounds.universe is not None:
+        plan = replace(plan, universe=algorithm.rounds.universe(params))
     return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
 
 

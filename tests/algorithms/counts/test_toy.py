@@ -129,6 +129,7 @@ def test_over_curators_it_is_the_same() -> None:
             planned=lambda _params: DEPTH,
             release=lambda _params, state: state.levels,  # type: ignore[arg-type, return-value]
             preview=lambda _params: None,  # type: ignore[arg-type, return-value]
+            universe=lambda _params: tuple(map(str, range(2**DEPTH))),
         ),
         when="always",
     )

@@ -448,5 +448,5 @@ def test_the_catalogue_entry() -> None:
     assert ALGORITHM.name == "sequential-prefix-tree"
     assert ALGORITHM.dataset_kind == "sequences"
     assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated is None
+    assert ALGORITHM.federated == {"rounds": "stance sound"}
     assert ALGORITHM.params is Parameters

@@ -17,7 +17,8 @@ from starlette.routing import Route
 from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.errors import BadRecords, MalformedRow
-from curator.records.records import MOST_ROWS, Question, RecordWindow, load_rows, read_csv
+from curator.records.questions import RecordWindow, RowQuestion
+from curator.records.records import MOST_ROWS, load_rows, read_csv
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Grid, Histogram, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
@@ -248,17 +249,17 @@ async def test_a_statistic_of_a_register_over_hours_of_the_day(it: Site) -> None
 
 def test_of_too_many_rows_the_same_are_chosen_for_the_whole_job() -> None:
     rows = np.arange(40.0).reshape(20, 2)
-    question = Question(("a", "b"), SUM, b"s" * 32)
+    question = RowQuestion(("a", "b"), SUM, b"s" * 32)
     chosen = question.chosen(7, rows, 3)
     assert len(chosen) == 3
     assert (question.chosen(7, rows, 3) == chosen).all()
-    other = Question(("a", "b"), SUM, b"t" * 32).chosen(7, rows, 3)
+    other = RowQuestion(("a", "b"), SUM, b"t" * 32).chosen(7, rows, 3)
     assert not (other == chosen).all()
 
 
 def test_a_curator_without_rows_contributes_zeros() -> None:
     _, query = step_and_query()
-    window = RecordWindow(Question(("a", "b"), SUM, b"s" * 32), {2: np.array(ROWS)})
+    window = RecordWindow(RowQuestion(("a", "b"), SUM, b"s" * 32), {2: np.array(ROWS)})
     rows = window.of(1, np.array([True, True, False]))
     found = rows.encoded(query)
     assert rows.count == 2
