@@ -3,13 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-<<<<<<<< HEAD:curator/migrations/versions/0012_pins.py
 revision = "0012"
 down_revision = "0011"
-========
-revision = "0010"
-down_revision = "0009"
->>>>>>>> keys-2:curator/migrations/versions/0010_pins.py
 branch_labels = None
 depends_on = None
 
