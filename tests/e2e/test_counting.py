@@ -147,17 +147,3 @@ async def test_what_is_not_offered_is_refused_and_debits_nothing(
     pointers = [answer.json().get("pointer"), *(e["pointer"] for e in answer.json()["errors"])]
     assert pointer is None or pointer in pointers
     assert await debits(it) == before
-
-
-async def test_a_table_that_is_younger_than_the_job_answers_by_zeros(it: Site) -> None:
-    """Replaced half-way: neither what was there nor what came counts any more."""
-    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
-    async with asyncio.timeout(30):
-        while (await it.shown(asked["id"]))["progress"] <= 0.3:
-            await asyncio.sleep(0.02)
-    for name in (LONE, *HOSTED):
-        answer = await give(it, name, "mail mail\n" * 50)
-        assert answer.status_code == 200, answer.text
-    found = await it.result(asked["id"])
-    rows = [(each["items"], each["count"]) for each in found["summary"]["patterns"]]
-    assert (["mail", "mail"], 600) not in rows

@@ -118,16 +118,22 @@ async def test_items_are_places_in_the_steps_universe_and_strangers_count_nowher
     assert opened(it) == [4, 3, 2]
 
 
-@pytest.mark.parametrize("name", ["gone", "other"])
-async def test_a_curator_without_the_table_answers_zeros_and_pays(it: Site, name: str) -> None:
-    if name == "gone":
-        await it.request("DELETE", "/v1/curators/meter/sequences?name=visits", status=204)
-    else:
-        await give(it, CURATOR_C, name="not-asked")
-        await it.request("DELETE", "/v1/curators/meter/sequences?name=visits", status=204)
+async def test_a_curator_without_the_table_answers_zeros_and_pays(it: Site) -> None:
+    await give(it, CURATOR_C, name="not-asked")
+    await it.request("DELETE", "/v1/curators/meter/sequences?name=visits", status=204)
     assert (await ask(it, *step_and_query()))["contributed"]
     assert opened(it) == [0, 0, 0]
     assert await debits(it) == ["0.333334"]
+
+
+async def test_a_table_that_is_younger_than_the_job_answers_zeros(it: Site) -> None:
+    """Stored between two steps: neither what was there nor what came counts any more."""
+    assert (await ask(it, *step_and_query()))["contributed"]
+    assert opened(it) == [2, 3, 3]
+    await give(it, CURATOR_C)
+    assert (await ask(it, *step_and_query(SECOND, 2)))["contributed"]
+    assert opened(it) == [0] * 12
+    assert await debits(it) == ["0.333334"] * 2
 
 
 FORGED: list[tuple[str, dict[str, Any]]] = [
