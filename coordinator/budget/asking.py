@@ -1,4 +1,4 @@
-"""What is asked of the budget, by routes and by pages: its figures, a look at every row, limits."""
+"""What is asked of the budget, by routes and by pages: its figures, verification, limits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def overview_of(
 async def verification_of(
     database: Database, ledger: Ledger, seq: int | None = None, head: str | None = None
 ) -> dict[str, Any]:
-    """A look at every row: whether each follows from the one before, and `seq` still has the hash
+    """Verify every row: whether each follows from the one before, and `seq` still has the hash
     `head` that was kept."""
     async with database.reading() as transaction:
         rows, newest = await store.head(transaction)

@@ -31,7 +31,7 @@ from tacit.protocol.round import RoundState
 from tacit.wire import format_exact
 
 SOON: Final = timedelta(days=30)
-"""A limit that is used up within this time is told on the first page."""
+"""A limit that is used up within this time is shown on the first page."""
 _LOOKED_AT: Final = 20
 _SHOWN: Final = 3
 _ALPHA: Final = 0.001

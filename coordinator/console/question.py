@@ -235,7 +235,7 @@ def _value(name: str, text: str) -> str | int:
 
 
 def _utc(text: str) -> str:
-    """A field `datetime-local`, which is told to be in UTC; seconds may be left out."""
+    """A field `datetime-local`, in UTC as its label says; seconds may be left out."""
     if text.endswith("Z") or not text:
         return text
     return f"{text}Z" if text.count(":") == 2 else f"{text}:00Z"
