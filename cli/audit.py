@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,7 +88,7 @@ def curators(
 @at_coordinator
 def pages(client: Client) -> Answer:
     """Who did what on the coordinator's pages: the newest 100."""
-    found = client.get("/v1/audit", limit=100)["audit"]
+    found = list(islice(client.audit(), 100))
     columns = ["at", "token_id", "action", "object", "outcome"]
     rows = [[each[name] for name in columns] for each in found]
     return tabled(found, "On pages", columns, rows)

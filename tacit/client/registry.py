@@ -62,6 +62,11 @@ def _console_code() -> Steps[Json]:
     return _posted("/v1/console/codes", {})
 
 
+def _audit() -> Stream[Json]:
+    """Who did what on the coordinator's pages, the newest first."""
+    return pages("/v1/audit", "audit")
+
+
 def _remove_party(party: str) -> Steps[None]:
     """A party leaves."""
     yield Request("DELETE", f"/v1/parties/{party}")
@@ -188,6 +193,7 @@ class Registry:
     curators = stream(_curators)
     suites = operation(_suites)
     console_code = operation(_console_code)
+    audit = stream(_audit)
     remove_party = operation(_remove_party)
     return_party = operation(_return_party)
     create_group = operation(_create_group)

@@ -133,6 +133,10 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
         assert answer.status_code == 200, answer.text
         answer = await it.ask("POST", "/v1/aggregators", examples.AGGREGATOR)
         assert answer.json()["type"].endswith("aggregator_unreachable")
+        confirmation = "/v1/aggregators/{aggregator}/confirmation"
+        path = confirmation.format(aggregator="aggregator-1")
+        answer = await it.ask("POST", path, examples.CONFIRMATION)
+        assert answer.json()["type"].endswith("aggregator_unreachable")  # no document is shown
         shown = {
             path
             for path, operations in document["paths"].items()
@@ -143,7 +147,8 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             .get("application/json", {})
         }
         reports = "/v1/jobs/{job_id}/reports"  # of a party; see test_federated_reports
-        assert shown == {*sent, "/v1/aggregators", "/v1/jobs", "/v1/jobs/preview", reports}
+        apart = {"/v1/aggregators", confirmation, "/v1/jobs", "/v1/jobs/preview", reports}
+        assert shown == {*sent, *apart}
 
 
 async def test_logs_and_metrics_hold_no_secret(

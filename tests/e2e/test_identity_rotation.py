@@ -1,6 +1,6 @@
 """An aggregator's identity is replaced while rounds run: everybody follows, and nobody is fooled.
 
-Spec: keys, section 5 and check 11 of section 9. Real coordinator, aggregators and curators.
+Spec: keys, sections 5 and 9 (check 11). Real coordinator, aggregators and curators.
 """
 
 from __future__ import annotations

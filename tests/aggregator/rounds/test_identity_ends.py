@@ -1,4 +1,7 @@
-"""An aggregator's identity is replaced, and its process killed at each step. Spec: keys, 5.2."""
+"""An aggregator's identity is replaced, and its process killed at each step.
+
+Spec: keys, section 5.2.
+"""
 
 from __future__ import annotations
 

@@ -7,13 +7,15 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import pytest
 
 from tacit.client.client import AsyncClient, Calls, Client
 from tacit.client.exchange import Request
 from tacit.client.operation import operation, stream
+from tacit.client.readings import Kind
 
 PLACE = "place-holder"
 # Spoken between services, by devices without a client, or by machines that watch a service.
@@ -40,7 +42,7 @@ def asked(name: str, call: Any) -> set[tuple[str, str]]:
     """The first request of a call, with and without its optional arguments."""
     found = set()
     parameters = inspect.signature(call.call).parameters.values()
-    needed = [PLACE for item in parameters if item.default is item.empty and item.kind in (0, 1)]
+    needed = [item for item in parameters if item.default is item.empty and item.kind in (0, 1)]
     named = {
         item.name: PLACE
         for item in parameters
@@ -49,8 +51,10 @@ def asked(name: str, call: Any) -> set[tuple[str, str]]:
     optional: list[dict[str, Any]] = [{}]
     if any(item.name == "curator" and item.default is None for item in parameters):
         optional.append({"curator": PLACE})
-    for more in optional:
-        step = next(call.call(*needed, **named, **more))
+    kinds = get_args(Kind) if any(item.annotation == "Kind" for item in needed) else (PLACE,)
+    for kind, more in product(kinds, optional):
+        given = [kind if item.annotation == "Kind" else PLACE for item in needed]
+        step = next(call.call(*given, **named, **more))
         assert isinstance(step, Request), name
         found.add((step.method, re.sub(rf"{PLACE}|\{{\w+\}}", "{}", step.path)))
     return found
