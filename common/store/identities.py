@@ -189,7 +189,7 @@ async def replace(
 async def destroy_identity(
     transaction: Transaction, table: Table, serial: int, now: datetime
 ) -> None:
-    """Forget the private keys of an identity that was replaced, for ever. The identity of now is
+    """Forget the private keys of an identity that was replaced. The identity of now is
     left alone."""
     await exclusive(transaction, LOCK)
     await to_erase(transaction)

@@ -76,7 +76,6 @@ class Choice:
     unit: str
     guess: str
     until: datetime | None
-    days: float | None
 
 
 def add_budget(router: APIRouter, settings: CoordinatorSettings) -> None:
@@ -180,20 +179,18 @@ async def what_if(
                 limits=(chosen.limit,),
             )
             [lasts] = (await outlook_of(database, ledger, clock, asked)).limits
-        found.append(_choice(stop, query, lasts, clock.now()))
+        found.append(_choice(stop, query, lasts))
     return found
 
 
-def _choice(stop: Stop, query: Query, lasts: LimitOutlook | None, now: datetime) -> Choice:
+def _choice(stop: Stop, query: Query, lasts: LimitOutlook | None) -> Choice:
     parts = (stop.error or {}).get("parts", ())
-    until = None if lasts is None else lasts.exhausted
     return Choice(
         epsilon=format_exact(stop.epsilon),
         half_width=parts[0]["interval"]["half_width"] if parts else None,
         unit=parts[0]["unit"] if parts else query.unit,
         guess=stop.guess,
-        until=until,
-        days=None if until is None else (until - now).total_seconds() / 86_400,
+        until=None if lasts is None else lasts.exhausted,
     )
 
 

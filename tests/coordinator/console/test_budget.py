@@ -130,7 +130,7 @@ async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) ->
         tried = {"limits": [{"epsilon": "3"}], "days": 30}
         [found] = (await it.ask("POST", "/v1/budget/outlook", tried)).json()["limits"]
         at = datetime.fromisoformat(found["exhausted"])
-        assert f"from {at.day} {at:%b %Y, %H:%M} UTC on rounds of the schedules are refused" in text
+        assert f"that is refused comes on {at.day} {at:%b %Y, %H:%M} UTC" in text
         assert at < datetime.now(UTC) + timedelta(days=30)
         assert (await it.ask("GET", "/v1/budget/limits")).json()["limits"] == []
         names = re.findall(r'type="hidden" name="([^"]+)"', browser.page.text)
