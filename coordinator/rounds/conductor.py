@@ -20,9 +20,9 @@ from common.runtime.logs import describe, get_logger
 from common.runtime.tracing import Tracer, Untraced
 from coordinator.errors import StillVerifying
 from coordinator.registry.peers import CONNECTIONS
-from coordinator.rounds import state_machine, verifying
+from coordinator.rounds import announcing, awaiting, context, state_machine, verifying
+from coordinator.rounds.context import Conduct, RoundAborted
 from coordinator.rounds.refusals import Refusing
-from coordinator.rounds.state_machine import Conduct, RoundAborted
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
@@ -199,7 +199,7 @@ class Conductor:
                 await state_machine.release(conduct, row)
         elif not row.announced:
             with self._step_of("announce"):
-                look.all_heard = await state_machine.announce(conduct, row)
+                look.all_heard = await announcing.announce(conduct, row)
         elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
             shown, look.shown = look.shown, ()
             with self._step_of("freeze"):
@@ -210,12 +210,12 @@ class Conductor:
         return 0
 
     async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
-        descriptor = state_machine.signed_descriptor(row).statement
+        descriptor = context.signed_descriptor(row).statement
         invited, refusing = await self._invited(row, look)
         awaited = invited & ~refusing
-        peers = await state_machine.peers_of(self._conduct, descriptor)
+        peers = await context.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
-        asked = state_machine.delivered(
+        asked = awaiting.delivered(
             peers, descriptor, awaited, wait_s, all_invited=not (invited & refusing).any()
         )
         answer = await look.pauses.attend(asked)
@@ -236,7 +236,7 @@ class Conductor:
     async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
         """The curators invited, and those refused so far; one boolean per roster number each."""
         if look.invited is None or look.refusing is None:
-            look.invited = await state_machine.invited_curators(self._conduct, row)
+            look.invited = await awaiting.invited_curators(self._conduct, row)
             look.refusing = Refusing(row.id, look.invited.size)
         async with self._conduct.database.reading() as transaction:
             await look.refusing.read_on(transaction)
@@ -244,7 +244,7 @@ class Conductor:
 
     async def _tell_late(self, row: RoundRow, look: Look) -> None:
         """Announce a Shamir round to its aggregators that were unreachable at the first time."""
-        descriptor = state_machine.signed_descriptor(row).statement
+        descriptor = context.signed_descriptor(row).statement
         now = self._monotonic()
         if look.all_heard or now - look.asked_late < ASK_LATE_S:
             return
@@ -253,7 +253,7 @@ class Conductor:
             look.all_heard = True
             return
         try:
-            look.all_heard = await state_machine.announce(self._conduct, row)
+            look.all_heard = await announcing.announce(self._conduct, row)
         except (DomainError, RoundAborted):
             return  # those that know the round continue
 

@@ -19,11 +19,11 @@ from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import RoundClosed
-from coordinator.rounds import asking, refusals, standing, state_machine, views
+from coordinator.rounds import asking, context, refusals, standing, views
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.rounds.state_machine import Conduct
 from coordinator.store import refusals as refusal_store
 from coordinator.store import suites
 from coordinator.store.rounds import Filter
@@ -217,7 +217,7 @@ def _add_refusals(app: FastAPI) -> None:
     )
     async def refused(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
         async with database.reading() as transaction:
-            row = await state_machine.find(transaction, round_id)
+            row = await context.find(transaction, round_id)
             counts = await refusal_store.counts(transaction, round_id)
         return {
             "round": row.id,

@@ -19,8 +19,7 @@ from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from coordinator.registry.peers import Peer, answered, gather
 from coordinator.rounds import differencing
-from coordinator.rounds.standing import Refused
-from coordinator.rounds.state_machine import (
+from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
     RoundAborted,
@@ -29,6 +28,7 @@ from coordinator.rounds.state_machine import (
     salt_of,
     signed_descriptor,
 )
+from coordinator.rounds.standing import Refused
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit import sets

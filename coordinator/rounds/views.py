@@ -9,7 +9,7 @@ from typing import Any, Final
 from common.store.transactions import Database
 from common.web.paging import Page
 from coordinator.errors import NotReleased
-from coordinator.rounds import state_machine
+from coordinator.rounds import context
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.web import encode, time_text
@@ -66,14 +66,14 @@ async def page(
 async def find(database: Database, round_id: str) -> RoundHead:
     """A round, or UnknownRound, or RoundExpired."""
     async with database.reading() as transaction:
-        return await state_machine.find(transaction, round_id)
+        return await context.find(transaction, round_id)
 
 
 async def document(database: Database, round_id: str, name: str) -> bytes:
     """One JSON text of a round: see `coordinator.store.rounds.document`. Raises NotReleased where
     it is not there yet, or never."""
     async with database.reading() as transaction:
-        row = await state_machine.find(transaction, round_id)
+        row = await context.find(transaction, round_id)
         text = await store.document(transaction, round_id, name)
     if text is None:
         raise NotReleased(extra={"state": row.state.value, "reason": row.reason})

@@ -17,7 +17,7 @@ from common.store.transactions import Database
 from common.web.parts import part_of
 from coordinator import examples
 from coordinator.models.budget_events import Kind
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.store.tables import ledger_checkpoints, ledger_events, rounds
 from tacit.sets import pack
 from tacit.wire import encode_binary

@@ -10,7 +10,7 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import ENROLMENT_LABEL, EPOCH_KEY_LABEL, PartyKind
 from tacit.wire import encode_binary
