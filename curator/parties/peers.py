@@ -57,6 +57,19 @@ class Listing:
     etag: str | None
 
 
+PIECES: Final = "pieces"
+BATCHES: Final = "batches"
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Sealed bytes among others in one request: to whom, and of which round."""
+
+    anchor: Anchor
+    round: str
+    body: bytes
+
+
 class Peers:
     """Clients of all services that the hosted parties call."""
 
@@ -267,17 +280,21 @@ class Peers:
         )
         return response.status_code
 
-    async def upload_together(
-        self, carried: Sequence[tuple[Anchor, bytes]], path: str
-    ) -> list[ItemAnswer]:
-        """Send lone pieces, or batches, of several parties to one aggregator, each with its own
-        token; an answer for each. What was sealed stays as it is. Raises as `upload` does."""
-        anchor = carried[0][0]
-        items: list[dict[str, object]]
-        if path.endswith("/batches"):
-            items = [{"body": body, "token": own.token} for own, body in carried]
-        else:
-            items = [{**cbor2.loads(body), "token": own.token} for own, body in carried]
+    async def upload_together(self, carried: Sequence[Carried], kind: str) -> list[ItemAnswer]:
+        """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
+        with its round where they are of several; an answer for each. What was sealed stays as it
+        is. Raises as `upload` does."""
+        anchor, rounds = carried[0].anchor, {each.round for each in carried}
+        one = len(rounds) == 1
+        path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"
+        items = [
+            {
+                **({"body": each.body} if kind == BATCHES else cbor2.loads(each.body)),
+                **({} if one else {"round": each.round}),
+                "token": each.anchor.token,
+            }
+            for each in carried
+        ]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
         response = await self._call(

@@ -111,6 +111,10 @@ class CuratorRow:
     refreshed: int
 
 
+_ENROLLED: Final = select(parties.c.id, parties.c.deployment).where(
+    parties.c.state == bindparam("state"), parties.c.coordinator_key == bindparam("key")
+)
+
 # --- facts ---------------------------------------------------------------------------------------
 
 
@@ -165,6 +169,15 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
         )
     )
     return [Speaker(*row) for row in rows]
+
+
+async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
+    """The enrolled parties of a coordinator, by deployment."""
+    rows = await transaction.execute(_ENROLLED, {"key": coordinator_key, "state": ACTIVE})
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.deployment, []).append(row.id)
+    return found
 
 
 async def enrolled_but(
