@@ -78,7 +78,7 @@ def _operation(summary: str, body: dict[str, Any], *, of_round: bool = True) -> 
 def document_plain_routes(app: FastAPI) -> None:
     """Add the routes that FastAPI does not handle to the OpenAPI document of `app`."""
     made = app.openapi
-    one = takes(Piece, PIECE)
+    one, several = takes(Piece, PIECE), takes(CarriedPieces, [CARRIED_PIECE])
     octets = {"schema": {"type": "string", "format": "binary"}}
     batch = {"requestBody": {"required": True, "content": {"application/octet-stream": octets}}}
     batch["requestBody"]["content"]["application/cbor"] = octets  # type: ignore[index]
@@ -104,16 +104,16 @@ def document_plain_routes(app: FastAPI) -> None:
             "post": _operation(
                 "Sealed pieces of several rounds and parties, in an array; each names its `round`, "
                 "and may carry the `token` of another party, whose it then is",
-                takes(CarriedPieces, [CARRIED_PIECE]),
+                several,
                 of_round=False,
             )
         }
-        several = {"requestBody": {"required": True, "content": {"application/cbor": octets}}}
+        content = {"application/cbor": octets}
         paths["/v1/batches"] = {
             "post": _operation(
                 "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
                 "`round`, and may carry the `token` of another host, whose it then is",
-                several,
+                {"requestBody": {"required": True, "content": content}},
                 of_round=False,
             )
         }

@@ -8,9 +8,11 @@ repeat. Nothing is answered before its commit.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from common.batches import batches
 from common.runtime.logs import describe, get_logger
@@ -37,6 +39,16 @@ class Opening(Protocol):
 _logger = get_logger("tacit.together")
 
 
+@dataclass(eq=False)
+class _Waiting(Generic[Item]):
+    item: Item
+    answer: asyncio.Future[Any]
+    """Of the item; or `_TURN`, if its task is to work for all that wait."""
+
+
+_TURN: Final = object()
+
+
 class Together(Generic[Item, Answer]):
     """One kind of work. `rows_of`: about how many rows an item reads and writes."""
 
@@ -48,54 +60,74 @@ class Together(Generic[Item, Answer]):
         rows_of: Callable[[Item], int] = lambda _: 0,
     ) -> None:
         self._transaction, self._work, self._rows_of = transaction, work, rows_of
-        self._waiting: dict[asyncio.Future[Answer], Item] = {}
-        self._turn = asyncio.Lock()
+        self._queue: deque[_Waiting[Item]] = deque()
+        self._working = False
 
     async def submit(self, item: Item) -> Answer:
         """The answer to an item, after its commit. Raises what its work raises."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[answer] = item
+        loop = asyncio.get_running_loop()
+        own = _Waiting(item, loop.create_future())
+        self._queue.append(own)
+        if self._working:
+            try:
+                found = await own.answer
+            except asyncio.CancelledError:
+                if _is_turn(own.answer):
+                    self._pass_on(own)
+                raise
+            if found is not _TURN:
+                return cast(Answer, found)
+            own.answer = loop.create_future()
+        self._working = True
         try:
             await asyncio.sleep(0)  # what is due at the same moment joins first
-            async with self._turn:
-                while answer in self._waiting:
-                    await self._next()
-            return await answer
+            await self._next()
         finally:
-            self._waiting.pop(answer, None)
+            self._pass_on(own)
+        return cast(Answer, await own.answer)
+
+    def _pass_on(self, own: _Waiting[Item]) -> None:
+        """Give the turn to whoever has waited longest."""
+        while self._queue and (self._queue[0] is own or self._queue[0].answer.done()):
+            self._queue.popleft()
+        self._working = bool(self._queue)
+        if self._queue:
+            self._queue[0].answer.set_result(_TURN)
 
     async def _next(self) -> None:
         """Do what has waited longest, as much as fits."""
-        waiting = self._waiting.items()
-        batch = dict(next(batches(waiting, lambda each: self._rows_of(each[1]), ROWS, ITEMS)))
-        for answer in batch:
-            del self._waiting[answer]
+        batch = next(batches(self._queue, lambda each: self._rows_of(each.item), ROWS, ITEMS))
+        for _ in batch:
+            self._queue.popleft()
+        batch = [each for each in batch if not each.answer.done()]
         try:
             await self._all(batch)
-        finally:  # who worked for all was cancelled
-            for answer in batch:
-                if not answer.done():
-                    answer.set_exception(WriterStopped())
-                    answer.exception()  # it is reported to whoever still waits
+        finally:
+            for each in batch:  # who worked for all was cancelled
+                if not each.answer.done():
+                    each.answer.set_exception(WriterStopped())
+                    each.answer.exception()  # who waits hears of it all the same
 
-    async def _all(self, batch: dict[asyncio.Future[Answer], Item]) -> None:
+    async def _all(self, batch: Sequence[_Waiting[Item]]) -> None:
         try:
-            found = await self._done(list(batch.values()))
+            found = await self._done([each.item for each in batch])
         except Exception as error:
-            if len(batch) == 1:
-                (answer,) = batch
-                if not answer.done():
-                    answer.set_exception(error)
-                return
-            _logger.info("done_one_by_one", items=len(batch), **describe(error))
-            for answer, item in batch.items():
-                await self._all({answer: item})
+            if len(batch) > 1:
+                _logger.info("done_one_by_one", items=len(batch), **describe(error))
+                for each in batch:
+                    await self._all([each])
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
             return
-        for answer, each in zip(batch, found, strict=True):
-            if not answer.done():
-                answer.set_result(each)
+        for each, answer in zip(batch, found, strict=True):
+            if not each.answer.done():
+                each.answer.set_result(answer)
 
     async def _done(self, items: Sequence[Item]) -> Sequence[Answer]:
         large = any(self._rows_of(item) >= LARGE_ROWS for item in items)
         async with self._transaction(large=large) as transaction:
             return await self._work(transaction, items)
+
+
+def _is_turn(answer: asyncio.Future[Any]) -> bool:
+    return not answer.cancelled() and answer.exception() is None and answer.result() is _TURN

@@ -26,6 +26,7 @@ from coordinator.store import ledger as store
 from tacit import sets
 from tacit.accounting.amounts import scaled
 from tacit.accounting.credit import abort_credit
+from tacit.accounting.guarantees import priced_text
 from tacit.accounting.unit_costs import unit_costs
 from tacit.crypto.signing import Signed
 from tacit.protocol.round import AbortStatement, AcceptedSet, RoundDescriptor
@@ -37,7 +38,7 @@ NAMED = 10
 """At most this many curators and rounds are named in a refusal."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _price(text: str, operators: tuple[str, ...] | None) -> Price:
     costs = unit_costs(Query.model_validate_json(text), operators)
     return Price.of({key: scaled(cost) for key, cost in costs.items()})
@@ -45,7 +46,7 @@ def _price(text: str, operators: tuple[str, ...] | None) -> Price:
 
 def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
     """What a round of this query costs each member. May take a second, once."""
-    return _price(query.canonical().decode(), None if operators is None else tuple(operators))
+    return _price(priced_text(query), None if operators is None else tuple(operators))
 
 
 def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Planned:

@@ -11,11 +11,11 @@ from coordinator.rounds import quorum
 from coordinator.rounds.context import (
     Conduct,
     RoundAborted,
+    change,
     failure,
     peers_of,
     signed_descriptor,
 )
-from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.protocol.agreement import is_proved
 from tacit.protocol.round import Contribution, RelayedKeyShares, RoundDescriptor, RoundState
@@ -58,11 +58,9 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     if is_proved(query):
         await _fix_keys(signed.statement, peers, answered(answers))
     if not row.announced:
-        async with conduct.database.begin() as transaction:
-            now = conduct.clock.now()
-            await store.change(
-                transaction, row.id, RoundState.OPEN, announced=True, announced_at=now
-            )
+        now = conduct.clock.now()
+        announced = {"announced": True, "announced_at": now}
+        await change(conduct, row.id, RoundState.OPEN, **announced)
     return heard == len(peers)
 
 

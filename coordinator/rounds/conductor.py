@@ -44,6 +44,8 @@ HOLD_S = 1.0
 TOGETHER = 4
 """Open rounds that cost as much to ask about as one that has a request of its own."""
 FEW = CONNECTIONS // 2
+PACE_S = 0.005
+MOST_PACE_S = 0.5
 QUIET_SHARE = 1 / 200
 """A round without changes is polled again after this share of the time since its last change."""
 
@@ -66,6 +68,12 @@ class Look:
     asked_late: float = 0.0
     failures: int = 0
     problem: str = ""
+
+
+def pace_s(rounds: int) -> float:
+    """How long steps are gathered while this many rounds are in progress: the more there are, the
+    more of them share requests and transactions. A few rounds wait for nothing."""
+    return min(MOST_PACE_S, PACE_S * max(0, rounds - FEW))
 
 
 class Conductor:
@@ -117,6 +125,7 @@ class Conductor:
     async def _run(self) -> None:
         pause = min(CLAIM_S, self._lease.total_seconds() / 4)
         while not self._pauses.ending:
+            await asyncio.sleep(self._conduct.peers.pace_s)  # what is opened meanwhile joins
             self._pauses.begin()
             try:
                 await self._claim()
@@ -141,9 +150,11 @@ class Conductor:
             task.add_done_callback(partial(self._finished, round_id))
         for round_id in set(self._tasks) - held:
             self._looks[round_id].pauses.end()
+        self._conduct.peers.pace_s = pace_s(len(self._tasks))
 
     def _finished(self, round_id: str, task: asyncio.Task[None]) -> None:
         del self._tasks[round_id], self._looks[round_id]
+        self._conduct.peers.pace_s = pace_s(len(self._tasks))
         error = None if task.cancelled() else task.exception()
         if error is not None:  # the next claim begins again
             log.error("round_task_failed", round=round_id, **describe(error))
@@ -153,8 +164,7 @@ class Conductor:
     async def _carry(self, round_id: str, look: Look) -> None:
         while not look.pauses.ending:
             look.pauses.begin()
-            async with self._conduct.database.reading() as transaction:
-                row = await store.find(transaction, round_id)
+            row = await self._conduct.rows.submit(round_id)
             if row is None or row.state in (RoundState.RELEASED, RoundState.ABORTED):
                 return
             pause = await self._step(row, look)
@@ -238,8 +248,7 @@ class Conductor:
         if look.invited is None or look.refusing is None:
             look.invited = await awaiting.invited_curators(self._conduct, row)
             look.refusing = Refusing(row.id, look.invited.size)
-        async with self._conduct.database.reading() as transaction:
-            await look.refusing.read_on(transaction)
+        await self._conduct.looks.submit(look.refusing.read_on)
         return look.invited, look.refusing.members
 
     async def _tell_late(self, row: RoundRow, look: Look) -> None:

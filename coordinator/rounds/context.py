@@ -5,13 +5,15 @@ and how it ends early.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
+from common.store.together import Together
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget.ledger import Ledger
@@ -22,11 +24,14 @@ from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.store import registry
 from coordinator.store import rounds as store
+from coordinator.store.registry import AggregatorRow
 from coordinator.store.rounds import RoundHead, RoundRow
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.round import AcceptedSet, RoundDescriptor
+from tacit.protocol.round import AcceptedSet, RoundDescriptor, RoundState
 from tacit.wire import format_instant
 
+Change: TypeAlias = Callable[[Transaction], Awaitable[None]]
+"""Of one round, in a transaction that others may share."""
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 
 
@@ -45,6 +50,26 @@ class Conduct:
     formats: Formats
     mirror: SealKeyMirror
     identities: Identities
+
+    @cached_property
+    def changes(self) -> Together[Change, None]:
+        """Transitions: those that are due in many rounds share a transaction."""
+        return Together(self.database.begin, _in_turn)
+
+    @cached_property
+    def rows(self) -> Together[str, RoundRow | None]:
+        """Stored rounds by id, as those of many are read together."""
+        return Together(self.database.reading, store.find_all)
+
+    @cached_property
+    def looks(self) -> Together[Change, None]:
+        """Other reading that is due in many rounds."""
+        return Together(self.database.reading, _in_turn)
+
+    @cached_property
+    def registered(self) -> Together[None, Mapping[str, AggregatorRow]]:
+        """All aggregators by id, also those removed since a round began."""
+        return Together(self.database.reading, _registered)
 
 
 class RoundAborted(Exception):
@@ -80,11 +105,18 @@ def salt_of(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
 # --- the aggregators of a round ------------------------------------------------------------------
 
 
+async def change(conduct: Conduct, round_id: str, expected: RoundState, **values: Any) -> None:
+    """Change a round if it is in the expected state, in a transaction that others may share."""
+
+    async def run(transaction: Transaction) -> None:
+        await store.change(transaction, round_id, expected, **values)
+
+    await conduct.changes.submit(run)
+
+
 async def peers_of(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
     """The aggregators of a round, in its order."""
-    async with conduct.database.reading() as transaction:
-        rows = await registry.list_aggregators(transaction, also_removed=True)
-    by_id = {row.id: row for row in rows}
+    by_id = await conduct.registered.submit(None)
     return [conduct.peers.of(by_id[entry.id]) for entry in descriptor.aggregators]
 
 
@@ -101,3 +133,16 @@ def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exce
 
 def _is_at_work(answer: object) -> bool:
     return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name
+
+
+async def _in_turn(transaction: Transaction, changes: Sequence[Change]) -> list[None]:
+    for change in changes:
+        await change(transaction)
+    return [None] * len(changes)
+
+
+async def _registered(
+    transaction: Transaction, asked: Sequence[None]
+) -> list[Mapping[str, AggregatorRow]]:
+    rows = await registry.list_aggregators(transaction, also_removed=True)
+    return [{row.id: row for row in rows}] * len(asked)

@@ -41,6 +41,7 @@ from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
     RoundAborted,
+    change,
     failure,
     peers_of,
     salt_of,
@@ -104,22 +105,22 @@ async def freeze(
         )
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
-    async with conduct.database.begin() as transaction:
-        frozen = await store.change(
-            transaction,
-            row.id,
-            RoundState.OPEN,
-            state=RoundState.FROZEN,
-            frozen_at=conduct.clock.now(),
-            accepted=ACCEPTED_SETS.dump_json(chosen).decode(),
-            manifest=manifest.model_dump_json(),
-            participants=manifest.count,
-        )
-        try:
-            if frozen:
-                await differencing.freeze(transaction, descriptor, manifest.members)
-        except DifferenceRefused as error:
-            raise RoundAborted(error.detail) from None
+    values = {
+        "state": RoundState.FROZEN,
+        "frozen_at": conduct.clock.now(),
+        "accepted": ACCEPTED_SETS.dump_json(chosen).decode(),
+        "manifest": manifest.model_dump_json(),
+        "participants": manifest.count,
+    }
+
+    async def run(transaction: Transaction) -> None:
+        if await store.change(transaction, row.id, RoundState.OPEN, **values):
+            await differencing.freeze(transaction, descriptor, manifest.members)
+
+    try:
+        await conduct.changes.submit(run)
+    except DifferenceRefused as error:
+        raise RoundAborted(error.detail) from None
 
 
 async def _freeze_proved(
@@ -134,22 +135,20 @@ async def _freeze_proved(
         await asyncio.to_thread(candidates_of, descriptor, accepted)
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
-    async with conduct.database.begin() as transaction:
-        await store.change(
-            transaction,
-            row.id,
-            RoundState.OPEN,
-            state=RoundState.FROZEN,
-            frozen_at=conduct.clock.now(),
-            accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
-        )
+    await change(
+        conduct,
+        row.id,
+        RoundState.OPEN,
+        state=RoundState.FROZEN,
+        frozen_at=conduct.clock.now(),
+        accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
+    )
 
 
 async def _note_due(conduct: Conduct, row: RoundRow) -> None:
     """A freeze before the deadline that some miss: it is final, and their grace time begins."""
     if conduct.clock.now() < row.due:
-        async with conduct.database.begin() as transaction:
-            await store.change(transaction, row.id, RoundState.OPEN, due=conduct.clock.now())
+        await change(conduct, row.id, RoundState.OPEN, due=conduct.clock.now())
 
 
 async def _accepted_sets(
@@ -216,15 +215,14 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     if len(commitments) < len(peers):
         raise failure("the commitment", peers, answers)
     check_commitments(descriptor, manifest_hash(manifest), manifest.quorum, commitments)
-    async with conduct.database.begin() as transaction:
-        await store.change(
-            transaction,
-            row.id,
-            row.state,
-            state=RoundState.COMMITTED,
-            committed_at=conduct.clock.now(),
-            commitments=_COMMITMENTS.dump_json(commitments).decode(),
-        )
+    await change(
+        conduct,
+        row.id,
+        row.state,
+        state=RoundState.COMMITTED,
+        committed_at=conduct.clock.now(),
+        commitments=_COMMITMENTS.dump_json(commitments).decode(),
+    )
 
 
 async def release(conduct: Conduct, row: RoundRow) -> None:
@@ -267,23 +265,21 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     )
     accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
-    result = decode(query, total)
-    async with conduct.database.begin() as transaction:
-        await _conclude(
-            conduct,
-            transaction,
-            row,
-            event,
-            state=RoundState.RELEASED,
-            result=json.dumps(result),
-            figures=json.dumps(figures(query, report, result)),
-            report=with_total(report, query, total).model_dump_json(),
-            transcript=transcript.model_dump_json(),
-            finished=conduct.clock.now(),
-        )
-        await suites.note_delivered(
-            transaction, manifest.members, descriptor.roster_size, conduct.clock.now()
-        )
+    result, now = decode(query, total), conduct.clock.now()
+    values = {
+        "state": RoundState.RELEASED,
+        "result": json.dumps(result),
+        "figures": json.dumps(figures(query, report, result)),
+        "report": with_total(report, query, total).model_dump_json(),
+        "transcript": transcript.model_dump_json(),
+        "finished": now,
+    }
+
+    async def run(transaction: Transaction) -> None:
+        await _conclude(conduct, transaction, row, event, **values)
+        await suites.note_delivered(transaction, manifest.members, descriptor.roster_size, now)
+
+    await conduct.changes.submit(run)
 
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
@@ -301,17 +297,17 @@ async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
         except SignatureBroken:
             log.warning("abort_statement_broken", round=row.id, aggregator=peer.id)
     event = charging.aborted(descriptor, statements, reason)
-    async with conduct.database.begin() as transaction:
-        await _conclude(
-            conduct,
-            transaction,
-            row,
-            event,
-            state=RoundState.ABORTED,
-            reason=reason,
-            aborts=json.dumps([_shown(item) for item in statements]),
-            finished=conduct.clock.now(),
-        )
+    values = {
+        "state": RoundState.ABORTED,
+        "reason": reason,
+        "aborts": json.dumps([_shown(item) for item in statements]),
+        "finished": conduct.clock.now(),
+    }
+
+    async def run(transaction: Transaction) -> None:
+        await _conclude(conduct, transaction, row, event, **values)
+
+    await conduct.changes.submit(run)
     log.info("round_aborted", round=row.id, reason=reason, statements=len(statements))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -61,6 +62,18 @@ async def page(
             ids, shown = [row.id for row in found], [encode(head(row)) for row in found]
         newest = await store.newest(transaction, which) if len(ids) == limit else None
     return ids, shown, newest
+
+
+async def several(database: Database, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Rounds as lists show them; of one whose content was dropped, how it ended."""
+    async with database.reading() as transaction:
+        found = await store.heads_of(transaction, ids)
+    return [
+        head(row)
+        if row.expired is None
+        else {"id": row.id, "state": row.state.value, "expired": time_text(row.expired)}
+        for row in found
+    ]
 
 
 async def find(database: Database, round_id: str) -> RoundHead:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -73,6 +73,7 @@ from tacit.query.words import PrivacyUnit
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
 STEP_RETRY_S = 1.0
+CHARGES_KEPT: Final = 1024
 
 _logger = get_logger("tacit.curator.contribution")
 
@@ -139,6 +140,7 @@ class Contributor:
         self._identities = identities
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
+        self._charges: dict[tuple[bytes, tuple[str, ...]], Charges] = {}
         self._lots = Together(database.begin, self._write, rows_of=lambda lot: lot.rows)
 
     async def contribute(
@@ -147,7 +149,7 @@ class Contributor:
         """Sealed bytes of one round, as they become durable; each lot may be sent immediately."""
         descriptor = round_row.signed().statement
         terms: Terms | None = None
-        charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
+        charges = await self._charges_of(descriptor)
         willing = []
         for task in tasks:
             try:
@@ -179,6 +181,16 @@ class Contributor:
                 if sealed:
                     yield sealed
                 del sealed  # not held here while the next are prepared
+
+    async def _charges_of(self, descriptor: RoundDescriptor) -> Charges:
+        """What a round costs: computed in a thread, once."""
+        asked = (descriptor.query.digest(), descriptor.operators)
+        if asked not in self._charges:
+            charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
+            while len(self._charges) >= CHARGES_KEPT:
+                self._charges.pop(next(iter(self._charges)))
+            self._charges[asked] = charges
+        return self._charges[asked]
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]

@@ -304,17 +304,17 @@ class Participation:
             earlier = await outbox.open_ended(
                 transaction, descriptor.query.digest(), descriptor.window, descriptor.round
             )
-        for item in earlier:
-            await self._settling.ask(item)
+        if earlier:
+            await self._settling.ask(earlier)
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
         async with self._store.reading() as transaction:
             asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
-        for row in {**self._gone, **{item.id: item for item in asked}}.values():
-            if await self._settling.ask(row) is not None:
-                self._gone.pop(row.id, None)
+        rows = list({**self._gone, **{item.id: item for item in asked}}.values())
+        for round_id in await self._settling.ask(rows) if rows else ():
+            self._gone.pop(round_id, None)
 
     async def _erase(self) -> None:
         """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""

@@ -70,6 +70,19 @@ class Carried:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a party reports of a round: with its token at the coordinator, whom it debited."""
+
+    round: str
+    token: str
+    members: bytes
+
+    def size(self) -> int:
+        """Bytes of the bitmap."""
+        return len(self.members)
+
+
 class Peers:
     """Clients of all services that the hosted parties call."""
 
@@ -210,6 +223,19 @@ class Peers:
         document: dict[str, Any] = response.json()
         return document
 
+    async def round_states(
+        self, url: str, token: str, ids: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """The same of several rounds, by id, without those that the coordinator does not know."""
+        body, headers = json.dumps({"rounds": list(ids)}).encode(), {**_JSON, **_bearer(token)}
+        response = await self._call(
+            url, lambda client: client.post("/v1/rounds/states", content=body, headers=headers)
+        )
+        try:
+            return {str(each["id"]): dict(each) for each in response.json()["rounds"]}
+        except (ValueError, KeyError, TypeError):
+            raise PeerUnavailable("the states of rounds are not understood") from None
+
     async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
         """Which of a party's curators were refused by their proof in a round, and why."""
         response = await self._call(
@@ -252,16 +278,16 @@ class Peers:
             ),
         )
 
-    async def acknowledge_together(
-        self, url: str, said: Sequence[tuple[str, bytes]], round_id: str
-    ) -> list[ItemAnswer]:
-        """The same of several parties: the token and the bitmap of each; an answer for each."""
-        items = [{"token": token, "members": encode_binary(members)} for token, members in said]
-        body = json.dumps({"parties": items}).encode()
-        headers = {**_JSON, **_bearer(said[0][0])}
-        path = f"/v1/rounds/{round_id}/acknowledgements"
+    async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
+        """The same of several rounds and parties; an answer for each."""
+        items = [
+            {"round": each.round, "token": each.token, "members": encode_binary(each.members)}
+            for each in said
+        ]
+        body = json.dumps({"reports": items}).encode()
+        headers = {**_JSON, **_bearer(said[0].token)}
         response = await self._call(
-            url, lambda client: client.put(path, content=body, headers=headers)
+            url, lambda client: client.put("/v1/acknowledgements", content=body, headers=headers)
         )
         return _answers(response, len(said))
 

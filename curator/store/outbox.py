@@ -121,6 +121,12 @@ _MOVE: Final = {
     .values({"state": bindparam("moved"), name: bindparam("now")})
     for name in ("prepared", "finished")
 }
+_SETTLE: Final = (
+    update(rounds)
+    .where(rounds.c.id == bindparam("of_round"))
+    .values({name: bindparam(name) for name in ("asked", "outcome", "aborts")})
+)
+_OF_ROUNDS: Final = select(contributions).where(contributions.c.round.in_(_IDS))
 _PARTIES_OF: Final = select(contributions.c.round, contributions.c.party).where(
     contributions.c.round.in_(_IDS)
 )
@@ -208,20 +214,28 @@ async def unsettled_rounds(
     return [_round(row) for row in rows]
 
 
-async def settle_round(
-    transaction: Transaction,
-    round_id: str,
-    asked: datetime,
-    outcome: str | None,
-    aborts: Sequence[Signed[AbortStatement]],
-) -> None:
-    """Store what the coordinator reported about a round, with the abort statements it sent."""
-    text = _ABORTS.dump_json(list(aborts)).decode() if aborts else None
-    await transaction.execute(
-        update(rounds)
-        .where(rounds.c.id == round_id)
-        .values(asked=asked, outcome=outcome, aborts=text)
-    )
+@dataclass(frozen=True)
+class Asked:
+    """What a coordinator reported about a round, with the abort statements it sent."""
+
+    round: str
+    outcome: str | None
+    aborts: Sequence[Signed[AbortStatement]] = ()
+
+
+async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: datetime) -> None:
+    """Store what coordinators reported about rounds."""
+    values = [
+        {
+            "of_round": each.round,
+            "asked": now,
+            "outcome": each.outcome,
+            "aborts": _ABORTS.dump_json(list(each.aborts)).decode() if each.aborts else None,
+        }
+        for each in asked
+    ]
+    if values:
+        await transaction.execute(_SETTLE, values)
 
 
 def stored_aborts(text: str | None) -> list[Signed[AbortStatement]]:
@@ -332,10 +346,15 @@ async def set_credited(transaction: Transaction, contribution: int, now: datetim
     )
 
 
-async def of_round(transaction: Transaction, round_id: str) -> list[ContributionRow]:
-    """All parties' contributions to a round."""
-    rows = await transaction.execute(select(contributions).where(contributions.c.round == round_id))
-    return [_contribution(row) for row in rows]
+async def of_rounds(
+    transaction: Transaction, ids: Sequence[str]
+) -> dict[str, list[ContributionRow]]:
+    """All parties' contributions to each of some rounds."""
+    found: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
+    for start in range(0, len(ids), IDS):
+        for row in await transaction.execute(_OF_ROUNDS, {"ids": ids[start : start + IDS]}):
+            found[row.round].append(_contribution(row))
+    return found
 
 
 def _contribution(row: Row[Any]) -> ContributionRow:
