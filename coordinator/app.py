@@ -203,6 +203,7 @@ def create_app(
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/groups": settings.enrolment_max_body_bytes,
             "/v1/datasets": settings.dataset_max_bytes + FORM_BYTES,
+            "/console/datasets": settings.dataset_max_bytes + FORM_BYTES,
             ATTEMPTS: settings.job_outcome_bytes,
         },
     )

@@ -309,6 +309,7 @@ ROUTES = [
     ("POST", "/v1/jobs", {"operator"}),
     ("POST", "/v1/jobs/preview", {"operator"}),
     ("GET", "/v1/jobs", {"operator", "analyst"}),
+    ("GET", "/v1/jobs/compare", {"operator", "analyst"}),
     ("GET", "/v1/jobs/a", {"operator", "analyst"}),
     ("DELETE", "/v1/jobs/a", {"operator"}),
     ("GET", "/v1/jobs/a/events", {"operator"}),
