@@ -88,7 +88,8 @@ class Federation(WireModel):
     `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
     over one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
-    seconds that a round, or the collection of reports, stays open.
+    seconds that a round, or the collection of reports, stays open. `n_hint`: a public guess of the
+    records in total, for the forecast alone.
     """
 
     collect: Literal["rounds", "reports"]
@@ -106,6 +107,7 @@ class Federation(WireModel):
     min_participants: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 2
     n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 10_000
     deadline: Annotated[int, Field(ge=1, le=31 * 86_400)] = 3600
+    n_hint: Annotated[int, Field(ge=1, le=10**12)] | None = None
 
     @field_validator("label")
     @classmethod

@@ -18,7 +18,7 @@ from algorithms.contract import Algorithm
 from common.runtime.clock import uuid7
 from common.store.transactions import Transaction
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
 from coordinator.jobs.federated.statements import completed, foreseen, local
 from coordinator.jobs.prices import Price
 from coordinator.models.job import JobRequest, JobState
@@ -113,6 +113,9 @@ class FederatedAsking:
             assert charged is not None
             assert charged.epsilon is not None
             whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+            if rounds.forecast is not None:
+                error = rounds.forecast(params, asking(query, scope, plan.federation))
+                report = report.model_copy(update={"error": error})
             return completed(report, plan.job, [whole])
 
         return await asyncio.to_thread(work)

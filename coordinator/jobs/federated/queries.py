@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.contract import PrivacyScope
+from algorithms.counts.forecast import Asking
 from common.web.problems import invalid_from
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
@@ -92,6 +93,17 @@ def collusion(federation: Federation) -> dict[str, int]:
         return federation.collusion.model_dump()
     openers = federation.threshold or federation.aggregators
     return {"curators": 0, "aggregators": openers - 1}
+
+
+def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:
+    """What a forecast has to know of the rounds of a query."""
+    return Asking(
+        noise_share(query, scope),
+        query.aggregators,
+        query.n_max,
+        federation.deadline,
+        federation.n_hint,
+    )
 
 
 def noise_share(query: Query, scope: PrivacyScope) -> Fraction:

@@ -24,7 +24,7 @@ from common.store.database import exclusive
 from coordinator.errors import NotEnoughAggregators, RoundFailed
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.federated.preparation import plan_from
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
 from coordinator.jobs.federated.statements import completed
 from coordinator.models.job import JobState
 from coordinator.queries import queries
@@ -216,11 +216,19 @@ class Rounds:
                 text = await round_store.document(transaction, row.round_id, "report")
                 if text is not None:
                     reports.append(PrivacyReport.model_validate_json(text))
+            assert steps[0].query_id is not None
+            query = (await queries.find(transaction, steps[0].query_id)).query
         if not reports:
             raise JobEnded(RoundFailed("no round was released"))
         outcome = await asyncio.to_thread(matter.rounds.release, state)
         rounds = [row.round_id for row in steps]
-        report = completed(outcome.report, job.id, reports, rounds_asked=rounds)
+        own = outcome.report
+        if matter.rounds.forecast is not None:
+            error = matter.rounds.forecast(
+                matter.params, asking(query, matter.scope, matter.federation)
+            )
+            own = own.model_copy(update={"error": error})
+        report = completed(own, job.id, reports, rounds_asked=rounds)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)
 
