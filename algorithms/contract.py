@@ -139,7 +139,8 @@ class FederatedRounds:
     parameters and stances, in a few words. `universe(params)`: the items, where records are
     sequences; None: they are rows of numbers. `forecast(params, asking)`: what the result will be
     worth and what it takes, an `algorithms.counts.forecast.Asking`, as JSON values; None: none is
-    made.
+    made. `budget(params)`: what no record spends more of in all sums together, which curators hold
+    by themselves, so that they are debited once; None: each round is debited.
     """
 
     scope: Callable[[Any], PrivacyScope]
@@ -153,6 +154,7 @@ class FederatedRounds:
     when: str
     universe: Callable[[Any], tuple[str, ...]] | None = None
     forecast: Callable[[Any, Any], dict[str, Any]] | None = None
+    budget: Callable[[Any], Fraction] | None = None
 
 
 @dataclass(frozen=True)

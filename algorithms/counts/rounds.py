@@ -70,7 +70,8 @@ class Counting(Generic[State]):
     questions(params): its functions; first(params, draws): the state before any question, draws
     being the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
-    universe(params): the items in order; forecast(params, draws): the questions as planned.
+    universe(params): the items in order; forecast(params, draws): the questions as planned;
+    budget(params): what a record spends at most.
     """
 
     counter: Counter
@@ -82,6 +83,7 @@ class Counting(Generic[State]):
     preview: Callable[[Any], PrivacyReport]
     universe: Callable[[Any], tuple[str, ...]]
     forecast: Callable[[Any, Fraction], Sequence[PlannedQuestion]]
+    budget: Callable[[Any], Fraction]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         when=when,
         universe=counting.universe,
         forecast=lambda params, asking: forecast(counting.forecast(params, asking.draws), asking),
+        budget=counting.budget,
     )
 
 

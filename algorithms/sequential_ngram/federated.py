@@ -95,6 +95,7 @@ ROUNDS: Final = counting_rounds(
         preview=lambda params: preview(over_curators(params), "sound"),
         universe=lambda params: resolved_universe(params, "sound"),
         forecast=planned_questions,
+        budget=lambda params: params.epsilon,
     ),
     when="stance sound, budget uniform",
 )

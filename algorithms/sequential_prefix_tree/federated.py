@@ -94,6 +94,7 @@ ROUNDS: Final = counting_rounds(
         preview=lambda params: preview(over_curators(params), "sound"),
         universe=lambda params: resolved(params, "sound")[0],
         forecast=planned_questions,
+        budget=lambda params: params.epsilon,
     ),
     when="stance sound",
 )

@@ -18,7 +18,7 @@ from algorithms.counts.forecast import Asking
 from common.web.problems import invalid_from
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.federation import FederatedStep, Federation
+from tacit.protocol.federation import FederatedStep, Federation, JobTerms
 from tacit.query.mechanisms import noisy_aggregators
 from tacit.query.query import Query
 from tacit.query.words import Layer, PrivacyUnit
@@ -27,13 +27,14 @@ from tacit.query.words import Layer, PrivacyUnit
 @dataclass(frozen=True)
 class JobPlan:
     """A job as it was requested; `digest` identifies it to curators; `universe`: the items
-    of its sequences."""
+    of its sequences; `terms`: of a job that is debited once."""
 
     job: str
     algorithm: str
     digest: bytes
     federation: Federation
     universe: tuple[str, ...] | None = None
+    terms: JobTerms | None = None
 
 
 def step_of_sum(
@@ -49,6 +50,7 @@ def step_of_sum(
         columns=federation.columns,
         sum=asked.document(),
         universe=plan.universe,
+        terms=plan.terms,
     )
     fields: dict[str, Any] = {
         **query_fields(
