@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
