@@ -17,7 +17,8 @@ from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database
 from coordinator.errors import AggregatorUnreachable, UnknownAggregator
-from coordinator.registry.peers import Peer, Peers, gather
+from coordinator.registry.answers import gather
+from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry as store
 from coordinator.store.registry import AggregatorRow
 from tacit.crypto.signing import fingerprint

@@ -39,11 +39,8 @@ from coordinator.errors import (
 )
 from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
-from coordinator.registry.identities import Identities
-from coordinator.registry.peers import (
+from coordinator.registry.answers import (
     Opening,
-    Peer,
-    Peers,
     Progress,
     RelayedPiece,
     answered,
@@ -52,6 +49,8 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry.identities import Identities
+from coordinator.registry.peers import Peer, Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
