@@ -140,11 +140,11 @@ class Peer:
                 return None
             raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
 
-    async def hand_identities(self, of: str, chain: str) -> None:
-        """Give it another aggregator's chain; once."""
+    async def hand_identities(self, of: str | None, chain: str) -> None:
+        """Give it another aggregator's chain, or (None) the coordinator's own; once."""
         name = hashlib.sha256(chain.encode()).digest()
         if name not in self._shown.handed:
-            path = f"/v1/peers/{of}/identity"
+            path = "/v1/coordinator/identity" if of is None else f"/v1/peers/{of}/identity"
             raise_for_problem(await self._request("PUT", path, chain))
             self._shown.hand(name)
 

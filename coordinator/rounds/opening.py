@@ -118,8 +118,9 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
         ledger=LedgerHead(seq=seq, head=head),
         members=None if members is None else sets.compressed(members),
     )
-    signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
-    check_descriptor(signed, conduct.identity.public_key, now)
+    await conduct.own.load()  # another process may have replaced it
+    signed = conduct.own.current.sign(DESCRIPTOR_LABEL, descriptor)
+    check_descriptor(signed, conduct.own.current.public_key, now)
     operators = tuple(entry.operator for entry in entries)
     return Prepared(signed, await asyncio.to_thread(charging.price_of, query, operators))
 

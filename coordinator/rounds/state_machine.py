@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget import charging
@@ -58,7 +59,7 @@ from coordinator.rounds.figures import figures
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
-from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify
+from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.agreement import (
     ManifestRefused,
     check_commitments,
@@ -105,7 +106,7 @@ class Conduct:
     """What every transition needs."""
 
     database: Database
-    identity: Identity
+    own: OwnIdentities
     salt_key: bytes
     deployment: str
     peers: Peers
