@@ -61,8 +61,8 @@ class Discovery:
                 return False
             except PeerUnavailable:
                 return False
+            await self.coordinators.look(url)
             if found is not None:
-                await self.coordinators.look(url)
                 known = await self.coordinators.known(url)
                 foreign = await self.take(known, found.items)
                 if foreign and await self.coordinators.follow(url):
