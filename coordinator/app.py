@@ -40,6 +40,7 @@ from coordinator.jobs.schedules.routes import add_job_schedules
 from coordinator.meters import add_work_meters
 from coordinator.registry import own_identity, registry
 from coordinator.registry.group_routes import add_groups
+from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.identity_routes import add_identity
 from coordinator.registry.peers import Peers
@@ -52,6 +53,7 @@ from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.expiry import Expiry
+from coordinator.rounds.flow import add_flow
 from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
@@ -138,6 +140,7 @@ def create_app(
             ledger,
             registry.Registry(settings.deployment, own, url, time, ledger),
             peers,
+            HealthLooks(peers, time),
             formats,
             mirror,
             identities,
@@ -219,6 +222,7 @@ def create_app(
     add_suites(app)
     add_queries(app, settings)
     add_rounds(app)
+    add_flow(app)
     add_budget(app, settings)
     add_proposals(app)
     add_datasets(app, settings, transports)

@@ -72,7 +72,7 @@ async def build(
         SealKeys(peers),
         identities,
         lambda outcome: contributed.labels(outcome).inc(),
-        Steps(database, peers, clock),
+        Steps(database, peers, clock, restore),
     )
     delivery = Delivery(
         database,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, RootModel
 from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import PublicKey
+from tacit.protocol.enrolment import EpochKey, PublicKey
 from tacit.protocol.round import AcceptedSet, Contribution, Piece, SealedKeyShare
 from tacit.query.words import Identifier
 from tacit.wire import WireModel
@@ -70,6 +70,29 @@ class WellKnown(BaseModel):
     id: Identifier
     operator: Annotated[str, Field(min_length=1, max_length=128)]
     identity_key: PublicKey
+
+
+_Figure = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
+class AggregatorPolicy(BaseModel):
+    """Which rounds an aggregator takes part in, by its own words."""
+
+    min_participants: _Figure
+    max_curators: _Figure
+    max_roster: _Figure
+    max_dimension: _Figure
+    max_round_s: _Figure
+    allow_exact: bool
+    allow_paper: bool
+
+
+class FullStatement(WellKnown):
+    """The same with what an operator may want to see; `epoch_key`: none where it seals in suite 2
+    only."""
+
+    epoch_key: Signed[EpochKey] | None
+    policy: AggregatorPolicy
 
 
 # --- asking all ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from coordinator.errors import (
 )
 from coordinator.registry.answers import (
     FreezeAnswer,
+    FullStatement,
     Missing,
     OfRound,
     Opening,
@@ -39,6 +40,7 @@ from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.flow import Flow
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import (
     AbortRequest,
@@ -58,7 +60,7 @@ from tacit.protocol.round import (
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
 from tacit.sets import Bits
-from tacit.wire import encode_binary
+from tacit.wire import encode_binary, format_instant
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
@@ -182,6 +184,11 @@ class Peer:
         """The aggregator's progress, once it holds pieces of this many or the time is over."""
         path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
         return await self._ask("GET", path, Progress)
+
+    async def flow(self, start: datetime, end: datetime) -> Flow:
+        """What became of uploads there, hour by hour."""
+        span = f"from={format_instant(start)}&to={format_instant(end)}"
+        return await self._ask("GET", f"/v1/flow?{span}", Flow)
 
     async def missing(self, round_id: str, members: Bits) -> int:
         """Of how many of these curators, one boolean per roster number, it holds no piece."""
@@ -326,7 +333,15 @@ class Peers:
         return Peer(row, self._clients[key], self._steps[key], shown, self._tracer)
 
     async def identity(self, url: str) -> WellKnown:
-        """What an aggregator states about itself at its well-known address."""
+        """What an aggregator states about itself at its well-known address. Raises
+        AggregatorUnreachable, NotAnAggregator."""
+        return await self._stated(url, WellKnown)
+
+    async def statement(self, url: str) -> FullStatement:
+        """All that it states there. Raises as `identity`."""
+        return await self._stated(url, FullStatement)
+
+    async def _stated(self, url: str, form: type[Model]) -> Model:
         try:
             async with service_client(
                 url,
@@ -344,7 +359,7 @@ class Peers:
         if answer.status_code >= 500:
             raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
         try:
-            return WellKnown.model_validate_json(answer.content)
+            return form.model_validate_json(answer.content)
         except ValidationError:
             raise NotAnAggregator(pointer="/url") from None
 
