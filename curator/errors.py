@@ -12,6 +12,11 @@ from typing import ClassVar
 from tacit.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
 
 
+class UnknownAnchor(NotFound):
+    name = "unknown_anchor"
+    title = "No party here anchors a service of this name"
+
+
 class UnknownCurator(NotFound):
     name = "unknown_curator"
     title = "No such curator is hosted here"
@@ -175,6 +180,11 @@ class SealKeyUnusable(RoundRefused):
 class StepRefused(RoundRefused):
     name = "step_refused"
     title = "What the job's round asks is not what its query says, or not what was asked before"
+
+
+class StepMissed(RoundRefused):
+    name = "step_missed"
+    title = "The curator did not answer the first step of the job, whose debit pays for all steps"
 
 
 class PolicyRefused(RoundRefused):

@@ -69,6 +69,8 @@ coordinators = Table(
     Column("deployment", String(128), nullable=False),
     Column("identity_key", LargeBinary, nullable=False),
     Column("paired", Instant, nullable=False),
+    Column("pin", Text, nullable=True),
+    Column("shown", Text, nullable=True),
 )
 pinned_peers = Table(
     "pinned_peer",
@@ -257,4 +259,12 @@ audit_looks = Table(
     Column("time", Instant, nullable=False),
     Column("alpha", String(32), nullable=False),
     Column("screened", BigInteger, nullable=False),
+)
+uploads = Table(
+    "upload_count",
+    metadata,
+    Column("hour", Instant, primary_key=True),
+    Column("form", String(16), primary_key=True),
+    Column("outcome", String(64), primary_key=True),
+    Column("count", BigInteger, nullable=False),
 )

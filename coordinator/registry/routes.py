@@ -6,22 +6,26 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.grants import answer_enrolment, largest_body
+from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
+from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator
 from coordinator.registry import registry
+from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
-from coordinator.registry.registry import AggregatorRequest, ConfirmationRequest, Registry
+from coordinator.registry.registry import AggregatorRequest, Registry
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
@@ -38,7 +42,7 @@ AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 def add_registry(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
     """Add them to the app."""
-    _add_aggregators(app, settings)
+    _add_aggregators(app)
     _add_parties(app, settings)
     add_tokens(
         app,
@@ -56,16 +60,7 @@ async def _no_subject(asked: NewToken) -> None:
         raise Invalid("a token made here belongs to no party", pointer="/subject")
 
 
-def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
-    @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
-    async def identity(own: RegistryPart) -> dict[str, str]:
-        key = own.identity.public_key
-        return {
-            "deployment": settings.deployment,
-            "identity_key": encode_binary(key),
-            "fingerprint": fingerprint(key).hex(),
-        }
-
+def _add_aggregators(app: FastAPI) -> None:
     @app.post(
         "/v1/aggregators",
         tags=["registry"],
@@ -84,10 +79,22 @@ def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
         return _aggregator(await registry.pair(database, own, peers, body))
 
     @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
-    async def aggregators(database: DatabasePart, _: Reader) -> dict[str, Any]:
+    async def aggregators(
+        database: DatabasePart,
+        looks: Annotated[HealthLooks, Depends(part(HealthLooks))],
+        caller: Reader,
+        health: Annotated[
+            bool, Parameter(description="Also look whether they are there (operators).")
+        ] = False,
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
-        return {"aggregators": [_aggregator(row) for row in rows]}
+        shown = [_aggregator(row) for row in rows]
+        if health:
+            caller.demand(Scope.OPERATOR)
+            for each, seen in zip(shown, await looks.look(rows), strict=True):
+                each |= seen.model_dump(mode="json")
+        return {"aggregators": shown}
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",

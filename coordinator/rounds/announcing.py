@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coordinator.registry.peers import Opening, Peer, RelayedPiece, answered, gather, refuses
+from coordinator.registry.answers import Opening, RelayedPiece, answered, gather, refuses
+from coordinator.registry.peers import Peer
 from coordinator.rounds import quorum
 from coordinator.rounds.context import (
     Conduct,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.registry.peers import Peer, Progress, answered, gather
+from coordinator.registry.answers import Progress, answered, gather
+from coordinator.registry.peers import Peer
 from coordinator.rounds.context import Conduct, signed_descriptor
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed

@@ -13,20 +13,22 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
+from common.store.own_identities import OwnIdentities
 from common.store.together import Together
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget.ledger import Ledger
 from coordinator.errors import RoundExpired, StillVerifying, UnknownRound
+from coordinator.registry.answers import refusal, silence
 from coordinator.registry.identities import Identities
-from coordinator.registry.peers import Peer, Peers, refusal, silence
+from coordinator.registry.peers import Peer, Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.registry import AggregatorRow
 from coordinator.store.rounds import RoundHead, RoundRow
-from tacit.crypto.signing import Identity, Signed
+from tacit.crypto.signing import Signed
 from tacit.protocol.round import AcceptedSet, RoundDescriptor, RoundState
 from tacit.wire import format_instant
 
@@ -40,7 +42,7 @@ class Conduct:
     """What every transition needs."""
 
     database: Database
-    identity: Identity
+    own: OwnIdentities
     salt_key: bytes
     deployment: str
     peers: Peers

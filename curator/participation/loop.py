@@ -32,6 +32,7 @@ from curator.participation.planning import Planning
 from curator.participation.refusals import Refusing
 from curator.participation.settlement import Settling
 from curator.parties.capabilities import Capabilities
+from curator.parties.coordinators import Coordinators
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
@@ -39,7 +40,7 @@ from curator.settings import CuratorSettings
 from curator.store import outbox
 from curator.store import parties as party_store
 from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
-from curator.store.parties import PartyRow, Speaker
+from curator.store.parties import Coordinator, PartyRow, Speaker
 
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
@@ -71,6 +72,7 @@ class Participation:
         capabilities: Capabilities,
         reporting: Reporting,
         refusing: Refusing,
+        coordinators: Coordinators,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
@@ -78,8 +80,8 @@ class Participation:
         self._capabilities = capabilities
         self._reporting, self._refusing = reporting, refusing
         self._planning = Planning(database, clock, settings.send_window_share)
-        self._rounds = Discovery(database, peers.open_rounds, self._take_up)
-        self._collections = Discovery(database, peers.collecting, reporting.take_up)
+        self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
+        self._collections = Discovery(database, coordinators, peers.collecting, reporting.take_up)
         self._watched: set[str] = set()
         self._speakers: set[Speaker] = set()
         self._enrolled = Notice()
@@ -117,6 +119,7 @@ class Participation:
 
     def wake(self) -> None:
         """Poll now: a party was enrolled, or a policy changed."""
+        self._rounds.forget()
         self._collections.forget()
         self._planning.forget()
         self._enrolled.notify()
@@ -167,9 +170,11 @@ class Participation:
         """Process the open collections of a coordinator now; whether it answered."""
         return await self._collections.look(url)
 
-    async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
-        await self._note_gone(await self._planning.take_up(keys, items))
+    async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
+        listed, foreign = await self._planning.take_up(known, items)
+        await self._note_gone(listed)
         self._awake.notify()
+        return foreign
 
     async def _note_gone(self, open_now: set[str]) -> None:
         """Rounds that are no longer open: poll soon for their final state."""

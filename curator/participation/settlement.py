@@ -26,6 +26,7 @@ from curator.ledger.ledger import presence_bits
 from curator.parties.peers import Peers, Said
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
+from curator.store import records as record_store
 from curator.store.outbox import Asked, ContributionRow, RoundRow
 from curator.store.parties import PartyRow
 from tacit.accounting.credit import abort_credit
@@ -126,7 +127,8 @@ class Settling:
         async with self.database.begin() as transaction:
             asked = [Asked(row.id, "aborted", aborts)]
             await outbox.settle_rounds(transaction, asked, self.clock.now())
-            if abort_credit(row.signed().statement, aborts):
+            due = abort_credit(row.signed().statement, aborts)
+            if due and not await _went_on(transaction, row):
                 await self._credit(transaction, row, found, parties)
 
     async def _stood(
@@ -229,6 +231,17 @@ class Settling:
                 await _give_back(transaction, party, debit)
             await outbox.set_credited(transaction, contribution.id, now)
             _logger.info("credited", party=party.logged, round=row.id)
+
+
+async def _went_on(transaction: Transaction, row: RoundRow) -> bool:
+    """Whether this is the round that a job's one debit was made with, and the job asked more: then
+    the debit pays for what was answered since."""
+    query = row.signed().statement.query
+    if query.job is None:
+        return False
+    job = await record_store.job(transaction, query.job)
+    paid = job is not None and job.terms is not None and job.first_round == row.id
+    return paid and job is not None and job.step > 1
 
 
 async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> None:

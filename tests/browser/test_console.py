@@ -25,6 +25,11 @@ PAGES = (
     "/console/budget/events",
     "/console/queries",
     "/console/queries/new",
+    "/console/jobs",
+    "/console/jobs/new",
+    "/console/jobs/new?algorithm=kmeans",
+    "/console/datasets",
+    "/console/flow",
     "/console/tokens",
     "/console/audit",
 )
