@@ -306,7 +306,7 @@ def test_an_aborted_round_leaves_the_shallower_tree() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "pointer"),
-    [({"budget": "adaptive"}, "budget"), ({"evaluate": True}, "evaluate")],
+    [({"evaluate": True}, "evaluate"), ({"evaluate": {"queries": 5}}, "evaluate")],
 )
 def test_what_curators_cannot_answer_is_refused(changes: dict[str, Any], pointer: str) -> None:
     params = NgramParameters(**({"universe": 5, "epsilon": "1", "budget": "uniform"} | changes))
