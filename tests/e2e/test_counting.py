@@ -85,7 +85,10 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
                 answer = await give(running, name, "\n".join(lines) + "\n")
                 assert answer.status_code == 200, answer.text
         await running.agree(
-            "sequential-ngram", "sequential-prefix-tree", record={"period": {"epsilon": "9000"}}
+            "sequential-ngram",
+            "sequential-prefix-tree",
+            "set-valued",
+            record={"period": {"epsilon": "9000"}},
         )
         yield running
 
@@ -174,6 +177,35 @@ async def test_a_release_at_a_useful_epsilon_has_the_noise_of_its_law(it: Site) 
     assert chance(everything, 3, 8) < 1e-6
 
 
+async def test_sets_of_items_are_counted_too(it: Site) -> None:
+    """DiffPart: a basket that 60 people have, one that 48 have, and a stray one. Epsilon 20 and a
+    threshold that no noise passes (10^-6 a split): the release has the two baskets."""
+    for number, name in enumerate((LONE, *HOSTED)):
+        baskets = [["home", "news", "home"]] * 5 + [["sports"]] * 4 + [["mail", "elsewhere"]] * 9
+        if number == 3:
+            baskets.append(["home", "mail", "sports", "news"])
+        answer = await it.own(
+            "POST",
+            "/v1/transactions",
+            content="\n".join(map(" ".join, baskets)).encode(),
+            params={"curator": name, "name": "baskets"},
+            headers={"Content-Type": "text/plain"},
+        )
+        assert answer.status_code == 200, answer.text
+    before = len(await debits(it))
+    params = {"universe": ITEMS, "fanout": 2, "eta": "1/1000000", "eta_leaf": "1/1000000"}
+    columns = [{"transactions": "baskets"}]
+    asked = await it.ask(job("set-valued", params, "20", columns=columns))
+    found = await it.result(asked["id"])
+    assert (found["summary"]["method"], found["summary"]["rows"]) == ("diffpart", 2)
+    assert abs(found["summary"]["records"] - 108) <= 4
+    spent = (await debits(it))[before:]
+    assert (spent[0], set(spent[1:])) == ("20", {"0"})
+    report = await it.report(asked["id"])
+    assert report["charged"]["epsilon"] == "20"
+    assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "20"
+
+
 async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     before = await debits(it)
     asked = job("sequential-ngram", {**NGRAMS, "l_max": 20, "n_max": 5}, "1", n_hint=10**6)
@@ -194,6 +226,7 @@ async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
         ({"federation": {**FEDERATION, "collect": "reports"}}, "/federation/collect"),
         ({"params": {**NGRAMS, "epsilon": "1", "evaluate": True}}, "/params/evaluate"),
         ({"algorithm": "kmeans"}, None),
+        ({"federation": {**FEDERATION, "columns": [{"transactions": "a"}]}}, "/federation/columns"),
     ],
 )
 async def test_what_is_not_offered_is_refused_and_debits_nothing(
