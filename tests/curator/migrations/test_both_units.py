@@ -34,6 +34,7 @@ async def as_before(transaction: Transaction) -> None:
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
         "anchor.pin",
+        "curator.owner_policy",
     ):
         table, _, name = column.partition(".")
         await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
