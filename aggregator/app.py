@@ -15,6 +15,7 @@ from aggregator.context import Aggregator
 from aggregator.identities import OwnIdentities
 from aggregator.keys import Keyring
 from aggregator.meters import Meters
+from aggregator.pieces.flow import UploadCounts, add_flow
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, add_pieces
 from aggregator.pieces.seal_key_routes import add_seal_keys
@@ -51,6 +52,8 @@ from tacit.randomness import SecureRandom
 
 VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
+SETTLED_SWEEPS = 3
+"""After so many sweeps every process has stored its counts of an hour."""
 _logger = get_logger("tacit.aggregator")
 
 
@@ -68,7 +71,8 @@ def create_app(
         aggregator, intake, warmer, evaluations = await _start(
             app, meters, settings, time, intake_type
         )
-        sweeper = Sweeper(aggregator, intake, meters)
+        counts = part_of(app, UploadCounts)
+        sweeper = Sweeper(aggregator, intake, meters, counts)
         sweeper.start()
         try:
             yield
@@ -77,6 +81,7 @@ def create_app(
             await warmer.stop()
             await evaluations.stop()
             await intake.stop()
+            await counts.store()
             await aggregator.database.dispose()
 
     app = build_app(
@@ -92,6 +97,7 @@ def create_app(
     )
     meters = Meters(app.state.metrics)
     add_pieces(app)
+    add_flow(app)
     add_identity(app, settings)
     add_key_rotation(app)
     add_seal_keys(app)
@@ -159,11 +165,12 @@ async def _start(
     )
     warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tokens, clock)
-    pieces = PieceParts(aggregator, intake, directory, meters)
+    counts = UploadCounts(database, clock, SETTLED_SWEEPS * settings.sweep_s)
+    pieces = PieceParts(aggregator, intake, directory, meters, counts)
     evaluations = Evaluations()
     verifying = Verifying(aggregator, intake, evaluations)
     steps = RoundSteps(aggregator, intake, warmer, verifying)
-    provide(app, aggregator, intake, directory, steps, authenticator, pieces)
+    provide(app, aggregator, intake, directory, steps, authenticator, pieces, counts)
     install_authenticator(app, authenticator)
     await intake.start()
     await restoring.recover(aggregator, intake)
@@ -203,10 +210,13 @@ class Sweeper(Repeating):
     """The aggregator's one loop: it ends what is overdue and destroys what is no longer needed. All
     else that a round does here is a request of its coordinator."""
 
-    def __init__(self, aggregator: Aggregator, intake: Intake, meters: Meters) -> None:
+    def __init__(
+        self, aggregator: Aggregator, intake: Intake, meters: Meters, counts: UploadCounts
+    ) -> None:
         pause_s = aggregator.settings.sweep_s
         super().__init__("sweep", _logger, pause_s, first_s=pause_s)
         self._aggregator, self._intake, self._meters = aggregator, intake, meters
+        self._counts = counts
 
     async def look(self) -> None:
         """Sweep once."""
@@ -214,3 +224,4 @@ class Sweeper(Repeating):
         await identity_ends.sweep(self._aggregator, self._intake)
         if await key_sweep.sweep(self._aggregator, self._intake):
             await self._aggregator.erasure.erase()
+        await self._counts.store()

@@ -137,7 +137,10 @@ class FederatedRounds:
     `aborted(state, sum) -> state`, None where the job fails with the round;
     `release(state) -> Outcome`; `planned(state)`: how many sums in total. `when`: for which
     parameters and stances, in a few words. `universe(params)`: the items, where records are
-    sequences; None: they are rows of numbers.
+    sequences; None: they are rows of numbers. `forecast(params, asking)`: what the result will be
+    worth and what it takes, an `algorithms.counts.forecast.Asking`, as JSON values; None: none is
+    made. `budget(params)`: what no record spends more of in all sums together, which curators hold
+    by themselves, so that they are debited once; None: each round is debited.
     """
 
     scope: Callable[[Any], PrivacyScope]
@@ -150,6 +153,8 @@ class FederatedRounds:
     planned: Callable[[Any], int]
     when: str
     universe: Callable[[Any], tuple[str, ...]] | None = None
+    forecast: Callable[[Any, Any], dict[str, Any]] | None = None
+    budget: Callable[[Any], Fraction] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cli.context import (
     Answer,
     Home,
     Target,
+    at_coordinator,
     console,
     digits,
     fail,
@@ -104,6 +105,23 @@ def aggregator(
     with _client(url, token) as client:
         answer = client.post("/v1/aggregators", body)
     return Answer(answer, lambda: console.print(f"paired with {answer['id']}"))
+
+
+@app.command("list")
+@at_coordinator
+def listing(client: Client) -> Answer:
+    """The coordinator's aggregators, and whether they are there."""
+    found = list(client.aggregators(health=True))
+    columns = ["id", "operator", "url", "fingerprint", "now"]
+    rows = [[*(each[name] for name in columns[:-1]), _standing(each)] for each in found]
+    return tabled(found, "Aggregators", columns, rows)
+
+
+def _standing(found: Mapping[str, Any]) -> str:
+    if not found["reachable"]:
+        return str(found["problem"])
+    another = found["fingerprint_seen"] != found["fingerprint"]
+    return "shows another identity" if another else "reachable"
 
 
 @app.command("all")

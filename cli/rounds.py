@@ -209,6 +209,41 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
+@app.command("flow")
+@at_coordinator
+def flow(
+    client: Client,
+    start: Annotated[
+        str | None, typer.Option("--from", help="RFC 3339; at most 31 days ago.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="RFC 3339; by default now.")] = None,
+) -> Answer:
+    """Do contributions arrive, and where do they stop: counts of the last 24 hours, or a span."""
+    found = client.flow(since=start, until=end)
+    return Answer(found, lambda: say("\n".join(_flow_lines(found)), markup=False))
+
+
+def _flow_lines(found: dict[str, Any]) -> list[str]:
+    rounds = ", ".join(f"{count} {state}" for state, count in found["rounds"].items())
+    refused = ", ".join(f"{ground} {count}" for ground, count in found["refused"].items())
+    lines = [
+        f"{found['from']} to {found['to']}",
+        f"rounds: {rounds or 'none'}",
+        f"refused by curators: {refused or 'none told'}",
+    ]
+    for each in found["aggregators"]:
+        if each["problem"] is not None:
+            lines.append(f"{each['id']}: no counts ({each['problem']})")
+            continue
+        counts = [
+            f"{form} {outcome} {count}"
+            for form in ("lone", "batch")
+            for outcome, count in each[form].items()
+        ]
+        lines.append(f"{each['id']}: {', '.join(counts) or 'nothing told'}, until {each['until']}")
+    return [*lines, found["sentence"]]
+
+
 @app.command("refusals")
 @at_coordinator
 def refusals(client: Client, round_id: RoundId) -> Answer:

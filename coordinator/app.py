@@ -38,6 +38,7 @@ from coordinator.jobs.schedules.routes import add_job_schedules
 from coordinator.meters import add_work_meters
 from coordinator.registry import registry
 from coordinator.registry.group_routes import add_groups
+from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
@@ -49,6 +50,7 @@ from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.expiry import Expiry
+from coordinator.rounds.flow import add_flow
 from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
@@ -132,6 +134,7 @@ def create_app(
             ledger,
             registry.Registry(settings.deployment, identity, url, time, ledger),
             peers,
+            HealthLooks(peers, time),
             formats,
             mirror,
             identities,
@@ -208,6 +211,7 @@ def create_app(
     add_suites(app)
     add_queries(app, settings)
     add_rounds(app)
+    add_flow(app)
     add_budget(app, settings)
     add_proposals(app)
     add_datasets(app, settings, transports)

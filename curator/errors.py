@@ -187,6 +187,11 @@ class StepRefused(RoundRefused):
     title = "What the job's round asks is not what its query says, or not what was asked before"
 
 
+class StepMissed(RoundRefused):
+    name = "step_missed"
+    title = "The curator did not answer the first step of the job, whose debit pays for all steps"
+
+
 class PolicyRefused(RoundRefused):
     name = "policy_refused"
     title = "The curator's policy forbids the round"

@@ -68,7 +68,7 @@ async def build(
         SealKeys(peers),
         Identities(database, peers, clock),
         lambda outcome: contributed.labels(outcome).inc(),
-        Steps(database, peers, clock),
+        Steps(database, peers, clock, restore),
     )
     delivery = Delivery(
         database,

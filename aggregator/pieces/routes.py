@@ -21,6 +21,7 @@ from aggregator.context import Aggregator
 from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownSender
 from aggregator.meters import Meters
 from aggregator.pieces import pieces
+from aggregator.pieces.flow import UploadCounts
 from aggregator.pieces.intake import Intake, Outcome
 from aggregator.roster.senders import SenderDirectory
 from aggregator.store.roster import Party
@@ -58,6 +59,17 @@ class PieceParts:
     intake: Intake
     directory: SenderDirectory
     meters: Meters
+    counts: UploadCounts
+
+    def taken(self, form: str, outcome: Outcome) -> None:
+        """Count an upload that was answered 200 or 201."""
+        self.meters.accepted.labels(form, str(outcome.value)).inc()
+        self.counts.add(form, outcome.name.lower())
+
+    def refused(self, form: str, error: DomainError) -> None:
+        """Count an upload that was refused."""
+        self.meters.refused.labels(form, error.name).inc()
+        self.counts.add(form, error.name)
 
 
 def add_pieces(app: FastAPI) -> None:
@@ -92,7 +104,7 @@ async def _counted(
             sender = await _sender(request, parts, fresh=True)
             return await take(request, parts, sender)
     except DomainError as error:
-        parts.meters.refused.labels(form, error.name).inc()
+        parts.refused(form, error)
         raise
 
 
@@ -147,7 +159,7 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
 
 
 def _outcome(parts: PieceParts, form: str, outcome: Outcome) -> Response:
-    parts.meters.accepted.labels(form, str(outcome.value)).inc()
+    parts.taken(form, outcome)
     return json_response(_STORED if outcome is Outcome.STORED else _KNOWN, outcome.value)
 
 
@@ -220,10 +232,10 @@ def _answered(
     shown = []
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, DomainError):
-            parts.meters.refused.labels(form, outcome.name).inc()
+            parts.refused(form, outcome)
             shown.append(_refused(index, outcome))
         else:
-            parts.meters.accepted.labels(form, str(outcome.value)).inc()
+            parts.taken(form, outcome)
             shown.append({"index": index, "status": outcome.value})
     return answer(request, shown)
 

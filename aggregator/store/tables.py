@@ -258,3 +258,11 @@ audit_looks = Table(
     Column("alpha", String(32), nullable=False),
     Column("screened", BigInteger, nullable=False),
 )
+uploads = Table(
+    "upload_count",
+    metadata,
+    Column("hour", Instant, primary_key=True),
+    Column("form", String(16), primary_key=True),
+    Column("outcome", String(64), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+)

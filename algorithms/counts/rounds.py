@@ -24,6 +24,7 @@ from algorithms.counts.contract import (
     Question,
     State,
 )
+from algorithms.counts.forecast import PlannedQuestion, forecast
 from algorithms.round_reports import by_rounds
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import Counter, ranges
@@ -69,7 +70,8 @@ class Counting(Generic[State]):
     questions(params): its functions; first(params, draws): the state before any question, draws
     being the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
-    universe(params): the items in order.
+    universe(params): the items in order; forecast(params, draws): the questions as planned;
+    budget(params): what a record spends at most.
     """
 
     counter: Counter
@@ -80,6 +82,8 @@ class Counting(Generic[State]):
     release: Callable[[Any, State], Outcome]
     preview: Callable[[Any], PrivacyReport]
     universe: Callable[[Any], tuple[str, ...]]
+    forecast: Callable[[Any, Fraction], Sequence[PlannedQuestion]]
+    budget: Callable[[Any], Fraction]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +148,8 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         planned=lambda run: counting.planned(run.params),
         when=when,
         universe=counting.universe,
+        forecast=lambda params, asking: forecast(counting.forecast(params, asking.draws), asking),
+        budget=counting.budget,
     )
 
 

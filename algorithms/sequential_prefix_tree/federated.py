@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from algorithms.contract import Outcome, SequentialContext
+from algorithms.counts.forecast import PlannedQuestion
 from algorithms.counts.rounds import Counting, counting_rounds
 from algorithms.problems import NotOverCurators
 from algorithms.sequential_prefix_tree import counts
@@ -41,6 +42,39 @@ def planned(params: Parameters) -> int:
     return params.height * (2 if params.hybrid else 1)
 
 
+def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
+    """Groups where they are asked, and items, level by level."""
+    params = over_curators(params)
+    settings = resolved(params, "sound", draws)[1]
+    layout, questions = settings.layout, []
+    tests = [
+        (
+            "items",
+            settings.item_test,
+            layout.items if settings.group_test is None else int(layout.sizes.max()),
+        )
+    ]
+    if settings.group_test is not None:
+        tests.insert(0, ("groups", settings.group_test, layout.count))
+    for level in range(1, params.height + 1):
+        for what, test, group in tests:
+            most = (layout.items if what == "items" else group) * layout.items ** (level - 1)
+            if level > 1 and params.max_cells is not None:
+                most = min(most, params.max_cells)
+            questions.append(
+                PlannedQuestion(
+                    f"{what} of level {level}",
+                    test.rate,
+                    1,
+                    round(test.threshold),
+                    float(test.chance),
+                    group,
+                    most,
+                )
+            )
+    return tuple(questions)
+
+
 def release(params: Parameters, state: State) -> Outcome:
     """What is published; nothing in it is drawn."""
     public = SequentialContext()
@@ -59,6 +93,8 @@ ROUNDS: Final = counting_rounds(
         release=release,
         preview=lambda params: preview(over_curators(params), "sound"),
         universe=lambda params: resolved(params, "sound")[0],
+        forecast=planned_questions,
+        budget=lambda params: params.epsilon,
     ),
     when="stance sound",
 )

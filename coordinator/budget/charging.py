@@ -9,7 +9,9 @@ ledgers are the authority; this is the coordinator's copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -17,22 +19,29 @@ from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
 from coordinator.budget.ledger import SYSTEM
 from coordinator.budget.limits import Planned, Shortage, shortages
-from coordinator.budget.round_charges import Price
+from coordinator.budget.round_charges import SCENARIOS, UNITS, Price, RoundCharge
 from coordinator.budget.spending import Spending
 from coordinator.budget.state import LedgerState
 from coordinator.errors import BudgetExceeded
 from coordinator.models.budget_events import Draft, Kind, MemberSet
 from coordinator.store import ledger as store
 from tacit import sets
-from tacit.accounting.amounts import scaled
+from tacit.accounting.amounts import MICRO, Amount, scaled
 from tacit.accounting.credit import abort_credit
-from tacit.accounting.unit_costs import unit_costs
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import job_costs, unit_costs
 from tacit.crypto.signing import Signed
 from tacit.protocol.round import AbortStatement, AcceptedSet, RoundDescriptor
 from tacit.query.query import Query
+from tacit.report.figures import epsilon_amount
+from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
 from tacit.wire import format_instant
 
+ONE_DEBIT: Final = (
+    "The round is one of a job that is debited once, with its first round: curators let no record "
+    "spend more than the job's epsilon in all rounds together."
+)
 NAMED = 10
 """At most this many curators and rounds are named in a refusal."""
 
@@ -46,6 +55,37 @@ def _price(text: str, operators: tuple[str, ...] | None) -> Price:
 def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
     """What a round of this query costs each member. May take a second, once."""
     return _price(query.canonical().decode(), None if operators is None else tuple(operators))
+
+
+def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Price:
+    """What a job that is debited once costs each member, with its first round; query: of one."""
+    costs = job_costs(query, epsilon, operators)
+    return Price.of({key: scaled(cost) for key, cost in costs.items()})
+
+
+PAID: Final = Price.of({(unit, scenario): Amount(0, 0) for unit in UNITS for scenario in SCENARIOS})
+"""Of a later round of such a job."""
+
+
+def as_debited(report: PrivacyReport, query: Query, charge: RoundCharge) -> PrivacyReport:
+    """The report of a round with what its own debit was: a job's one debit is made with its first
+    round, and pays for the others."""
+    if charge.price.text == price_of(query, charge.operators).text:
+        return report
+    assumed = charge.price.cost(query.privacy_unit, Scenario.ASSUMED)
+    assert assumed is not None
+    assert report.charged is not None
+    charged = report.charged.model_copy(
+        update={
+            "epsilon": epsilon_amount(Fraction(assumed.epsilon, MICRO)),
+            "delta": "0",
+            "epsilon_all_corrupt": "inf" if assumed.epsilon else "0",
+            "delta_all_corrupt": "1" if assumed.epsilon else "0",
+        }
+    )
+    return report.model_copy(
+        update={"charged": charged, "assumptions": (*report.assumptions, ONE_DEBIT)}
+    )
 
 
 def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Planned:

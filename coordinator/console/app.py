@@ -17,6 +17,7 @@ from common.web.console.tokens import add_audit, add_tokens_pages
 from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
+from coordinator.console.flow import add_flow
 from coordinator.console.ledger import add_ledger
 from coordinator.console.overview import add_overview
 from coordinator.console.queries import add_queries
@@ -31,6 +32,7 @@ _ENTRIES: Final = (
     Entry("Rounds", "/console/rounds", PEOPLE),
     Entry("Queries", "/console/queries", PEOPLE),
     Entry("Budget", "/console/budget", PEOPLE),
+    Entry("Data flow", "/console/flow", frozenset({Scope.OPERATOR})),
     Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )
 
@@ -72,6 +74,7 @@ def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> No
     add_queries(router)
     add_ledger(router, settings)  # /budget/ledger and others below /budget
     add_budget(router, settings)
+    add_flow(router)
     add_tokens_pages(router, tokens, clock, PEOPLE)
     app.include_router(router)
     add_audit(app)

@@ -30,6 +30,7 @@ from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey, PublicKey
+from tacit.protocol.flow import Flow
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import (
     AbortRequest,
@@ -53,7 +54,7 @@ from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
 from tacit.query.words import Identifier
 from tacit.sets import Bits
-from tacit.wire import WireModel, encode_binary
+from tacit.wire import WireModel, encode_binary, format_instant
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
@@ -116,6 +117,29 @@ class WellKnown(BaseModel):
     id: Identifier
     operator: Annotated[str, Field(min_length=1, max_length=128)]
     identity_key: PublicKey
+
+
+_Figure = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
+class AggregatorPolicy(BaseModel):
+    """Which rounds an aggregator takes part in, by its own words."""
+
+    min_participants: _Figure
+    max_curators: _Figure
+    max_roster: _Figure
+    max_dimension: _Figure
+    max_round_s: _Figure
+    allow_exact: bool
+    allow_paper: bool
+
+
+class FullStatement(WellKnown):
+    """The same with what an operator may want to see; `epoch_key`: none where it seals in suite 2
+    only."""
+
+    epoch_key: Signed[EpochKey] | None
+    policy: AggregatorPolicy
 
 
 @dataclass
@@ -270,6 +294,11 @@ class Peer:
         path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
         return await self._ask("GET", path, Progress)
 
+    async def flow(self, start: datetime, end: datetime) -> Flow:
+        """What became of uploads there, hour by hour."""
+        span = f"from={format_instant(start)}&to={format_instant(end)}"
+        return await self._ask("GET", f"/v1/flow?{span}", Flow)
+
     async def missing(self, round_id: str, members: Bits) -> int:
         """Of how many of these curators, one boolean per roster number, it holds no piece."""
         body = Awaited(members=sets.pack(members))
@@ -413,7 +442,15 @@ class Peers:
         return Peer(row, self._clients[key], self._steps[key], shown, self._tracer)
 
     async def identity(self, url: str) -> WellKnown:
-        """What an aggregator states about itself at its well-known address."""
+        """What an aggregator states about itself at its well-known address. Raises
+        AggregatorUnreachable, NotAnAggregator."""
+        return await self._stated(url, WellKnown)
+
+    async def statement(self, url: str) -> FullStatement:
+        """All that it states there. Raises as `identity`."""
+        return await self._stated(url, FullStatement)
+
+    async def _stated(self, url: str, form: type[Model]) -> Model:
         try:
             async with service_client(
                 url,
@@ -431,7 +468,7 @@ class Peers:
         if answer.status_code >= 500:
             raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
         try:
-            return WellKnown.model_validate_json(answer.content)
+            return form.model_validate_json(answer.content)
         except ValidationError:
             raise NotAnAggregator(pointer="/url") from None
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
@@ -15,10 +16,12 @@ from common.web.grants import answer_enrolment, largest_body
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
+from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator
 from coordinator.registry import registry
+from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.registry import AggregatorRequest, ConfirmationRequest, Registry
@@ -84,10 +87,22 @@ def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
         return _aggregator(await registry.pair(database, own, peers, body))
 
     @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
-    async def aggregators(database: DatabasePart, _: Reader) -> dict[str, Any]:
+    async def aggregators(
+        database: DatabasePart,
+        looks: Annotated[HealthLooks, Depends(part(HealthLooks))],
+        caller: Reader,
+        health: Annotated[
+            bool, Parameter(description="Also look whether they are there (operators).")
+        ] = False,
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
-        return {"aggregators": [_aggregator(row) for row in rows]}
+        shown = [_aggregator(row) for row in rows]
+        if health:
+            caller.demand(Scope.OPERATOR)
+            for each, seen in zip(shown, await looks.look(rows), strict=True):
+                each |= seen.model_dump(mode="json")
+        return {"aggregators": shown}
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",

@@ -73,8 +73,10 @@ class Prepared:
     price: Price
 
 
-async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -> Prepared:
-    """A round that could be opened; nothing is stored."""
+async def prepare(
+    conduct: Conduct, query_row: QueryRow, request: OpenRequest, price: Price | None = None
+) -> Prepared:
+    """A round that could be opened; nothing is stored. price: that of its query, unless given."""
     query = query_row.query
     window = _window(query, request.window)
     now = conduct.clock.now()
@@ -120,8 +122,10 @@ async def prepare(conduct: Conduct, query_row: QueryRow, request: OpenRequest) -
     )
     signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
     check_descriptor(signed, conduct.identity.public_key, now)
-    operators = tuple(entry.operator for entry in entries)
-    return Prepared(signed, await asyncio.to_thread(charging.price_of, query, operators))
+    if price is None:
+        operators = tuple(entry.operator for entry in entries)
+        price = await asyncio.to_thread(charging.price_of, query, operators)
+    return Prepared(signed, price)
 
 
 async def add(

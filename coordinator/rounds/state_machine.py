@@ -446,6 +446,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         host_parts=host_parts,
         refused=row.refused,
     )
+    if query.job is not None:
+        async with conduct.database.reading() as transaction:
+            charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]
+        report = await asyncio.to_thread(charging.as_debited, report, query, charge)
     peers = await _quorum(conduct, descriptor, manifest)
     request = RevealRequest(commitments=tuple(commitments))
     answers = await gather(peer.reveal(row.id, request) for peer in peers)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import ColumnElement, func, insert, select
 
+from common.runtime.clock import first_uuid7
 from common.store.transactions import Transaction
 from coordinator.store.tables import parties, refusals
 from tacit.protocol.round import Refusal, RefusalGround
@@ -60,6 +61,20 @@ async def after(transaction: Transaction, round_id: str, last: int) -> list[Refu
 
 async def counts(transaction: Transaction, round_id: str) -> dict[RefusalGround, int]:
     """How many curators refuse a round on each ground that there is."""
+    return await _counts(transaction, refusals.c.round_id == round_id)
+
+
+async def counts_between(
+    transaction: Transaction, start: datetime, end: datetime
+) -> dict[RefusalGround, int]:
+    """The same of all rounds that were opened from `start` to before `end`."""
+    first, after = first_uuid7(start), first_uuid7(end)
+    return await _counts(transaction, refusals.c.round_id >= first, refusals.c.round_id < after)
+
+
+async def _counts(
+    transaction: Transaction, *which: ColumnElement[bool]
+) -> dict[RefusalGround, int]:
     sums = [func.sum(refusals.c[ground.value]) for ground in RefusalGround]
-    row = (await transaction.execute(select(*sums).where(refusals.c.round_id == round_id))).one()
+    row = (await transaction.execute(select(*sums).where(*which))).one()
     return {ground: int(count) for ground, count in zip(RefusalGround, row, strict=True) if count}

@@ -15,8 +15,20 @@ from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, Final
 
-from sqlalchemy import Select, Update, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
+from common.runtime.clock import first_uuid7
 from common.store import texts
 from common.store.transactions import LARGE_BYTES, Result, Transaction
 from coordinator.store.tables import queries, rounds
@@ -290,6 +302,29 @@ async def heads(
 ) -> list[RoundHead]:
     found = await transaction.execute(_page(which.apply(select(*_HEAD)), which, after, limit))
     return [RoundHead(**_values(row)) for row in found]
+
+
+async def opened_between(
+    transaction: Transaction, start: datetime, end: datetime, limit: int
+) -> list[RoundHead]:
+    """Rounds that were opened from `start` to before `end`, the newest first."""
+    which = Filter(newest_first=True, heads=True)
+    chosen = _page(which.apply(select(*_HEAD)), which, None, limit).where(*_span(start, end))
+    return [RoundHead(**_values(row)) for row in await transaction.execute(chosen)]
+
+
+async def states_between(
+    transaction: Transaction, start: datetime, end: datetime
+) -> dict[RoundState, int]:
+    """How many rounds that were opened from `start` to before `end` are in each state."""
+    chosen = select(rounds.c.state, func.count()).where(*_span(start, end))
+    found = await transaction.execute(chosen.group_by(rounds.c.state))
+    return {RoundState(state): count for state, count in found}
+
+
+def _span(start: datetime, end: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Ids sort by the instant at which a round was opened."""
+    return rounds.c.id >= first_uuid7(start), rounds.c.id < first_uuid7(end)
 
 
 async def descriptors(

@@ -37,7 +37,7 @@ from tacit.accounting.amounts import FEMTO, MICRO
 from tacit.accounting.costs import Cost
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.sweep import covering_within
-from tacit.accounting.unit_costs import unit_cost
+from tacit.accounting.unit_costs import job_costs, unit_cost
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.words import PrivacyUnit
@@ -98,6 +98,20 @@ def charges_of(query: Query, operators: Sequence[str] | None = None) -> Charges:
     `operators`: those of its aggregators (two of one operator count as one aggregator).
     """
     return _charges(query.canonical().decode(), None if operators is None else tuple(operators))
+
+
+def job_charges(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Charges:
+    """The one debit of a job whose records spend `epsilon` at most in all its rounds, which are
+    like this one. Spec: federated-counting, section 6."""
+    costs = job_costs(query, epsilon, operators)
+    return {
+        unit: Charge.of(costs[unit, Scenario.ASSUMED], costs[unit, Scenario.EVERYONE])
+        for unit in PrivacyUnit
+    }
+
+
+PAID: Final[Charges] = MappingProxyType(dict.fromkeys(PrivacyUnit, Charge(0, 0, 0, 0)))
+"""Of a later round of such a job."""
 
 
 def _scaled(cost: Cost) -> tuple[int, int]:

@@ -26,9 +26,16 @@ from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
-from curator.errors import DeadlinePassed, PeerUnavailable, SealKeyUnusable, StepRefused
+from curator.errors import (
+    DeadlinePassed,
+    PeerUnavailable,
+    RoundRefused,
+    SealKeyUnusable,
+    StepMissed,
+    StepRefused,
+)
 from curator.ledger import run_lengths
-from curator.ledger.ledger import Charges, charges_of
+from curator.ledger.ledger import PAID, Charges, charges_of, job_charges
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
 from curator.participation.grouping import (
@@ -48,7 +55,7 @@ from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.seal_keys import SealKeys
 from curator.policy import Policy
-from curator.records.questions import Question, RecordSource, RecordWindow
+from curator.records.questions import JobDebit, Question, RecordSource, RecordWindow
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
@@ -82,6 +89,7 @@ class Work:
     terms: Terms
     charges: Charges
     policy: Policy
+    debit: JobDebit | None = None
 
 
 @lru_cache(maxsize=4)  # of a large roster each has megabytes
@@ -138,7 +146,10 @@ class Contributor:
         seal_keys = await self._sealed_to(terms.descriptor, willing)
         if seal_keys is None:
             return
-        work = Work(replace(terms, seal_keys=seal_keys), charges, await self._policy())
+        debit = None if question is None else question.debit
+        if debit is not None:
+            charges = _charges_of_job(descriptor, debit)
+        work = Work(replace(terms, seal_keys=seal_keys), charges, await self._policy(), debit)
         left = await self._left(work, willing)
         source = await self._source(descriptor, question)
         for group in groups(left, source.reach):
@@ -162,7 +173,7 @@ class Contributor:
             return None, tasks
         try:
             return await self._steps.of(descriptor, tasks[0].party), tasks
-        except StepRefused as error:
+        except RoundRefused as error:
             for task in tasks:
                 await self._refuse(task, error)
         except (PeerUnavailable, ProblemReceived) as error:
@@ -309,6 +320,9 @@ class Contributor:
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
+        if work.debit is not None and work.debit.step > 1:
+            paid = await accounts.paid_for_job(transaction, party.id, work.debit.first_round, place)
+            decision.refuse(~paid, StepMissed.name, StepMissed.title)
         engine = await self._keyring.engine_of(transaction, party)
         decided = [
             Decided(portion, decision.within(portion.within(first)), engine) for portion in run
@@ -320,6 +334,9 @@ class Contributor:
         self, transaction: Transaction, terms: Terms, decided: Sequence[Decided], window: Window
     ) -> list[Prepared]:
         """Sealed bodies of each; what was too large to be read at once is read here."""
+        if isinstance(window, RecordWindow):
+            keys = [key for each in decided for key in each.keys]
+            window = await window.admitted(transaction, terms.query, keys)
         if not isinstance(window, ReadingSource | RecordSource):
             return await asyncio.to_thread(prepare, terms, decided, window)
         (each,) = decided
@@ -328,6 +345,9 @@ class Contributor:
         for start in range(0, present.size, window.reach):
             block, key = present[start : start + window.reach], portion.first_key + start
             loaded = await window.load(transaction, (key, key + block.size))
+            if isinstance(loaded, RecordWindow):
+                present_keys = (key + np.flatnonzero(block)).tolist()
+                loaded = await loaded.admitted(transaction, terms.query, present_keys)
             totals += await asyncio.to_thread(totals_of, terms, loaded, key, block)
         own = HostPart(portion.span, present, totals, PART)
         return await asyncio.to_thread(prepare_parts, terms, [each.engine], [own])
@@ -410,6 +430,13 @@ def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -
         used=run_lengths.pack(prepared.used),
         clamped=run_lengths.pack(prepared.clamped),
     )
+
+
+def _charges_of_job(descriptor: RoundDescriptor, debit: JobDebit) -> Charges:
+    """The first round of a job that is debited once pays for all."""
+    if debit.step > 1:
+        return PAID
+    return job_charges(descriptor.query, debit.epsilon, descriptor.operators)
 
 
 def _check_parts(terms: Terms, party: PartyRow) -> None:

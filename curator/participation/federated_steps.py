@@ -18,8 +18,10 @@ from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
 from curator.errors import StepRefused
+from curator.ledger.ledger import job_charges
+from curator.participation.restoring import Restore
 from curator.parties.peers import Peers
-from curator.records.questions import Question, RowQuestion, SequenceQuestion
+from curator.records.questions import JobDebit, Question, RowQuestion, SequenceQuestion
 from curator.store import records as store
 from curator.store.parties import PartyRow
 from curator.store.records import JobRow
@@ -28,13 +30,14 @@ from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.protocol.federation import (
     ALWAYS,
     FederatedStep,
+    JobTerms,
     RegisterStatistic,
     SequenceTable,
     step_of,
 )
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.query import Query
-from tacit.query.words import Stance
+from tacit.query.words import PrivacyUnit, Stance
 from tacit.randomness import SEED_BYTES
 
 KEPT: Final = 32
@@ -47,27 +50,28 @@ class Steps:
     database: Database
     peers: Peers
     clock: Clock
-    _found: OrderedDict[bytes, Question] = field(default_factory=OrderedDict)
+    restore: Restore
+    _found: OrderedDict[tuple[str, bytes], Question] = field(default_factory=OrderedDict)
 
     async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> Question | None:
         """The round's question; None where it belongs to no job's step.
 
-        Raises StepRefused; PeerUnavailable or ProblemReceived where the step cannot be fetched.
+        Raises a RoundRefused; PeerUnavailable or ProblemReceived where the step cannot be fetched.
         """
         query = descriptor.query
         name = step_of(query)
         if name is None:
             return None
-        digest = query.digest()
-        if digest not in self._found:
+        place = descriptor.round, query.digest()
+        if place not in self._found:
             assert query.job is not None
             text = await self.peers.step(
                 party.coordinator_url, party.coordinator_token or "", query.job, name.step
             )
-            self._found[digest] = await self._checked(descriptor, text)
+            self._found[place] = await self._checked(descriptor, text)
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
-        return self._found[digest]
+        return self._found[place]
 
     async def _checked(self, descriptor: RoundDescriptor, text: bytes) -> Question:
         query = descriptor.query
@@ -75,32 +79,52 @@ class Steps:
             step = FederatedStep.model_validate_json(text)
             asked = sums.read(step.algorithm, step.sum)
             _check(query, step, asked)
+            _check_terms(descriptor, step)
         except (ValidationError, sums.SumRefused) as error:
             reason = str(error) if isinstance(error, sums.SumRefused) else "the step is malformed"
             raise StepRefused(reason) from None
         timeless = not isinstance(step.columns[0], RegisterStatistic)
         if timeless and descriptor.window != ALWAYS:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
-        job = await self._noted(step, query)
+        if step.terms is not None:
+            self.restore.check_after(step.terms.opened)
+        job = await self._noted(step, descriptor)
         return _question(step, asked, job)
 
-    async def _noted(self, step: FederatedStep, query: Query) -> JobRow:
-        """The job; its plan and its steps are compared with those seen before."""
-        digest = query.digest()
+    async def _noted(self, step: FederatedStep, descriptor: RoundDescriptor) -> JobRow:
+        """The job; its plan, its terms and its steps are compared with those seen before."""
+        digest = descriptor.query.digest()
+        terms = None if step.terms is None else step.terms.digest()
         async with self.database.begin() as transaction:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)
             if row is None:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
-                new = JobRow(step.job, step.algorithm, step.plan, step.step, digest, seed, now)
+                first = descriptor.round if step.step == 1 else None
+                new = JobRow(
+                    step.job,
+                    step.algorithm,
+                    step.plan,
+                    step.step,
+                    digest,
+                    seed,
+                    now,
+                    terms,
+                    first,
+                    descriptor.round,
+                )
                 await store.add_job(transaction, new)
                 return new
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
+            if row.terms != terms:
+                raise StepRefused("the job's terms are other ones than before")
             if step.step < row.step or (step.step == row.step and digest != row.query_hash):
                 raise StepRefused("the job asks a step twice")
+            if terms is not None and step.step == row.step and row.last_round != descriptor.round:
+                raise StepRefused("the job asks a step twice")
             if step.step > row.step:
-                await store.note_step(transaction, step.job, step.step, digest)
+                await store.note_step(transaction, step.job, step.step, digest, descriptor.round)
             return row
 
 
@@ -131,11 +155,39 @@ def _check_sequences(query: Query, step: FederatedStep, asked: CountSum) -> None
         raise sums.SumRefused("the universe is not that of the question")
 
 
+def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
+    """Raises StepRefused where a job's terms are not those of this round, or where its rounds do
+    not carry the figure that is debited once."""
+    terms, query = step.terms, descriptor.query
+    if terms is None:
+        return
+    own = JobTerms.of(
+        query,
+        opened=terms.opened,
+        aggregators=[entry.id for entry in descriptor.aggregators],
+        universe=step.universe or (),
+        epsilon=terms.epsilon,
+        steps_at_most=terms.steps_at_most,
+    )
+    if terms != own or query.privacy_unit is not PrivacyUnit.RECORD or not query.every_record:
+        raise StepRefused("the job's terms are not those of its round")
+    if step.step > terms.steps_at_most:
+        raise StepRefused("the job asks more steps than its terms say")
+    if (
+        terms.epsilon <= 0
+        or not job_charges(query, terms.epsilon, descriptor.operators)[PrivacyUnit.RECORD].verified
+    ):
+        raise StepRefused("the job's rounds do not carry the figure of its terms")
+
+
 def _question(step: FederatedStep, asked: sums.RecordSum, job: JobRow) -> Question:
     """What is asked of which records."""
     column = step.columns[0]
     if isinstance(column, SequenceTable):
         assert isinstance(asked, CountSum)
-        return SequenceQuestion(column.sequences, asked, step.universe or (), job.seen)
+        debit = None
+        if step.terms is not None:
+            debit = JobDebit(step.job, step.step, job.first_round, step.terms.epsilon)
+        return SequenceQuestion(column.sequences, asked, step.universe or (), job.seen, debit)
     assert isinstance(asked, sums.RowSum)
     return RowQuestion(step.columns, asked, job.seed)

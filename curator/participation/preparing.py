@@ -41,6 +41,12 @@ class Decided:
     engine: Engine
 
     @property
+    def keys(self) -> list[int]:
+        """Of its curators that participate, in the store."""
+        found: list[int] = (self.portion.first_key + np.flatnonzero(self.decision.present)).tolist()
+        return found
+
+    @property
     def present_only(self) -> slice:
         """From the first to the last of its curators that participate."""
         places = np.flatnonzero(self.decision.present)

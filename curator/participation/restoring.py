@@ -38,7 +38,7 @@ class Restore:
         dated later than a clock's error after it. Raises RestoredRecently while quiet."""
         if self.at is None:
             return
-        self._check_after(opened)
+        self.check_after(opened)
         if now < self.at + self.quiet:
             raise RestoredRecently(extra={"until": format_instant(self.at + self.quiet)})
 
@@ -49,9 +49,10 @@ class Restore:
             self.check(descriptor.opened, now)
             return
         for moment in (descriptor.opened, *(entry.seal.made for entry in descriptor.aggregators)):
-            self._check_after(moment)
+            self.check_after(moment)
 
-    def _check_after(self, moment: datetime) -> None:
+    def check_after(self, moment: datetime) -> None:
+        """Raises OpenedBeforeRestore where this store may be older than what it answered then."""
         if self.at is not None and moment <= self.at + min(CLOCK_SKEW, self.quiet):
             raise OpenedBeforeRestore
 

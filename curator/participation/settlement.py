@@ -26,6 +26,7 @@ from curator.ledger.ledger import presence_bits
 from curator.parties.peers import Peers
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
+from curator.store import records as record_store
 from curator.store.outbox import ContributionRow, RoundRow
 from curator.store.parties import PartyRow
 from tacit.accounting.credit import abort_credit
@@ -79,7 +80,8 @@ class Settling:
         aborts = statements(document) if outcome == "aborted" else []
         async with self.database.begin() as transaction:
             await outbox.settle_round(transaction, row.id, self.clock.now(), outcome, aborts)
-            if aborts and abort_credit(row.signed().statement, aborts):
+            due = aborts and abort_credit(row.signed().statement, aborts)
+            if due and not await _went_on(transaction, row):
                 await self._credit(transaction, row, found, parties)
         return outcome
 
@@ -177,6 +179,17 @@ class Settling:
                 await _give_back(transaction, party, debit)
             await outbox.set_credited(transaction, contribution.id, now)
             _logger.info("credited", party=party.logged, round=row.id)
+
+
+async def _went_on(transaction: Transaction, row: RoundRow) -> bool:
+    """Whether this is the round that a job's one debit was made with, and the job asked more: then
+    the debit pays for what was answered since."""
+    query = row.signed().statement.query
+    if query.job is None:
+        return False
+    job = await record_store.job(transaction, query.job)
+    paid = job is not None and job.terms is not None and job.first_round == row.id
+    return paid and job is not None and job.step > 1
 
 
 async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> None:

@@ -7,9 +7,11 @@ the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from common.store.transactions import Transaction
 from curator.records.records import Floats, load_rows
 from curator.store import item_tables as item_store
+from curator.store import records as store
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
 from tacit.encoders.sums import RowSum, encoded
@@ -30,13 +33,37 @@ from tacit.randomness import SecureRandom
 SEQUENCES: Final = "sequences"
 
 
+@dataclass(frozen=True)
+class JobDebit:
+    """The one debit of a job. step: of this round, from 1; first_round: the one that the debit was
+    made with, None where it was not seen; epsilon: what each record may spend in all rounds."""
+
+    job: str
+    step: int
+    first_round: str | None
+    epsilon: Fraction
+
+
 class Question(Protocol):
-    """The checked question of a federated job's round."""
+    """The checked question of a federated job's round. `debit`: of a job that is debited once."""
+
+    @property
+    def debit(self) -> JobDebit | None: ...
 
     async def load(
         self, transaction: Transaction, query: Query, window: Window, keys: tuple[int, int]
     ) -> Mapping[int, Any]:
         """The records that count of the curators with keys in a half-open range, by key."""
+        ...
+
+    async def admitted(
+        self,
+        transaction: Transaction,
+        query: Query,
+        records: Mapping[int, Any],
+        keys: Sequence[int],
+    ) -> Mapping[int, Any]:
+        """What of the records of these curators may count, in the transaction of their debit."""
         ...
 
     def encoded(self, query: Query, records: Any | None) -> Encoded:
@@ -51,6 +78,7 @@ class RowQuestion:
     columns: tuple[FederatedColumn, ...]
     asked: RowSum
     seed: bytes
+    debit: JobDebit | None = None
 
     def chosen(self, key: int, rows: Floats, most: int) -> Floats:
         """At most this many rows of a curator, the same in every round of the job."""
@@ -70,6 +98,16 @@ class RowQuestion:
             rows = {key: found for key, found in rows.items() if len(found) <= most}
         return {key: self.chosen(key, found, most) for key, found in rows.items()}
 
+    async def admitted(
+        self,
+        transaction: Transaction,  # noqa: ARG002
+        query: Query,  # noqa: ARG002
+        records: Mapping[int, Any],
+        keys: Sequence[int],  # noqa: ARG002
+    ) -> Mapping[int, Any]:
+        """All of them: each round is debited."""
+        return records
+
     def encoded(self, query: Query, records: Floats | None) -> Encoded:
         """f(x) of one curator."""
         nothing = np.zeros((0, self.asked.columns))
@@ -80,12 +118,14 @@ class RowQuestion:
 class SequenceQuestion:
     """A question about sequences: all of a table count. `universe`: the items that places in the
     question are of; `seen`: when this job was first heard of. A table that is younger answers as
-    one that was deleted, by zeros: a job counts in the tables that were there when it began."""
+    one that was deleted, by zeros: a job counts in the tables that were there when it began. Under
+    a job's one debit a sequence counts only while it has not spent the job's epsilon."""
 
     table: str
     asked: CountSum
     universe: tuple[str, ...]
     seen: datetime
+    debit: JobDebit | None = None
 
     async def load(
         self,
@@ -104,12 +144,49 @@ class SequenceQuestion:
                 found[each.curator] = Lists(items, each.lists.starts)
         return found
 
+    async def admitted(
+        self,
+        transaction: Transaction,
+        query: Query,
+        records: Mapping[int, Lists],
+        keys: Sequence[int],
+    ) -> Mapping[int, Lists]:
+        """Without the sequences that would spend more than the job's epsilon; what the others spend
+        is stored. Spec: federated-counting, section 6.2."""
+        if self.debit is None:
+            return records
+        found = dict(records)
+        for key in keys:
+            lists = records.get(key)
+            if lists is None or not lists.count:
+                continue
+            spent = await store.find_spent(transaction, self.debit.job, key, lists.count)
+            if len(spent.numerators) != lists.count:  # another table than the job began with
+                found[key] = lists.only(np.zeros(lists.count, np.bool_))
+                continue
+            moved = await asyncio.to_thread(self.asked.moved, lists)
+            after, counted = spent.admit(moved, costs_of(query), self.debit.epsilon)
+            await store.put_spent(transaction, self.debit.job, key, after)
+            found[key] = lists if counted.all() else lists.only(counted)
+        return found
+
     def encoded(self, query: Query, records: Lists | None) -> Encoded:  # noqa: ARG002
         """The counts of one curator. `asked` bounds what each record adds."""
         none = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
         lists = none if records is None else records
         values = self.asked.total(lists)[None, :].astype(np.int64)
         return Encoded(values, np.array([lists.count], np.int64), np.zeros(1, np.int64))
+
+
+def costs_of(query: Query) -> tuple[Fraction, ...]:
+    """1 / b of each block: what a change by 1 spends, by the noise that aggregators will draw."""
+    assert query.blocks is not None
+    assert query.split is not None
+    assert query.epsilon is not None
+    return tuple(
+        share * query.epsilon / block.l1_bound
+        for share, block in zip(query.split, query.blocks, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +222,13 @@ class RecordWindow:
         """The records of the present curators of a run that starts at `first_key`."""
         keys = (first_key + np.flatnonzero(present)).tolist()
         return RecordRows(self.question, tuple(self.records.get(key) for key in keys))
+
+    async def admitted(
+        self, transaction: Transaction, query: Query, keys: Sequence[int]
+    ) -> RecordWindow:
+        """Only what may count of these curators', in the transaction of their debit."""
+        found = await self.question.admitted(transaction, query, self.records, keys)
+        return RecordWindow(self.question, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from curator.ledger.ledger import (
     presence_bits,
     sum_debits,
 )
-from curator.store.tables import accounts, debits, refusals
+from curator.store.tables import accounts, contributions, debits, refusals
 from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 
@@ -137,6 +137,30 @@ async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict
     for row in rows:
         found[row.contribution].add(row.segment)
     return found
+
+
+async def paid_for_job(
+    transaction: Transaction, party: str, first_round: str | None, span: tuple[int, int]
+) -> Bits:
+    """Which curators offset..offset+length-1 of a party have the debit of a job, made with the
+    round of its first step and not credited since."""
+    offset, length = span
+    paid = np.zeros(length, np.bool_)
+    if first_round is None:
+        return paid
+    rows = await transaction.execute(
+        select(debits.c.offset, debits.c.length, debits.c.presence)
+        .join(contributions, contributions.c.id == debits.c.contribution)
+        .where(
+            contributions.c.party == party,
+            contributions.c.round == first_round,
+            debits.c.credited.is_(None),
+        )
+    )
+    for row in rows:
+        members = row.offset, presence_bits(row.presence, row.length)
+        paid |= members_over(members, offset, length)
+    return paid
 
 
 async def debited_members(

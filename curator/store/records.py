@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, insert, select, update
 
 from common.store.transactions import Transaction
-from curator.store.tables import federated_jobs, record_tables
+from curator.store.tables import federated_jobs, job_spends, record_tables
+from tacit.accounting.spend_filter import Spent
 
 Floats = NDArray[np.float64]
 
@@ -77,8 +78,9 @@ def _table(row: Any) -> StoredTable:
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job by rounds: its plan, the last step that was asked, by which query, and the secret seed
-    by which records are chosen once for the whole job."""
+    """A job by rounds: its plan, the last step that was asked, by which query and round, and the
+    secret seed by which records are chosen once for the whole job. Of a job that is debited once:
+    hash of its terms, and the round of its first step, None where that was not seen."""
 
     id: str
     algorithm: str
@@ -87,6 +89,9 @@ class JobRow:
     query_hash: bytes
     seed: bytes
     seen: datetime
+    terms: bytes | None = None
+    first_round: str | None = None
+    last_round: str | None = None
 
 
 async def job(transaction: Transaction, job_id: str) -> JobRow | None:
@@ -102,10 +107,36 @@ async def add_job(transaction: Transaction, row: JobRow) -> None:
     await transaction.execute(insert(federated_jobs).values(values))
 
 
-async def note_step(transaction: Transaction, job_id: str, step: int, query_hash: bytes) -> None:
+async def note_step(
+    transaction: Transaction, job_id: str, step: int, query_hash: bytes, round_id: str
+) -> None:
     """Remember the last step."""
     await transaction.execute(
         update(federated_jobs)
         .where(federated_jobs.c.id == job_id)
-        .values(step=step, query_hash=query_hash)
+        .values(step=step, query_hash=query_hash, last_round=round_id)
+    )
+
+
+async def find_spent(transaction: Transaction, job_id: str, curator: int, records: int) -> Spent:
+    """What a curator's records have spent in a job so far; they are those of its table."""
+    query = select(job_spends).where(job_spends.c.job == job_id, job_spends.c.curator == curator)
+    row = (await transaction.execute(query)).first()
+    if row is None:
+        return Spent.nothing(records)
+    return Spent.unpacked(bytes(row.numerators), row.records, int(row.denominator))
+
+
+async def put_spent(transaction: Transaction, job_id: str, curator: int, spent: Spent) -> None:
+    """Store it in place of what was there."""
+    place = (job_spends.c.job == job_id, job_spends.c.curator == curator)
+    await transaction.execute(delete(job_spends).where(*place))
+    await transaction.execute(
+        insert(job_spends).values(
+            job=job_id,
+            curator=curator,
+            records=len(spent.numerators),
+            denominator=str(spent.denominator),
+            numerators=spent.packed(),
+        )
     )

@@ -288,6 +288,18 @@ federated_jobs = Table(
     Column("query_hash", LargeBinary, nullable=False),
     Column("seed", LargeBinary, nullable=False),
     Column("seen", Instant, nullable=False),
+    Column("terms", LargeBinary, nullable=True),
+    Column("first_round", String(64), nullable=True),
+    Column("last_round", String(64), nullable=True),
+)
+job_spends = Table(
+    "job_spend",
+    metadata,
+    Column("job", String(128), ForeignKey("federated_job.id"), primary_key=True),
+    Column("curator", Integer, ForeignKey("curator.key"), primary_key=True, autoincrement=False),
+    Column("records", Integer, nullable=False),
+    Column("denominator", Text, nullable=False),
+    Column("numerators", LargeBinary, nullable=False),
 )
 collections = Table(
     "collection",

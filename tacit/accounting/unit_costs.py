@@ -56,6 +56,25 @@ def unit_costs(
     return _unit_costs(query, None if operators is None else tuple(operators))
 
 
+def job_costs(
+    query: Query, epsilon: Fraction, operators: Sequence[str] | None = None
+) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
+    """What a job costs whose records spend `epsilon` at most in all rounds together.
+
+    query: of one of its rounds. The figure needs a whole unknown draw of noise in each cell, which
+    is so where the round itself costs its epsilon, with delta 0; else nothing is verified. In the
+    unit `curator` all records that count are its own. Spec: federated-counting, section 6.
+    """
+    records = {PrivacyUnit.RECORD: 1, PrivacyUnit.CURATOR: query.max_readings}
+    assert query.epsilon is not None
+    return {
+        (unit, scenario): Cost(epsilon * records[unit], Fraction(0))
+        if cost == Cost(query.epsilon * records[unit], Fraction(0))
+        else UNVERIFIED
+        for (unit, scenario), cost in unit_costs(query, operators).items()
+    }
+
+
 @lru_cache(maxsize=1024)
 def _unit_costs(
     query: Query, operators: tuple[str, ...] | None

@@ -12,9 +12,9 @@ from tacit.client.exchange import Json, Request, Steps, Stream, get, json_of, pa
 from tacit.client.operation import operation, stream
 
 
-def _aggregators() -> Stream[Json]:
-    """The paired aggregators."""
-    return pages("/v1/aggregators", "aggregators")
+def _aggregators(*, health: bool = False) -> Stream[Json]:
+    """The paired aggregators; `health`: also whether they are there (operators)."""
+    return pages("/v1/aggregators", "aggregators", {"health": "true" if health else None})
 
 
 def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[Json]:

@@ -174,6 +174,12 @@ def _end(round_id: str, how: str) -> Steps[Json]:
     return json_of(Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"))
 
 
+def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Json]:
+    """Whether contributions arrive and where they stop, in counts: RFC 3339 times, by default the
+    last 24 hours (coordinator; an aggregator tells its own hours)."""
+    return json_of(get("/v1/flow", {"from": since, "to": until}))
+
+
 class Rounds:
     """Rounds of a query, and what they released."""
 
@@ -189,6 +195,7 @@ class Rounds:
     transcript = operation(_transcript)
     refusals = operation(_refusals)
     refused = operation(_refused)
+    flow = operation(_flow)
     standing = operation(_standing)
     close_round = operation(_close_round)
     abort_round = operation(_abort_round)

@@ -112,18 +112,34 @@ class CountSum:
         places[self._cells] = np.arange(places.size)
         return places
 
-    def total(self, lists: Lists) -> Ints:
-        """What all lists add together (length,).
+    def added(self, lists: Lists) -> tuple[Ints, Ints]:
+        """Records and places of the vector, one entry for each count of 1 that a record adds.
 
         A record with an item outside the universe counts nowhere, and nobody hears of it. A
         record's counts beyond the reach of a block are dropped, the last ones first.
         """
         records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
         inside = (cells >= 0) & (cells < self._cells.size)
-        places = self._places[cells[inside]]
+        places, records = self._places[cells[inside]], records[inside]
+        kept = _first(records * len(self.blocks) + self._block_of(places), self.reach)
+        return records[kept], places[kept]
+
+    def _block_of(self, places: Ints) -> Ints:
         ends = np.cumsum([block.dimension for block in self.blocks])
-        keys = records[inside] * len(ends) + np.searchsorted(ends, places, side="right")
-        return np.bincount(places[_first(keys, self.reach)], minlength=self._cells.size)
+        return np.searchsorted(ends, places, side="right")
+
+    def total(self, lists: Lists) -> Ints:
+        """What all lists add together (length,)."""
+        return np.bincount(self.added(lists)[1], minlength=self._cells.size)
+
+    def moved(self, lists: Lists) -> Ints:
+        """What each record adds to each block, in L1 norm (records, blocks)."""
+        records, places = self.added(lists)
+        blocks = len(self.blocks)
+        found = np.bincount(
+            records * blocks + self._block_of(places), minlength=lists.count * blocks
+        )
+        return found.reshape(lists.count, blocks)
 
     def restored(self, opened: Ints) -> Ints:
         """(length,) in the question's order."""

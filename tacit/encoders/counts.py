@@ -42,7 +42,7 @@ class Lists:
         return self.starts.size - 1
 
     def over(self, items: int) -> Lists:
-        """The records of which every item is a place below `items`."""
+        """The same records, empty where an item is no place below `items`."""
         outside = (self.items < 0) | (self.items >= items)
         if not outside.any():
             return self
@@ -50,7 +50,13 @@ class Lists:
         owners = np.repeat(np.arange(self.count), lengths)
         kept = np.ones(self.count, bool)
         kept[owners[outside]] = False
-        return Lists(self.items[kept[owners]], np.concatenate(([0], np.cumsum(lengths[kept]))))
+        return self.only(kept)
+
+    def only(self, kept: NDArray[np.bool_]) -> Lists:
+        """The same records, empty where they are not kept (n,): each keeps its number."""
+        lengths = np.diff(self.starts)
+        inside = np.repeat(kept, lengths)
+        return Lists(self.items[inside], np.concatenate(([0], np.cumsum(lengths * kept))))
 
     def blocks(self, size: int) -> list[Lists]:
         """The records in blocks of this many, at least one block."""

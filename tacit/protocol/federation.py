@@ -7,11 +7,14 @@ binds it, and a curator that is shown another step refuses.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from fractions import Fraction
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -25,7 +28,9 @@ from tacit.query.words import (
     Function,
     Identifier,
     Layer,
+    PrivacyUnit,
     RegisterName,
+    Sharing,
     Validity,
 )
 from tacit.units import UNITS
@@ -88,7 +93,8 @@ class Federation(WireModel):
     `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
     over one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
-    seconds that a round, or the collection of reports, stays open.
+    seconds that a round, or the collection of reports, stays open. `n_hint`: a public guess of the
+    records in total, for the forecast alone.
     """
 
     collect: Literal["rounds", "reports"]
@@ -106,6 +112,7 @@ class Federation(WireModel):
     min_participants: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 2
     n_max: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 10_000
     deadline: Annotated[int, Field(ge=1, le=31 * 86_400)] = 3600
+    n_hint: Annotated[int, Field(ge=1, le=10**12)] | None = None
 
     @field_validator("label")
     @classmethod
@@ -191,10 +198,70 @@ def _timeless(columns: Sequence[FederatedColumn]) -> bool:
 # --- rounds --------------------------------------------------------------------------------------
 
 
+class JobTerms(WireModel):
+    """What a job that is debited once promises for all its steps, in each of them.
+
+    `epsilon`: what no record spends more of in all rounds together; the other fields are those of
+    every round's query and descriptor. Spec: federated-counting, section 6.1.
+    """
+
+    format: Literal["tacit.job-terms/1"] = "tacit.job-terms/1"
+    opened: Instant
+    privacy_unit: PrivacyUnit
+    records: Annotated[int, Field(ge=1)]
+    window: Window
+    universe: Hash
+    epsilon: Exact
+    layer: Layer | None = None
+    sharing: Sharing
+    aggregators: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=MAX_AGGREGATORS)]
+    threshold: int | None = None
+    noisy_aggregators: int | None = None
+    collusion: Collusion
+    min_participants: int
+    n_max: int
+    steps_at_most: Annotated[int, Field(ge=1, le=10_000)]
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        *,
+        opened: datetime,
+        aggregators: Sequence[str],
+        universe: Sequence[str],
+        epsilon: Fraction,
+        steps_at_most: int,
+    ) -> Self:
+        """The terms of a job whose rounds are like this query."""
+        return cls(
+            opened=opened,
+            privacy_unit=query.privacy_unit,
+            records=query.max_readings,
+            window=query.window or ALWAYS,
+            universe=universe_hash(universe),
+            epsilon=epsilon,
+            layer=query.layer,
+            sharing=query.sharing,
+            aggregators=tuple(aggregators),
+            threshold=query.threshold,
+            noisy_aggregators=query.c_noise,
+            collusion=query.collusion,
+            min_participants=query.min_participants,
+            n_max=query.n_max,
+            steps_at_most=steps_at_most,
+        )
+
+
+def universe_hash(universe: Sequence[str]) -> bytes:
+    """Of the items in order."""
+    return sha256(json.dumps(list(universe), separators=(",", ":")).encode()).digest()
+
+
 class FederatedStep(WireModel):
     """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
     `sum`: a document of `tacit.encoders.sums`; `universe`: the items that the places in a document
-    of sequences are of."""
+    of sequences are of; `terms`: of a job that is debited once, the same in every step."""
 
     format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
     job: Identifier
@@ -204,6 +271,7 @@ class FederatedStep(WireModel):
     columns: Annotated[tuple[FederatedColumn, ...], Field(min_length=1)]
     sum: dict[str, Any]
     universe: tuple[str, ...] | None = None
+    terms: JobTerms | None = None
 
     @property
     def name(self) -> str:

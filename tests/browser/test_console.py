@@ -25,6 +25,7 @@ PAGES = (
     "/console/budget/events",
     "/console/queries",
     "/console/queries/new",
+    "/console/flow",
     "/console/tokens",
     "/console/audit",
 )

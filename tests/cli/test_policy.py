@@ -98,7 +98,9 @@ def test_a_refusal_names_the_field_and_changes_nothing(
     assert shown(home) == before
 
 
-def test_owners_set_their_own_policy_no_wider_than_the_operators(home: str, deployment: Deployment) -> None:
+def test_owners_set_their_own_policy_no_wider_than_the_operators(
+    home: str, deployment: Deployment
+) -> None:
     with deployment.curator.client() as client:
         owner = client.create_token("curator", subject="house-1")
     place = ("--url", deployment.curator.url, "--token", owner["token"])

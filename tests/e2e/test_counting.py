@@ -108,7 +108,7 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site) -> 
     kept = sequential_ngram.run(Sequences.of(ITEMS, ALL), params, "sound", SequentialContext())
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
     spent = (await debits(it))[before:]
-    assert spent == ["50"] * 2
+    assert spent == ["100", "0"]  # one debit, with the first step
     report = await it.report(asked["id"])
     lines = {line["key"]: line for line in report["verified"]}
     assert lines["e"]["epsilon"] == report["charged"]["epsilon"] == "100"
@@ -126,6 +126,19 @@ async def test_a_prefix_tree_is_that_of_one_keeper(it: Site, grouped: bool) -> N
     state = drive(counts.COUNTING, federated.first(params, Fraction(3)), source)
     kept = federated.release(params, state)
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
+
+
+async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
+    before = await debits(it)
+    asked = job("sequential-ngram", {**NGRAMS, "l_max": 20, "n_max": 5}, "1", n_hint=10**6)
+    answer = await it.house.ask("POST", "/v1/jobs/preview", asked)
+    assert answer.status_code == 200, answer.text
+    error = answer.json()["preview"]["error"]
+    assert (error["rounds"], error["mean_absolute_error"]) == (5, "187.5")
+    assert error["draws_of_noise"] == "3"
+    # P(Z >= t) <= 1/5 for three draws of scale 100.
+    assert error["smallest_count_released"] == error["steps"][0]["threshold"]
+    assert await debits(it) == before
 
 
 @pytest.mark.parametrize(

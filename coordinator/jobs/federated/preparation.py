@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -18,8 +19,8 @@ from algorithms.contract import Algorithm
 from common.runtime.clock import uuid7
 from common.store.transactions import Transaction
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
-from coordinator.jobs.federated.statements import completed, foreseen, local
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
+from coordinator.jobs.federated.statements import completed, foreseen, local, under_one_debit
 from coordinator.jobs.prices import Price
 from coordinator.models.job import JobRequest, JobState
 from coordinator.queries import queries
@@ -30,7 +31,10 @@ from coordinator.store import jobs as store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.registry import list_aggregators
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import job_costs
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
+from tacit.query.query import Query
 from tacit.registers import asked_mismatch
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
@@ -106,13 +110,21 @@ class FederatedAsking:
             _, query = step_of_sum(plan, 1, asked, scope)
             operators = queries.operators_for(query, aggregators)
             queries.check_query(query, self._settings, operators)
+            if rounds.budget is not None:
+                _check_one_debit(query, rounds.budget(params), operators or None)
             subject = Subject(kind="query", id=plan.job)
             first = query_report(query, subject=subject, operators=operators or None)
             report = rounds.preview(params)
             charged = report.charged
             assert charged is not None
             assert charged.epsilon is not None
-            whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+            if rounds.budget is None:
+                whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+            else:
+                whole = under_one_debit(first, query, rounds.budget(params), operators or None)
+            if rounds.forecast is not None:
+                error = rounds.forecast(params, asking(query, scope, plan.federation))
+                report = report.model_copy(update={"error": error})
             return completed(report, plan.job, [whole])
 
         return await asyncio.to_thread(work)
@@ -205,6 +217,16 @@ def plan_from(
     }
     text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
+
+
+def _check_one_debit(query: Query, epsilon: Fraction, operators: Sequence[str] | None) -> None:
+    """Raise FederationUnsupported where the rounds do not carry the figure of the one debit."""
+    cost = job_costs(query, epsilon, operators)[query.privacy_unit, Scenario.ASSUMED]
+    if cost.epsilon is None:
+        raise FederationUnsupported(
+            "one debit for all rounds needs a whole draw of noise that the colluders do not know",
+            pointer="/federation/collusion",
+        )
 
 
 def _check_registers(federation: Federation) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.contract import PrivacyScope
+from algorithms.counts.forecast import Asking
 from common.web.problems import invalid_from
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.federation import FederatedStep, Federation
+from tacit.protocol.federation import FederatedStep, Federation, JobTerms
 from tacit.query.mechanisms import noisy_aggregators
 from tacit.query.query import Query
 from tacit.query.words import Layer, PrivacyUnit
@@ -26,13 +27,14 @@ from tacit.query.words import Layer, PrivacyUnit
 @dataclass(frozen=True)
 class JobPlan:
     """A job as it was requested; `digest` identifies it to curators; `universe`: the items
-    of its sequences."""
+    of its sequences; `terms`: of a job that is debited once."""
 
     job: str
     algorithm: str
     digest: bytes
     federation: Federation
     universe: tuple[str, ...] | None = None
+    terms: JobTerms | None = None
 
 
 def step_of_sum(
@@ -48,6 +50,7 @@ def step_of_sum(
         columns=federation.columns,
         sum=asked.document(),
         universe=plan.universe,
+        terms=plan.terms,
     )
     fields: dict[str, Any] = {
         **query_fields(
@@ -92,6 +95,17 @@ def collusion(federation: Federation) -> dict[str, int]:
         return federation.collusion.model_dump()
     openers = federation.threshold or federation.aggregators
     return {"curators": 0, "aggregators": openers - 1}
+
+
+def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:
+    """What a forecast has to know of the rounds of a query."""
+    return Asking(
+        noise_share(query, scope),
+        query.aggregators,
+        query.n_max,
+        federation.deadline,
+        federation.n_hint,
+    )
 
 
 def noise_share(query: Query, scope: PrivacyScope) -> Fraction:

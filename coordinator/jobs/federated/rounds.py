@@ -21,16 +21,17 @@ from sqlalchemy.exc import IntegrityError
 from algorithms import catalogue
 from algorithms.contract import FederatedRounds, PrivacyScope
 from common.store.database import exclusive
+from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.federated.preparation import plan_from
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
-from coordinator.jobs.federated.statements import completed
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
+from coordinator.jobs.federated.statements import completed, under_one_debit
 from coordinator.models.job import JobState
 from coordinator.queries import queries
 from coordinator.rounds import opening
 from coordinator.rounds.opening import OpenRequest
-from coordinator.store import job_steps
+from coordinator.store import job_steps, registry
 from coordinator.store import jobs as store
 from coordinator.store import queries as query_store
 from coordinator.store import rounds as round_store
@@ -40,7 +41,7 @@ from coordinator.store.rounds import RoundHead
 from tacit.encoders.sums import RecordSum, length
 from tacit.encoders.sums import read as read_sum
 from tacit.errors import Conflict, DomainError
-from tacit.protocol.federation import FederatedStep, Federation
+from tacit.protocol.federation import FederatedStep, Federation, JobTerms
 from tacit.protocol.round import RoundState
 from tacit.query.functions import parts
 from tacit.query.query import Query
@@ -68,6 +69,11 @@ class Matter:
     plan: JobPlan
 
     @property
+    def budget(self) -> Fraction | None:
+        """Of the one debit; None where each round is debited."""
+        return None if self.rounds.budget is None else self.rounds.budget(self.params)
+
+    @property
     def federation(self) -> Federation:
         """Which curators it asks, and under which assumptions."""
         return self.plan.federation
@@ -91,9 +97,10 @@ class Rounds:
 
     async def carry(self, job: JobRow) -> bool:
         """Make the transition that is due; return whether there was one."""
-        matter = await asyncio.to_thread(_matter, job)
         async with self._conduct.database.reading() as transaction:
             steps = await job_steps.of_job(transaction, job.id)
+        matter = await asyncio.to_thread(_matter, job, steps)
+        async with self._conduct.database.reading() as transaction:
             head = await _head(transaction, steps[-1]) if steps else None
         if head is not None and head.state not in (RoundState.RELEASED, RoundState.ABORTED):
             await self._tell(job, matter, steps, head)
@@ -117,15 +124,24 @@ class Rounds:
 
     async def _ask(self, job: JobRow, matter: Matter, number: int, asked: RecordSum) -> None:
         """Open the round of one step: step, query and round are stored together."""
-        conduct = self._conduct
+        conduct, budget = self._conduct, matter.budget
+        if budget is not None and matter.plan.terms is None:
+            matter = await self._with_terms(job, matter, asked, budget)
         step, query = step_of_sum(matter.plan, number, asked, matter.scope)
+        terms = matter.plan.terms
+        chosen = None if terms is None else terms.aggregators
+        price = charging.PAID if terms is not None and number > 1 else None
         async with conduct.database.reading() as transaction:
             known = await queries.known(transaction, query)
         row = known or await queries.prepare(
             conduct.database, query, self._desk.attempts.settings, conduct.clock
         )
         try:
-            prepared = await opening.prepare(conduct, row, OpenRequest(query_id=row.id))
+            if terms is not None and price is None:
+                operators = await self._operators(terms.aggregators)
+                price = charging.price_of_job(query, terms.epsilon, operators)
+            request = OpenRequest(query_id=row.id, aggregators=chosen)
+            prepared = await opening.prepare(conduct, row, request, price)
         except NotEnoughAggregators as error:
             raise JobEnded(error) from None
         except DomainError:
@@ -157,6 +173,29 @@ class Rounds:
             raise JobEnded(error) from None
         self._desk.woken(None)
         self._desk.changed()
+
+    async def _with_terms(
+        self, job: JobRow, matter: Matter, asked: RecordSum, budget: Fraction
+    ) -> Matter:
+        """With what its first step promises for all."""
+        _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+        async with self._conduct.database.reading() as transaction:
+            rows = await registry.list_aggregators(transaction)
+        state = await asyncio.to_thread(_first, matter)
+        terms = JobTerms.of(
+            query,
+            opened=job.started or job.created,
+            aggregators=[row.id for row in rows[: query.aggregators]],
+            universe=matter.plan.universe or (),
+            epsilon=budget,
+            steps_at_most=matter.rounds.planned(state),
+        )
+        return replace(matter, plan=replace(matter.plan, terms=terms))
+
+    async def _operators(self, chosen: Sequence[str]) -> tuple[str, ...]:
+        async with self._conduct.database.reading() as transaction:
+            rows = {row.id: row for row in await registry.list_aggregators(transaction)}
+        return tuple(rows[name].operator for name in chosen if name in rows)
 
     def _give_up_late(self, job: JobRow, matter: Matter) -> None:
         """Raise JobEnded if the next round is not opened in the time that all rounds may take."""
@@ -216,11 +255,24 @@ class Rounds:
                 text = await round_store.document(transaction, row.round_id, "report")
                 if text is not None:
                     reports.append(PrivacyReport.model_validate_json(text))
+            assert steps[0].query_id is not None
+            query = (await queries.find(transaction, steps[0].query_id)).query
         if not reports:
             raise JobEnded(RoundFailed("no round was released"))
         outcome = await asyncio.to_thread(matter.rounds.release, state)
         rounds = [row.round_id for row in steps]
-        report = completed(outcome.report, job.id, reports, rounds_asked=rounds)
+        own = outcome.report
+        if matter.rounds.forecast is not None:
+            error = matter.rounds.forecast(
+                matter.params, asking(query, matter.scope, matter.federation)
+            )
+            own = own.model_copy(update={"error": error})
+        terms = matter.plan.terms
+        whole = None
+        if terms is not None:
+            operators = await self._operators(terms.aggregators)
+            whole = under_one_debit(reports[0], query, terms.epsilon, operators)
+        report = completed(own, job.id, reports, whole, rounds_asked=rounds)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)
 
@@ -228,7 +280,8 @@ class Rounds:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _matter(job: JobRow) -> Matter:
+def _matter(job: JobRow, steps: Sequence[StepRow]) -> Matter:
+    """terms are those of its first step, once there is one."""
     algorithm = catalogue.find(job.algorithm)
     assert algorithm.rounds is not None
     assert job.federation is not None
@@ -237,6 +290,8 @@ def _matter(job: JobRow) -> Matter:
     plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
     if algorithm.rounds.universe is not None:
         plan = replace(plan, universe=algorithm.rounds.universe(params))
+    if steps:
+        plan = replace(plan, terms=FederatedStep.model_validate_json(steps[0].document).terms)
     return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
 
 

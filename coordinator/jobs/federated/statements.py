@@ -7,10 +7,15 @@ scenario add up (basic composition, which holds when a later sum depends on an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
+from tacit.accounting.costs import Cost
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import job_costs
+from tacit.query.query import Query
+from tacit.query.words import PrivacyUnit
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
@@ -28,9 +33,14 @@ NOT_PROTECTED: Final = "which curators take part in a round, and whether a round
 
 
 def completed(
-    report: PrivacyReport, job_id: str, rounds: Sequence[PrivacyReport], **details: Any
+    report: PrivacyReport,
+    job_id: str,
+    rounds: Sequence[PrivacyReport],
+    whole: PrivacyReport | None = None,
+    **details: Any,
 ) -> PrivacyReport:
-    """An algorithm's report with the verified figures and charges of its rounds."""
+    """An algorithm's report with the verified figures and charges of its rounds; whole: the
+    statement of all rounds of a job that is debited once."""
     changes: dict[str, Any] = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
         "assumptions": tuple(dict.fromkeys((*report.assumptions, *TRUST))),
@@ -39,9 +49,9 @@ def completed(
     }
     last = rounds[-1]
     changes |= {
-        "verified": added(rounds),
+        "verified": added(rounds) if whole is None else whole.verified,
         "neighbouring": last.neighbouring,
-        "charged": _charges(rounds),
+        "charged": _charges(rounds) if whole is None else whole.charged,
         "noise": tuple(item for one in rounds for item in one.noise),
         "sensitivity": tuple(item for one in rounds for item in one.sensitivity),
         "validity": last.validity,
@@ -103,6 +113,43 @@ def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyRepor
         }
     )
     return first.model_copy(update={"verified": lines, "charged": changed})
+
+
+def under_one_debit(
+    first: PrivacyReport, query: Query, epsilon: Fraction, operators: Sequence[str] | None
+) -> PrivacyReport:
+    """The statement of all rounds of a job that is debited once, from that of its first round: no
+    record spends more than `epsilon`, whatever is asked. Only pure figures are stated."""
+    costs = job_costs(query, epsilon, operators)
+    lines = tuple(_of_job(line, costs) for line in first.verified)
+    assert first.charged is not None
+    unit = query.privacy_unit
+    charged = first.charged.model_copy(
+        update={
+            "epsilon": epsilon_amount(costs[unit, Scenario.ASSUMED].epsilon),
+            "delta": delta_amount(costs[unit, Scenario.ASSUMED].delta),
+            "epsilon_all_corrupt": epsilon_amount(costs[unit, Scenario.EVERYONE].epsilon),
+            "delta_all_corrupt": delta_amount(costs[unit, Scenario.EVERYONE].delta),
+        }
+    )
+    return first.model_copy(update={"verified": lines, "charged": charged})
+
+
+def _of_job(
+    line: VerifiedStatement, costs: Mapping[tuple[PrivacyUnit, Scenario], Cost]
+) -> VerifiedStatement:
+    """A round's line as one of the job."""
+    cost = costs[PrivacyUnit(str(line.privacy_unit)), Scenario(str(line.key))]
+    known = cost.epsilon is not None
+    changes: dict[str, Any] = {
+        "model": "pure-dp" if known else "none",
+        "epsilon": epsilon_amount(cost.epsilon),
+        "delta": delta_amount(cost.delta),
+        "curve": (),
+    }
+    if not known and line.reason is None:
+        changes["reason"] = "the one debit of a job states pure figures only"
+    return line.model_copy(update=changes)
 
 
 def added(rounds: Sequence[PrivacyReport]) -> tuple[VerifiedStatement, ...]:

@@ -248,6 +248,7 @@ ROUTES = [
     ("GET", "/v1/aggregators", {"operator", "analyst", "curator"}),
     ("DELETE", "/v1/aggregators/a", {"operator"}),
     ("POST", "/v1/aggregators/a/confirmation", {"operator"}),
+    ("GET", "/v1/flow", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
     ("GET", "/v1/curators", {"operator"}),

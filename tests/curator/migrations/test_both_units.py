@@ -23,7 +23,7 @@ async def as_before(transaction: Transaction) -> None:
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
     for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
-    for name in ("console_session", "console_code", "console_audit", "item_table"):
+    for name in ("console_session", "console_code", "console_audit", "item_table", "job_spend"):
         await transaction.execute(text(f"DROP TABLE {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     for column in (
@@ -35,6 +35,9 @@ async def as_before(transaction: Transaction) -> None:
         "curator.stopped_by_operator",
         "anchor.pin",
         "curator.owner_policy",
+        "federated_job.terms",
+        "federated_job.first_round",
+        "federated_job.last_round",
     ):
         table, _, name = column.partition(".")
         await transaction.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))

@@ -1,0 +1,297 @@
+"""One debit for a whole job, and what a lying coordinator gets for it.
+
+Spec: federated-counting, section 6. The double's aggregators draw no noise, so that what each
+record added can be seen.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from common.store.transactions import Database
+from common.web.parts import part_of
+from curator.participation.loop import Participation
+from curator.store.tables import job_spends
+from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
+from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
+from tacit.protocol.federation import FederatedStep, JobTerms
+from tacit.query.query import Query
+from tests.curator.conftest import OpenSite, Site
+from tests.curator.double import FakeWorld
+from tests.curator.records.test_records import ask, refused
+from tests.curator.records.test_sequence_rounds import (
+    ALL_ITEMS,
+    FIRST,
+    ITEMS,
+    ONE,
+    SECOND,
+    give,
+    step_and_query,
+)
+from tests.curator.records.test_sequence_rounds import it as it
+
+EPSILON = Fraction(1)
+LONG, SHORT = "L2 L3 L1 L2 L3", "L2 L3"
+
+
+def asked(
+    it: Site,
+    question: CountSum = FIRST,
+    number: int = 1,
+    terms: dict[str, Any] | None = None,
+    step: dict[str, Any] | None = None,
+    **query: Any,
+) -> tuple[FederatedStep, Query]:
+    """A step with terms, and its query; changes of each."""
+    _, plain = step_and_query(question, number, **query)
+    made = JobTerms.of(
+        plain,
+        opened=it.clock.now(),
+        aggregators=[each.id for each in it.world.aggregators],
+        universe=ITEMS,
+        epsilon=EPSILON,
+        steps_at_most=5,
+    )
+    if not hasattr(it.app.state, "terms"):
+        it.app.state.terms = made  # of the whole job
+    document = json.loads(it.app.state.terms.model_dump_json()) | (terms or {})
+    return step_and_query(question, number, {"terms": document, **(step or {})}, **query)
+
+
+def opened(it: Site) -> list[int]:
+    """What this curator adds to the newest round."""
+    signed = list(it.world.rounds.values())[-1]
+    return it.world.total(signed.statement).tolist()
+
+
+async def debits(it: Site, unit: str = "record") -> list[str]:
+    found = (await it.get("/v1/curators/meter/budget"))["units"][unit]["debits"]
+    return [debit["epsilon"] for debit in found]
+
+
+async def spent(it: Site) -> list[Fraction]:
+    """S of each record, which only this process knows."""
+    async with part_of(it.app, Database).reading() as transaction:
+        rows = (await transaction.execute(select(job_spends))).all()
+    return [
+        Fraction(int(value), int(row.denominator))
+        for row in rows
+        for value in np.frombuffer(_wide(row), "<i8")
+    ]
+
+
+def _wide(row: Any) -> bytes:
+    width = len(row.numerators) // row.records
+    octets = np.zeros((row.records, 8), np.uint8)
+    octets[:, :width] = np.frombuffer(row.numerators, np.uint8).reshape(row.records, width)
+    return octets.tobytes()
+
+
+async def test_one_debit_pays_for_all_steps(it: Site) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert opened(it) == [2, 3, 3]
+    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
+    assert opened(it) == [0, 0, 0, 2, 0, 0, 3, 0, 2, 0, 0, 1]
+    assert await debits(it) == ["1", "0"]
+    assert await debits(it, "curator") == [str(MOST_SEQUENCES), "0"]
+    # Three items: 3/15 twice. Two: 2/15 twice.
+    assert await spent(it) == [Fraction(2, 5), Fraction(2, 5), Fraction(4, 15)]
+
+
+async def test_example_c_the_filter_leaves_out_who_has_spent_all(it: Site) -> None:
+    """Step 1 four times under new numbers: who has five items spends 1/3 each time and is left out
+    the fourth time; who has two counts in all of them."""
+    await give(it, f"{LONG}\n{SHORT}\n")
+    for number in range(1, 4):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+        assert opened(it) == [1, 3, 3]
+    assert await spent(it) == [1, Fraction(2, 5)]
+    assert (await ask(it, *asked(it, FIRST, 4)))["contributed"]
+    assert opened(it) == [0, 1, 1]
+    assert await spent(it) == [1, Fraction(8, 15)]
+    assert await debits(it) == ["1", "0", "0", "0"]
+
+
+async def test_a_rate_beyond_epsilon_gets_zeros(it: Site) -> None:
+    dear = CountSum.of(COUNTER, Successors(3, 5), 5, (Fraction(50),), ONE)
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert (await ask(it, *asked(it, dear, 2)))["contributed"]
+    assert opened(it) == [0, 0, 0]
+    assert max(await spent(it)) <= EPSILON
+    assert await debits(it) == ["1", "0"]
+
+
+async def test_the_first_step_may_lie_about_its_rate_too(it: Site) -> None:
+    dear = CountSum.of(COUNTER, Successors(3, 5), 5, (Fraction(50),), ONE)
+    assert (await ask(it, *asked(it, dear)))["contributed"]
+    assert opened(it) == [0, 0, 0]
+    assert await debits(it) == ["1"]
+
+
+async def test_any_course_spends_no_more_than_epsilon(it: Site) -> None:
+    """Random grams at random rates in five steps: no record passes epsilon, and some would have."""
+    generator = np.random.default_rng(7)
+    await give(it, f"{LONG}\n{SHORT}\nL1 L1 L1 L1 L1\n")
+    unfiltered = np.zeros(3)
+    for number in range(1, 6):
+        rates = tuple(
+            Fraction(int(n), 97) for n in sorted(generator.choice(90, 3, replace=False) + 1)
+        )
+        question = CountSum.of(COUNTER, Successors(3, 5, (ALL_ITEMS,)), 5, rates, np.arange(3))
+        assert (await ask(it, *asked(it, question, number)))["contributed"]
+        moved = question.moved(_lists())
+        unfiltered += moved @ np.array([float(rate) / 5 for rate in question.rates])
+    assert max(await spent(it)) <= EPSILON < unfiltered.max()
+
+
+def _lists() -> Any:
+    from tacit.encoders.counts import Lists
+
+    places = [[1, 2, 0, 1, 2], [1, 2], [0] * 5]
+    starts = np.cumsum([0, *map(len, places)])
+    return Lists(np.concatenate(places).astype(np.int32), starts)
+
+
+CHANGED: list[tuple[str, dict[str, Any]]] = [
+    ("more epsilon", {"epsilon": "2"}),
+    ("other records", {"records": 5}),
+    ("another universe", {"universe": "cGxhbnBsYW5wbGFucGxhbnBsYW5wbGFucGxhbnBsYW4"}),
+    ("other aggregators", {"aggregators": ["aggregator-0", "aggregator-1", "mallory"]}),
+    ("another layer", {"layer": "curator"}),
+    ("another quorum", {"min_participants": 3}),
+    ("more curators", {"n_max": 1000}),
+    ("less collusion", {"collusion": {"curators": 0, "aggregators": 1}}),
+    ("more steps", {"steps_at_most": 9}),
+    ("another unit", {"privacy_unit": "curator"}),
+    ("a window", {"window": {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}}),
+    ("opened later", {"opened": "2026-02-01T00:00:00Z"}),
+    ("no epsilon", {"epsilon": "0"}),
+]
+
+
+@pytest.mark.parametrize(("what", "terms"), CHANGED, ids=[what for what, _ in CHANGED])
+async def test_changed_terms_are_refused_and_debit_nothing_more(
+    it: Site, what: str, terms: dict[str, Any]
+) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert refused(await ask(it, *asked(it, SECOND, 2, terms))) == "step_refused", what
+    assert await debits(it) == ["1"]
+
+
+async def test_terms_may_not_come_or_go(it: Site) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert refused(await ask(it, *step_and_query(SECOND, 2))) == "step_refused"
+    assert await debits(it) == ["1"]
+
+
+async def test_a_job_without_terms_cannot_get_them_later(it: Site) -> None:
+    assert (await ask(it, *step_and_query()))["contributed"]
+    assert refused(await ask(it, *asked(it, SECOND, 2))) == "step_refused"
+    assert await debits(it) == ["0.333334"]
+
+
+async def test_a_round_that_is_not_that_of_its_terms_is_refused(it: Site) -> None:
+    changes: list[dict[str, Any]] = [
+        {"collusion": {"curators": 0, "aggregators": 1}},
+        {"n_max": 50},
+        {"min_participants": 3},
+    ]
+    first = asked(it)[0].terms
+    assert first is not None
+    for change in changes:
+        fixed = {"terms": json.loads(first.model_dump_json())}
+        assert refused(await ask(it, *step_and_query(FIRST, 1, fixed, **change))) == "step_refused"
+    assert await debits(it) == []
+
+
+async def test_steps_cannot_be_repeated_reordered_or_too_many(it: Site) -> None:
+    assert (await ask(it, *asked(it, FIRST, 1)))["contributed"]
+    assert (await ask(it, *asked(it, SECOND, 3)))["contributed"]
+    for question, number in ((SECOND, 3), (FIRST, 3), (FIRST, 2), (FIRST, 1), (FIRST, 6)):
+        assert refused(await ask(it, *asked(it, question, number))) in (
+            "step_refused",
+            "window_contributed",
+        )
+    assert await debits(it) == ["1", "0"]
+
+
+async def test_even_with_repeats_allowed_a_step_is_answered_once(it: Site) -> None:
+    await it.policy(algorithms=["sequential-ngram"], min_participants=2, allow_repeats=True)
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert refused(await ask(it, *asked(it))) == "step_refused"
+    assert await debits(it) == ["1"]
+
+
+async def test_who_missed_the_first_step_stays_out_and_pays_nothing(it: Site) -> None:
+    assert refused(await ask(it, *asked(it, SECOND, 2))) == "step_missed"
+    assert refused(await ask(it, *asked(it, FIRST, 3))) == "step_missed"
+    assert refused(await ask(it, *asked(it, FIRST, 1))) == "step_refused"
+    assert await debits(it) == []
+
+
+async def test_a_budget_for_one_job_admits_one(it: Site) -> None:
+    limits = {"record": {"period": {"epsilon": "1"}}, "curator": {}}
+    await it.policy(algorithms=["sequential-ngram"], min_participants=2, **limits)
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
+    other = asked(
+        it, FIRST, 1, {"opened": it.clock.now().isoformat()}, {"job": "job-2"}, job="job-2"
+    )
+    assert refused(await ask(it, *other)) == "budget_exceeded"
+    assert await debits(it) == ["1", "0"]
+
+
+async def test_a_table_that_is_younger_than_the_job_answers_zeros(it: Site) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    before = await spent(it)
+    it.clock.advance(timedelta(seconds=1))
+    await give(it, f"{LONG}\n")
+    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
+    assert opened(it) == [0] * 12
+    assert await spent(it) == before
+
+
+async def settled(it: Site, place: int, statements: int = 3) -> None:
+    """The round at this place ends, aborted with so many "never frozen"."""
+    signed = list(it.world.rounds.values())[place]
+    it.world.finish(signed.statement, "aborted", statements)
+    it.clock.advance(timedelta(hours=2))
+    await part_of(it.app, Participation).settle()
+
+
+async def test_a_job_that_ends_with_its_first_round_never_frozen_is_credited(it: Site) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    await settled(it, 0)
+    budget = (await it.get("/v1/curators/meter/budget"))["units"]["record"]
+    assert budget["worst_instant"]["epsilon"] == "0"
+    # ... and then nothing more can be asked for it.
+    assert refused(await ask(it, *asked(it, SECOND, 2))) == "step_missed"
+
+
+async def test_a_job_that_went_on_is_not_credited(it: Site) -> None:
+    """Else a coordinator would have the first round "never frozen" and the others for nothing."""
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
+    await settled(it, 0)
+    await settled(it, 1)
+    budget = (await it.get("/v1/curators/meter/budget"))["units"]["record"]
+    assert budget["worst_instant"]["epsilon"] == "1"
+    assert max(await spent(it)) == Fraction(2, 5)
+
+
+async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: Site) -> None:
+    assert (await ask(it, *asked(it)))["contributed"]
+    terms, steps = it.app.state.terms, it.app.state.steps
+    async with site() as again:
+        again.app.state.steps, again.app.state.terms = steps, terms
+        assert (await ask(again, *asked(again, SECOND, 2)))["contributed"]
+        assert refused(await ask(again, *asked(again, SECOND, 2))) is not None
+        assert await debits(again) == ["1", "0"]
+        assert await spent(again) == [Fraction(2, 5), Fraction(2, 5), Fraction(4, 15)]
