@@ -12,6 +12,11 @@ from typing import ClassVar
 from tacit.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
 
 
+class UnknownAnchor(NotFound):
+    name = "unknown_anchor"
+    title = "No party here anchors a service of this name"
+
+
 class UnknownCurator(NotFound):
     name = "unknown_curator"
     title = "No such curator is hosted here"

@@ -15,6 +15,7 @@ from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
 from curator.store.tables import OWN_POLICY, anchors, curators, epoch_keys, facts, parties
+from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
 
@@ -22,6 +23,13 @@ ENROLLING, ACTIVE = "enrolling", "active"
 # Asked for every party of a round: made once, and so compiled once.
 _OWN_POLICIES: Final = select(curators.c.key, curators.c.policy, curators.c.owner_policy).where(
     curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), OWN_POLICY
+)
+
+
+_SPEAKS: Final = (
+    parties.c.state == ACTIVE,
+    parties.c.coordinator_token.is_not(None),
+    parties.c.coordinator_key.is_not(None),
 )
 
 
@@ -41,10 +49,31 @@ class Anchor:
 
 
 @dataclass(frozen=True)
+class Coordinator:
+    """A coordinator as parties here know it: its key of now, and what was followed of it."""
+
+    url: str
+    deployment: str
+    key: bytes
+    pin: Pin
+
+    @classmethod
+    def of(cls, url: str, deployment: str, key: bytes, pin: str | None) -> Coordinator:
+        """That of a stored party."""
+        held = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
+        return cls(url, deployment, key, held)
+
+    def keys(self, now: datetime) -> tuple[bytes, ...]:
+        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        return (self.key,) if self.pin.anchored is None else self.pin.anchored.keys(now)
+
+
+@dataclass(frozen=True)
 class PartyRow:
     """A party and its anchors. `first` is its first roster number, `first_key` the key of its
     first curator in this store; both runs are contiguous. `minimum_suite`: of the rounds that it
-    takes part in; it only rises. `software_told`: the version that its coordinator knows of."""
+    takes part in; it only rises. `software_told`: the version that its coordinator knows of;
+    `coordinator_pin`: what was followed of its identity, in JSON."""
 
     id: str
     kind: PartyKind
@@ -63,6 +92,15 @@ class PartyRow:
     anchors: tuple[Anchor, ...]
     minimum_suite: int = 1
     software_told: str | None = None
+    coordinator_pin: str | None = None
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Its coordinator, whose key was checked when it enrolled."""
+        assert self.coordinator_key is not None
+        return Coordinator.of(
+            self.coordinator_url, self.deployment, self.coordinator_key, self.coordinator_pin
+        )
 
     @property
     def logged(self) -> str:
@@ -72,12 +110,11 @@ class PartyRow:
 
 @dataclass(frozen=True)
 class Speaker:
-    """An enrolled party at its coordinator: the token for its requests, and the pinned key."""
+    """An enrolled party at its coordinator, and the token for its requests."""
 
     party: str
     url: str
     token: str
-    coordinator_key: bytes
 
 
 @dataclass(frozen=True)
@@ -156,14 +193,18 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
             parties.c.id,
             parties.c.coordinator_url,
             parties.c.coordinator_token,
-            parties.c.coordinator_key,
-        ).where(
-            parties.c.state == ACTIVE,
-            parties.c.coordinator_token.is_not(None),
-            parties.c.coordinator_key.is_not(None),
-        )
+        ).where(*_SPEAKS)
     )
     return [Speaker(*row) for row in rows]
+
+
+async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
+    """The coordinators of all enrolled parties, or who is known at an address."""
+    known = parties.c.deployment, parties.c.coordinator_key, parties.c.coordinator_pin
+    query = select(parties.c.coordinator_url, *known).distinct().where(*_SPEAKS)
+    if url is not None:
+        query = query.where(parties.c.coordinator_url == url)
+    return {Coordinator.of(*row) for row in await transaction.execute(query)}
 
 
 async def enrolled_but(
@@ -214,10 +255,7 @@ async def _parties(transaction: Transaction, ids: Sequence[str]) -> list[PartyRo
         )
         by_party: dict[str, list[Anchor]] = {}
         for row in found:
-            pin = Pin(fingerprint=row.fingerprint)
-            if row.pin is not None:
-                pin = _pin(row.pin)
-            anchor = Anchor(row.aggregator, row.url, pin, row.token)
+            anchor = Anchor(row.aggregator, row.url, _pin_of(row), row.token)
             by_party.setdefault(row.party, []).append(anchor)
         rows = await transaction.execute(
             select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
@@ -294,6 +332,22 @@ async def set_anchor_token(
     )
 
 
+async def set_coordinator(
+    transaction: Transaction, held: Coordinator, key: bytes, pin: Pin
+) -> None:
+    """Keep what was followed of a coordinator's identity, for all parties that knew it by the same
+    key; those that know it by the new one get the same least suite."""
+    mine = parties.c.deployment == held.deployment
+    await transaction.execute(
+        update(parties)
+        .where(mine, parties.c.coordinator_key == held.key)
+        .values(coordinator_key=key, coordinator_pin=pin.model_dump_json())
+    )
+    same = mine & (parties.c.coordinator_key == key)
+    highest = select(func.max(parties.c.minimum_suite)).where(same).scalar_subquery()
+    await transaction.execute(update(parties).where(same).values(minimum_suite=highest))
+
+
 async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
     """Keep what was followed of an aggregator's identity, for all parties of its deployment that
     held the same of it."""
@@ -308,6 +362,32 @@ async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin
         )
         .values(pin=pin.model_dump_json(), fingerprint=pin.newest or pin.fingerprint)
     )
+
+
+async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
+    """(deployment, aggregator as it is anchored), each once; without tokens."""
+    found = await transaction.execute(
+        select(
+            parties.c.deployment,
+            anchors.c.aggregator,
+            anchors.c.url,
+            anchors.c.fingerprint,
+            anchors.c.pin,
+        )
+        .join(parties, parties.c.id == anchors.c.party)
+        .distinct()
+    )
+    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in found]
+
+
+async def drop_anchor(transaction: Transaction, aggregator: str) -> bool:
+    """Forget an aggregator, with the tokens of all parties there; whether it was known."""
+    done = await transaction.execute(delete(anchors).where(anchors.c.aggregator == aggregator))
+    return done.rowcount > 0
+
+
+def _pin_of(row: Any) -> Pin:
+    return Pin(fingerprint=row.fingerprint) if row.pin is None else _pin(row.pin)
 
 
 @lru_cache(maxsize=64)  # parties of a service anchor the same aggregators

@@ -58,6 +58,7 @@ parties = Table(
     Column("enrolled", Instant, nullable=True),
     Column("minimum_suite", Integer, nullable=False, server_default="1"),
     Column("software_told", String(128), nullable=True),
+    Column("coordinator_pin", Text, nullable=True),
 )
 anchors = Table(
     "anchor",

@@ -31,6 +31,7 @@ async def as_before(transaction: Transaction) -> None:
         "outbox.announce",
         "party.minimum_suite",
         "party.software_told",
+        "party.coordinator_pin",
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
         "anchor.pin",
