@@ -12,7 +12,6 @@ from fastapi import FastAPI
 
 from aggregator.audit.routes import add_audit
 from aggregator.context import Aggregator
-from aggregator.identities import OwnIdentities
 from aggregator.keys import Keyring
 from aggregator.meters import Meters
 from aggregator.pieces.flow import UploadCounts, add_flow
@@ -33,13 +32,14 @@ from aggregator.rounds.verifying import Verifying
 from aggregator.sealing.files import KeyDirectory
 from aggregator.sealing.seal_keys import Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
-from aggregator.store.tables import tokens
+from aggregator.store import tables
 from common.runtime.background import Repeating
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.store.database import check, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
@@ -108,7 +108,7 @@ def create_app(
     add_audit(app)
     add_tokens(
         app,
-        tokens,
+        tables.tokens,
         time,
         lambda: part_of(app, Aggregator).database,
         check=_operators_only,
@@ -137,8 +137,8 @@ async def _start(
     database = open_store(settings)
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
-    await ensure_operator_token(database, tokens, settings, clock)
-    own_identities = await OwnIdentities.of(database)
+    await ensure_operator_token(database, tables.tokens, settings, clock)
+    own_identities = await OwnIdentities.of(database, tables.identities)
     keyring = Keyring(
         database,
         own_identities,
@@ -164,7 +164,7 @@ async def _start(
         database, clock, ttl_s=settings.sender_ttl_s, capacity=settings.cached_senders
     )
     warmer = KeyWarmer(aggregator)
-    authenticator = Authenticator(database, tokens, clock)
+    authenticator = Authenticator(database, tables.tokens, clock)
     counts = UploadCounts(database, clock, SETTLED_SWEEPS * settings.sweep_s)
     pieces = PieceParts(aggregator, intake, directory, meters, counts)
     evaluations = Evaluations()

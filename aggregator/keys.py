@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from aggregator.errors import EpochKeysEnded
-from aggregator.identities import OwnIdentities
 from aggregator.store import keys as store
 from aggregator.store.keys import KeyPair
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import Direction, Ends, agree_key
 from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify

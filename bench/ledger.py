@@ -152,7 +152,7 @@ async def stored(events: list[Event], disclosures: dict[str, Disclosure]) -> tup
             async with database.begin() as transaction:
                 await store.add(transaction, events[start : start + 1000])
         wrote = time.process_time() - began
-        ledger = Ledger(database, SystemClock(), Identity.generate())
+        ledger = Ledger(database, SystemClock(), Identity.generate)
         ledger._disclosures.update(disclosures)
         began = time.process_time()
         async with database.reading() as transaction:

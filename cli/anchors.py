@@ -14,9 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import Answer, console, fail, printed, table
+from cli.context import Answer, Target, at_target, console, fail, printed, table, tabled
+from cli.deployment import trusted
 from cli.trust import read_trust
 from common.runtime.tls import environment_trust
+from tacit import Client
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.trust import Trust, anchors_line
 
@@ -79,6 +81,38 @@ def show(
     return Answer(shown, human)
 
 
+@app.command("list")
+@at_target
+def listing(target: Target) -> Answer:
+    """The services as the parties of a curator service know them (--url, --token of its
+    operator)."""
+    with _curators(target) as client:
+        found = client.anchors()["anchors"]
+    rows = [
+        [each["role"], each["name"], each["fingerprint"], "FORKED" if each["forked"] else ""]
+        for each in found
+    ]
+    return tabled(found, "Anchors", ["role", "name", "key", ""], rows)
+
+
+@app.command("drop")
+@at_target
+def drop(
+    target: Target, name: Annotated[str, typer.Argument(help="The aggregator's id.")]
+) -> Answer:
+    """Forget an aggregator whose keys are lost: no party of a curator service takes part in a round
+    of it any more (--url, --token of its operator)."""
+    with _curators(target) as client:
+        client.drop_anchor(name)
+    return Answer({"dropped": name}, lambda: typer.echo(f"{name} is not anchored any more"))
+
+
+def _curators(target: Target) -> Client:
+    if target.url is None:
+        raise ValueError("give --url and --token of a curator service")
+    return Client(target.url, target.token, verify=trusted(target.url))
+
+
 def _of_join(join: JoinToken) -> _Anchors:
     aggregators = {grant.party: grant.fingerprint for grant in join.aggregators}
     return _Anchors(join.coordinator.party, join.coordinator.fingerprint, aggregators)
@@ -96,8 +130,6 @@ def _of_trust(trust: Trust) -> _Anchors:
 
 def _of_aggregator(url: str, token: str | None) -> _Anchors:
     """Its own identity, its pins, and the coordinator that it is paired with."""
-    from tacit import Client
-
     with Client(url, token, verify=environment_trust()) as client:
         own = client.get("/.well-known/tacit-aggregator")
         paired = client.get("/v1/coordinator")

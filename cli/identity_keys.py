@@ -1,4 +1,4 @@
-"""`tacit keys next`, `rotate identity`, `confirm`: an aggregator's identity is replaced by command.
+"""`tacit keys next`, `rotate identity`, `confirm`: a service's identity is replaced by command.
 
 Spec: keys, section 5. The private halves of the next pair lie in a sealed file that the service
 never has until they are needed; its public halves lie beside it, in `FILE.pub`. Each command can be
@@ -25,7 +25,10 @@ from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPubl
 from tacit.wire import encode_binary
 
 _CONTENT: Final = b"tacit next identity\n"
-Service = Annotated[str | None, typer.Argument(help="An aggregator of --home; not with --url.")]
+Service = Annotated[
+    str | None,
+    typer.Argument(help="An aggregator of --home, or `coordinator`; not with --url."),
+]
 Recipient = Annotated[
     str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
 ]
@@ -34,18 +37,19 @@ Recipient = Annotated[
 @at_target
 def next_key(
     target: Target,
-    aggregator: Service = None,
+    service: Service = None,
     out: Annotated[
         Path, typer.Option(help="The file to make, sealed; keep it where the service is not.")
     ] = Path("next.key"),
     recipient: Recipient = None,
     passphrase_file: PassphraseFile = None,
 ) -> Answer:
-    """Make the pair of keys that will follow an aggregator's identity, and commit to it.
+    """Make the pair of keys that will follow the identity of a coordinator or an aggregator, and
+    commit to it.
 
-    Once for each aggregator: each `tacit keys rotate identity` makes the pair after it.
+    Once for each service: each `tacit keys rotate identity` makes the pair after it.
     """
-    with _aggregator(target, aggregator) as client:
+    with _service(target, service) as client:
         public = _made(out, recipient, passphrase_file)
         found = client.commit_next_key(public.model_dump(mode="json"))
     return Answer({**found, "file": str(out)}, lambda: typer.echo(_committed(found, out)))
@@ -54,7 +58,7 @@ def next_key(
 @at_target
 def rotate_identity(
     target: Target,
-    aggregator: Service = None,
+    service: Service = None,
     next: Annotated[  # noqa: A002 - the option's name
         Path, typer.Option(help="File with the next pair, as it was made.")
     ] = Path("next.key"),
@@ -78,11 +82,11 @@ def rotate_identity(
         typer.Option(min=0, max=2_592_000, help="How long the old identity is accepted beside."),
     ] = 604_800,
 ) -> Answer:
-    """Replace an aggregator's identity by the pair that it committed to, while rounds run.
+    """Replace an identity by the pair that the service committed to, while rounds run.
 
     The same command again after a crash goes on.
     """
-    with _aggregator(target, aggregator) as client:
+    with _service(target, service) as client:
         secret = _opened(next, opening_holder(key, passphrase_file))
         public = _made(following, recipient, passphrase_file)
         found = client.rotate_identity(
@@ -98,30 +102,44 @@ def rotate_identity(
 @at_target
 def confirm(
     target: Target,
-    aggregator: Annotated[str, typer.Argument(help="Whose identity it is.")],
+    service: Annotated[
+        str, typer.Argument(help="Whose identity it is: an aggregator's id, or the deployment's.")
+    ],
     fingerprint: Annotated[
         str, typer.Argument(help="Of its new document, as its operator reads it out.")
     ],
 ) -> Answer:
-    """Confirm an aggregator's new identity, at the coordinator or, with --url, at an aggregator.
+    """Confirm a service's new identity: at the coordinator, or with --url at an aggregator or a
+    curator service.
 
     Needed after `key_change_unconfirmed` and `identity_forked`.
     """
     compared = encode_binary(bytes.fromhex(digits(fingerprint)))
     if target.url is None:
         with target.deployment().coordinator.client() as client:
-            found = client.confirm_identity(aggregator, compared)
+            found = client.confirm_identity(service, compared)
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
-            at = client.confirm_peer if _is_aggregator(client) else client.confirm_identity
-            found = at(aggregator, compared)
-    said = f"{aggregator}: {found['fingerprint']} is the key of the identity from now on"
+            found = _confirmed_at(client, service, compared)
+    said = f"{service}: {found['fingerprint']} is the key of the identity from now on"
     return Answer(found, lambda: typer.echo(said))
 
 
-def _is_aggregator(client: Client) -> bool:
+def _confirmed_at(client: Client, service: str, compared: str) -> dict[str, Any]:
+    """Confirmed by what answers: an aggregator (its coordinator, or a pinned peer), a coordinator
+    (an aggregator), or a curator service."""
+    if _shows(client, "tacit-aggregator"):
+        if service == client.get("/v1/coordinator")["deployment"]:
+            return dict(client.confirm_coordinator(compared))
+        return dict(client.confirm_peer(service, compared))
+    if _shows(client, "tacit-coordinator"):
+        return dict(client.confirm_identity(service, compared))
+    return dict(client.confirm_anchor(service, compared)["anchors"][0])
+
+
+def _shows(client: Client, document: str) -> bool:
     try:
-        client.aggregator_identity()
+        client.get(f"/.well-known/{document}")
     except Problem as problem:
         if problem.status != 404:
             raise
@@ -129,15 +147,15 @@ def _is_aggregator(client: Client) -> bool:
     return True
 
 
-def _aggregator(target: Target, name: str | None) -> Client:
-    """The aggregator that is meant. Raises ValueError unless it is one."""
+def _service(target: Target, name: str | None) -> Client:
+    """The service that is meant. Raises ValueError unless it is one."""
     if target.url is not None:
         return Client(target.url, target.token, verify=trusted(target.url))
-    services = target.deployment().aggregators
-    for service in services:
-        if service.id == name:
-            return service.client()
-    raise ValueError(f"name one aggregator: {', '.join(each.id for each in services)}")
+    deployment = target.deployment()
+    services = {each.id: each for each in (deployment.coordinator, *deployment.aggregators)}
+    if name not in services:
+        raise ValueError(f"name one service: {', '.join(services)}")
+    return services[name].client()
 
 
 def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> HybridPublicKey:
@@ -197,9 +215,10 @@ def _committed(found: dict[str, Any], out: Path) -> str:
 
 
 def _rotated(found: dict[str, Any], used: Path, following: Path) -> str:
+    untold = "".join(f"{name} does not know of it yet\n" for name in found.get("untold", ()))
     return (
         f"identity {found['serial']}: key {found['key_fingerprint']}, document "
-        f"{found['fingerprint']}\n"
+        f"{found['fingerprint']}\n{untold}"
         f"the pair after it is sealed in {following}: keep it where the service is not; make a "
         f"backup, and remove {used} and backups from before"
     )

@@ -17,7 +17,9 @@ from common.runtime.logs import get_logger
 from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
 from common.store.database import check, migrate, open_store
+from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
+from common.store.own_identities import OwnIdentities
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.parts import provide
@@ -36,10 +38,11 @@ from coordinator.jobs.parts import open_jobs
 from coordinator.jobs.routes import add_jobs
 from coordinator.jobs.schedules.routes import add_job_schedules
 from coordinator.meters import add_work_meters
-from coordinator.registry import registry
+from coordinator.registry import own_identity, registry
 from coordinator.registry.group_routes import add_groups
 from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
+from coordinator.registry.identity_routes import add_identity
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
 from coordinator.registry.seal_keys import SealKeyMirror
@@ -57,8 +60,8 @@ from coordinator.rounds.scheduling import Scheduler
 from coordinator.rounds.state_machine import Conduct
 from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
+from coordinator.store.tables import identities as identities_table
 from coordinator.store.tables import tokens
-from tacit.crypto.signing import fingerprint
 from tacit.errors import StartRefused
 
 VERSION = "0.1.0"
@@ -82,21 +85,24 @@ def create_app(
         await migrate(database, MIGRATIONS)
         await restoring.recover(database, settings, time)
         await ensure_operator_token(database, tokens, settings, time)
-        identity = await registry.load_identity(database)
+        own = await OwnIdentities.of(database, identities_table)
+        erasure = Erasure(database)
+        sweeper = own_identity.Sweeper(own, erasure, time)
+        await sweeper.look()
         tracer: Tracer = app.state.tracer
         peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
         changes = Changes(database)
-        ledger = Ledger(database, time, identity)
+        ledger = Ledger(database, time, lambda: own.current)
         await ledger.load()
         watch = Watch(ledger)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
         mirror = SealKeyMirror(database, peers)
-        identities = Identities(database, peers, time, settings.deployment)
+        identities = Identities(database, peers, time, settings.deployment, own)
         conduct = Conduct(
             database,
-            identity,
+            own,
             await registry.load_salt_key(database),
             settings.deployment,
             peers,
@@ -132,12 +138,13 @@ def create_app(
             time,
             authenticator,
             ledger,
-            registry.Registry(settings.deployment, identity, url, time, ledger),
+            registry.Registry(settings.deployment, own, url, time, ledger),
             peers,
             HealthLooks(peers, time),
             formats,
             mirror,
             identities,
+            erasure,
             conduct,
             conductor,
             scheduler,
@@ -158,7 +165,7 @@ def create_app(
                     database,
                     authenticator,
                     time,
-                    fingerprint(identity.public_key).hex(),
+                    own.current.fingerprint.hex(),
                     VERSION,
                 )
                 if settings.console
@@ -168,11 +175,13 @@ def create_app(
         install_authenticator(app, authenticator)
         add_readiness(app, "database", lambda: check(database))
         add_readiness(app, "ledger", ledger.readiness)
+        add_readiness(app, "erasure", erasure.readiness)
         watch.start()
         changes.start()
         conductor.start()
         scheduler.start()
         expiry.start()
+        sweeper.start()
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()
@@ -185,6 +194,7 @@ def create_app(
             await jobs.federated.stop()
             await jobs.dispatcher.stop()
             jobs.changes.notify()
+            await sweeper.stop()
             await expiry.stop()
             await scheduler.stop()
             await conductor.stop()
@@ -203,9 +213,11 @@ def create_app(
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/groups": settings.enrolment_max_body_bytes,
             "/v1/datasets": settings.dataset_max_bytes + FORM_BYTES,
+            "/console/datasets": settings.dataset_max_bytes + FORM_BYTES,
             ATTEMPTS: settings.job_outcome_bytes,
         },
     )
+    add_identity(app, settings)
     add_registry(app, settings, time)
     add_groups(app)
     add_suites(app)

@@ -113,6 +113,7 @@ JOB_DOCUMENT: dict[str, Any] = {
         "charged": {"epsilon": "1", "delta": "0"},
         "noise_drawn": True,
     },
+    "remaining_s": 40,
 }
 """`attempt`: 0 before the first one has begun, and for jobs over curators."""
 JOB_EVENT = f"event: job\ndata: {json.dumps(JOB_DOCUMENT)}\n\n"

@@ -36,6 +36,7 @@ from curator.owner.routes import add_owner
 from curator.owner.stop_routes import add_stops
 from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
+from curator.parties.anchor_routes import add_anchors
 from curator.parties.peers import Peers
 from curator.parties.routes import add_parties, check_token
 from curator.parts import build
@@ -111,6 +112,7 @@ def create_app(
         },
     )
     add_parties(app, enrolled=partial(_enrolled, app))
+    add_anchors(app)
     add_tokens(
         app,
         token_table,

@@ -12,6 +12,11 @@ from typing import ClassVar
 from tacit.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound, Unavailable
 
 
+class UnknownAnchor(NotFound):
+    name = "unknown_anchor"
+    title = "No party here anchors a service of this name"
+
+
 class UnknownCurator(NotFound):
     name = "unknown_curator"
     title = "No such curator is hosted here"
@@ -30,6 +35,16 @@ class UnknownImport(NotFound):
 class UnknownAnswer(NotFound):
     name = "unknown_answer"
     title = "This curator was not asked in such a round"
+
+
+class NotGiven(Conflict):
+    name = "not_given"
+    title = "This curator gave no answer in this round"
+
+
+class NothingPublished(Conflict):
+    name = "nothing_published"
+    title = "The coordinator shows no result of this round"
 
 
 class ForeignCurator(Forbidden):

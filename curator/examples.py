@@ -124,3 +124,4 @@ ITEMS_BODY: dict[str, Any] = {
         },
     }
 }
+CONFIRMATION: dict[str, Any] = {"fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY"}

@@ -26,7 +26,9 @@ from curator.participation.refusals import Refusing
 from curator.participation.restoring import find_restore
 from curator.participation.settlement import Settling
 from curator.participation.suites import Ratchet
+from curator.parties.anchors import Anchors
 from curator.parties.capabilities import Capabilities
+from curator.parties.coordinators import Coordinators
 from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
@@ -57,6 +59,8 @@ async def build(
         await intake.hosted.load(transaction)
     capabilities = Capabilities(database, peers, software)
     enroller = Enroller(database, peers, clock, capabilities)
+    coordinators = Coordinators(database, peers, clock)
+    identities = Identities(database, peers, clock)
     keyring = Keyring(database, peers, clock, settings.key_epoch_s)
     contributor = Contributor(
         database,
@@ -66,7 +70,7 @@ async def build(
         restore,
         Ratchet(database, settings.minimum_suite),
         SealKeys(peers),
-        Identities(database, peers, clock),
+        identities,
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(database, peers, clock, restore),
     )
@@ -96,6 +100,7 @@ async def build(
         capabilities,
         reporting,
         Refusing(database, peers, clock),
+        coordinators,
     )
     return (
         database,
@@ -107,6 +112,8 @@ async def build(
         Imports(clock, settings.import_max_errors),
         policies,
         enroller,
+        coordinators,
+        Anchors(database, coordinators, identities),
         contributor,
         delivery,
         reporting,

@@ -54,6 +54,7 @@ from tacit.protocol.enrolment import (
     PublicKey,
     grant_hash,
 )
+from tacit.protocol.identities import Pin
 from tacit.query.words import Identifier
 from tacit.wire import WireModel, encode_binary
 
@@ -93,14 +94,17 @@ async def pair(
     receives the new one; that of another coordinator ends immediately. Raises AlreadyPaired.
     """
     now = aggregator.clock.now()
-    wanted = CoordinatorRow(request.deployment, request.identity_key)
+    key = request.identity_key
+    wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _ROSTER)
         known = await admission.coordinator(transaction)
-        if known is not None and known != wanted and not replace:
+        same = known is not None and _names(known) == _names(wanted)
+        if known is not None and not same and not replace:
             raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
-        await admission.put_coordinator(transaction, wanted, now)
-        overlap = timedelta(seconds=overlap_s if known == wanted else 0)
+        if not same:
+            await admission.put_coordinator(transaction, wanted, now)
+        overlap = timedelta(seconds=overlap_s if same else 0)
         await admission.end_scope(transaction, Scope.COORDINATOR, now, overlap)
         token, record = mint(
             (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
@@ -113,14 +117,23 @@ async def pair(
     )
 
 
+def _names(row: CoordinatorRow) -> tuple[str, bytes]:
+    return row.deployment, row.identity_key
+
+
 async def paired(aggregator: Aggregator) -> PairedCoordinator:
     """The coordinator that this aggregator is paired with. Raises NotPaired."""
     async with aggregator.database.reading() as transaction:
         known = await admission.coordinator(transaction)
     if known is None:
         raise NotPaired
+    return paired_answer(known)
+
+
+def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
+    """What its operator sees of a coordinator."""
     return PairedCoordinator(
-        deployment=known.deployment, fingerprint=fingerprint(known.identity_key).hex()
+        deployment=row.deployment, fingerprint=fingerprint(row.identity_key).hex()
     )
 
 

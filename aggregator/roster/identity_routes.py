@@ -9,16 +9,19 @@ from fastapi import Query as Parameter
 
 from aggregator import examples
 from aggregator.context import Aggregator
-from aggregator.roster import enrolment, own_identity
+from aggregator.roster import coordinator, enrolment
 from aggregator.roster.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
-from aggregator.web import Operator
+from aggregator.web import Coordinator, Operator
+from common.web import own_identity
 from common.web.auth import Authenticator
 from common.web.bodies import takes
+from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
 from common.web.wire import answer, etag_response, read_body
 from tacit.crypto.hybrid_signing import HybridPublicKey
 from tacit.crypto.signing import fingerprint
+from tacit.protocol.identities import IdentityChain, Role
 from tacit.wire import encode_binary
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -65,7 +68,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="The chain of its identities: documents, and the links between them",
     )
     async def chain(request: Request, aggregator: AggregatorPart) -> Response:
-        found = await own_identity.shown(aggregator)
+        found = await own_identity.shown(aggregator.keyring.identities)
         return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
     @app.put(
@@ -76,7 +79,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     )
     async def commit(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         following = await read_body(request, HybridPublicKey)
-        return answer(request, await own_identity.commit(aggregator, following))
+        own = aggregator.keyring.identities
+        done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
+        return answer(request, done)
 
     @app.get("/v1/keys/current", tags=["identity"], summary="The signed key of this epoch")
     async def current_key(request: Request, aggregator: AggregatorPart) -> Response:
@@ -109,6 +114,26 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         answered = await enrolment.pair(aggregator, body, replace=replace, overlap_s=overlap_s)
         authenticator.forget()
         return answer(request, answered)
+
+    @app.put(
+        "/v1/coordinator/identity",
+        tags=["identity"],
+        status_code=204,
+        summary="The coordinator shows the chain of its identities",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow(request: Request, aggregator: AggregatorPart, _: Coordinator) -> None:
+        await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+
+    @app.post(
+        "/v1/coordinator/confirmation",
+        tags=["identity"],
+        summary="Confirm the coordinator's new identity, compared out of band",
+        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+    )
+    async def confirm(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+        body = await read_body(request, ConfirmationRequest)
+        return answer(request, await coordinator.confirm(aggregator, body.fingerprint))
 
     @app.delete(
         "/v1/coordinator",

@@ -10,9 +10,10 @@ from fastapi import Query as Parameter
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.roster import peers
-from aggregator.roster.peers import ConfirmationRequest, PeerRequest
+from aggregator.roster.peers import PeerRequest
 from aggregator.web import Coordinator, Operator
 from common.web.bodies import takes
+from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
 from common.web.wire import answer, read_body
 from tacit.protocol.identities import IdentityChain

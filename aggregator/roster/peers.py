@@ -28,6 +28,7 @@ from tacit.protocol.identities import (
     IdentityForked,
     KeyNotAnchored,
     Pin,
+    Role,
 )
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import Identifier
@@ -42,12 +43,6 @@ class PeerRequest(WireModel):
     id: Identifier
     fingerprint: Fingerprint
     operator: Annotated[str, Field(min_length=1, max_length=128)]
-
-
-class ConfirmationRequest(WireModel):
-    """The fingerprint of an identity document, as a person compared it out of band."""
-
-    fingerprint: Fingerprint
 
 
 class PeerAnswer(WireModel):
@@ -114,7 +109,7 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
         deployment = await _deployment(transaction)
         pin = known.pin
         try:
-            pin = pin.follow(deployment, shown, now)
+            pin = pin.follow(deployment, shown, now, Role.AGGREGATOR, peer)
         except IdentityForked as error:
             pin, refused = pin.forking(), error
         except DomainError as error:

@@ -9,40 +9,22 @@ a crash left.
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from aggregator.context import Aggregator
 from aggregator.errors import NotPaired
 from aggregator.pieces.intake import Intake
-from aggregator.roster.own_identity import IdentityAnswer, answer_of
 from aggregator.rounds import key_sweep, state_machine
 from aggregator.store import admission
 from aggregator.store import rounds as store
 from aggregator.store.tables import identities as table
 from common.runtime.logs import describe, get_logger
-from common.store.identities import OwnIdentity, Replacement, destroy_identity, replace
-from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPublicKey
-from tacit.errors import Invalid
-from tacit.protocol.identities import LONGEST_OVERLAP, Reason
+from common.store.identities import OwnIdentity, destroy_identity, replace
+from common.web.own_identity import IdentityAnswer, SuccessorRequest, answer_of
 from tacit.protocol.round import AbortRequest
-from tacit.wire import Binary, WireModel
 
 REASON: Final = "identity_superseded"
 _logger = get_logger("tacit.aggregator.identity")
-
-
-class SuccessorRequest(WireModel):
-    """The next pair, with its private halves, and the public halves of the pair after it.
-    `compromised`: the old identity is refused at once, and its rounds abort; else it is accepted
-    for `overlap_s` seconds more."""
-
-    secret: Annotated[Binary, Field(min_length=SECRET_BYTES, max_length=SECRET_BYTES, repr=False)]
-    following: HybridPublicKey
-    compromised: bool = False
-    overlap_s: Annotated[int, Field(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 604_800
 
 
 async def rotate(
@@ -50,12 +32,7 @@ async def rotate(
 ) -> IdentityAnswer:
     """Replace the identity; the same request again finishes what a crash left, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
-    successor = HybridIdentity(request.secret)
-    if successor.public == request.following:
-        raise Invalid("is the pair that becomes the identity now", pointer="/following")
-    reason = Reason.COMPROMISED if request.compromised else Reason.PLANNED
-    overlap = timedelta() if request.compromised else timedelta(seconds=request.overlap_s)
-    asked = Replacement(successor, request.following, reason, overlap)
+    asked = request.replacement()
     async with aggregator.database.begin() as transaction:
         coordinator = await admission.coordinator(transaction)
         if coordinator is None:

@@ -10,9 +10,9 @@ from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
 from aggregator.rounds import identity_ends, key_sweep
-from aggregator.rounds.identity_ends import SuccessorRequest
 from aggregator.web import Operator
 from common.web.bodies import takes
+from common.web.own_identity import SuccessorRequest
 from common.web.parts import part
 from common.web.wire import answer, read_body
 from tacit.wire import WireModel

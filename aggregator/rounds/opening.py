@@ -45,10 +45,11 @@ from common.store.transactions import Transaction
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
 from tacit.crypto.sealing import TAG_BYTES, piece_context, seal_words
-from tacit.crypto.signing import Signed
+from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol import sessions
 from tacit.protocol.agreement import DescriptorRefused, check_descriptor
 from tacit.protocol.round import (
+    DESCRIPTOR_LABEL,
     AggregatorEntry,
     Contribution,
     Piece,
@@ -95,7 +96,9 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
         known = await round_store.round_row(transaction, signed.statement.round)
     if coordinator is None:
         raise NotPaired
-    descriptor = check_descriptor(signed, coordinator.identity_key, aggregator.clock.now())
+    now = aggregator.clock.now()
+    key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
+    descriptor = check_descriptor(signed, key, now)
     digest = descriptor.digest()
     if known is not None:
         async with aggregator.database.reading() as transaction:

@@ -19,13 +19,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
-from aggregator.identities import OwnIdentities
 from aggregator.sealing.files import KeyDirectory
 from aggregator.sealing.sessions import SessionCache, Wrapping
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState, Limits, SealKeyRow
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import SealBroken

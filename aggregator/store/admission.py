@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from sqlalchemy import delete, insert, or_, select, update
 
 from aggregator.store.tables import coordinators, tokens
 from common.store.transactions import Transaction
 from common.web.tokens import Scope
+from tacit.crypto.signing import fingerprint
+from tacit.protocol.identities import IdentityChain, Pin
 
 
 @dataclass(frozen=True)
 class CoordinatorRow:
+    """The coordinator. `identity_key`: of now; `pin`: what was followed of its identity, from the
+    key that was paired; `shown`: the chain that it showed last."""
+
     deployment: str
     identity_key: bytes
+    pin: Pin
+    shown: IdentityChain | None = None
+
+    def keys(self, now: datetime) -> tuple[bytes, ...]:
+        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        anchored = self.pin.anchored
+        return (self.identity_key,) if anchored is None else anchored.keys(now)
 
 
 _COORDINATOR = select(coordinators)
@@ -24,7 +37,17 @@ _COORDINATOR = select(coordinators)
 async def coordinator(transaction: Transaction) -> CoordinatorRow | None:
     """The coordinator that this aggregator is paired with."""
     row = (await transaction.execute(_COORDINATOR)).first()
-    return None if row is None else CoordinatorRow(row.deployment, row.identity_key)
+    if row is None:
+        return None
+    key, shown = row.identity_key, row.shown
+    pin = Pin(fingerprint=fingerprint(key)) if row.pin is None else _pin(row.pin)
+    chain = None if shown is None else IdentityChain.model_validate_json(shown)
+    return CoordinatorRow(row.deployment, key, pin, chain)
+
+
+@lru_cache(maxsize=2)  # asked for at every round
+def _pin(text: str) -> Pin:
+    return Pin.model_validate_json(text)
 
 
 async def put_coordinator(transaction: Transaction, row: CoordinatorRow, now: datetime) -> None:
@@ -33,6 +56,16 @@ async def put_coordinator(transaction: Transaction, row: CoordinatorRow, now: da
     await transaction.execute(
         insert(coordinators).values(
             id=1, deployment=row.deployment, identity_key=row.identity_key, paired=now
+        )
+    )
+
+
+async def set_followed(transaction: Transaction, row: CoordinatorRow) -> None:
+    """Keep what was followed of the coordinator's identity."""
+    shown = None if row.shown is None else row.shown.model_dump_json()
+    await transaction.execute(
+        update(coordinators).values(
+            identity_key=row.identity_key, pin=row.pin.model_dump_json(), shown=shown
         )
     )
 

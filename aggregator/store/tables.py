@@ -69,6 +69,8 @@ coordinators = Table(
     Column("deployment", String(128), nullable=False),
     Column("identity_key", LargeBinary, nullable=False),
     Column("paired", Instant, nullable=False),
+    Column("pin", Text, nullable=True),
+    Column("shown", Text, nullable=True),
 )
 pinned_peers = Table(
     "pinned_peer",

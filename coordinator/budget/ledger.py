@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -47,9 +47,9 @@ log = get_logger("tacit.ledger")
 
 
 class Ledger:
-    """The ledger of one process. `identity` signs its checkpoints."""
+    """The ledger of one process. `identity`: that of now, which signs its checkpoints."""
 
-    def __init__(self, database: Database, clock: Clock, identity: Identity) -> None:
+    def __init__(self, database: Database, clock: Clock, identity: Callable[[], Identity]) -> None:
         self._database = database
         self._clock = clock
         self._identity = identity
@@ -159,7 +159,7 @@ class Ledger:
 
     def _checkpoint(self, state: LedgerState) -> Checkpoint:
         snapshot = state.snapshot()
-        return Checkpoint.of(snapshot.figures(), snapshot.parts, self._identity)
+        return Checkpoint.of(snapshot.figures(), snapshot.parts, self._identity())
 
     async def renew(self) -> None:
         """Store a checkpoint if many events have followed the newest one."""
@@ -209,7 +209,7 @@ class Ledger:
         known = await store.checkpoint(transaction)
         if known is not None:
             try:
-                known.check(self._identity.public_key)
+                known.check(self._identity().public_key)
             except ValueError as error:
                 log.warning("ledger_checkpoint_not_used", row=known.figures.seq, reason=str(error))
                 return None

@@ -29,7 +29,8 @@ from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
 from coordinator.store.rounds import Filter
 from coordinator.web import DatabasePart, Wait, encode
-from tacit.protocol.round import RoundState
+from tacit.crypto.signing import signer_of
+from tacit.protocol.round import DESCRIPTOR_LABEL, RoundState, Transcript
 from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
@@ -146,9 +147,11 @@ def add_rounds(router: APIRouter) -> None:
         """What a browser needs to check the round; the page's script has no token for the API."""
         found = await views.result(database, round_id)
         transcript = await views.document(database, round_id, "transcript")
+        signed = Transcript.model_validate_json(transcript).descriptor
+        key = signer_of(DESCRIPTOR_LABEL, signed, registry.own.public_keys)
         head = {
             "round": round_id,
-            "coordinator": encode_binary(registry.identity.public_key),
+            "coordinator": encode_binary(key),
             "result": found["result"],
         }
         body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"

@@ -10,7 +10,8 @@ from typing import Final
 
 from common.runtime.clock import Clock
 from coordinator.errors import AggregatorUnreachable, NotAnAggregator
-from coordinator.registry.peers import AggregatorPolicy, Peers
+from coordinator.registry.answers import AggregatorPolicy
+from coordinator.registry.peers import Peers
 from coordinator.store.registry import AggregatorRow
 from tacit.crypto.signing import fingerprint
 from tacit.wire import Instant, WireModel

@@ -1,4 +1,5 @@
-"""The identities of aggregators: followed from the paired key, passed on to each other.
+"""The identities of aggregators: followed from the paired key, passed on to each other, together
+with the coordinator's own.
 
 Before a round the coordinator asks each of its aggregators for its chain, at most twice a
 minute, and goes along it. Aggregators never call one another, so it hands each the chains of the
@@ -15,9 +16,11 @@ from typing import Final
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
 from coordinator.errors import AggregatorUnreachable, UnknownAggregator
-from coordinator.registry.peers import Peer, Peers, gather
+from coordinator.registry.answers import gather
+from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry as store
 from coordinator.store.registry import AggregatorRow
 from tacit.crypto.signing import fingerprint
@@ -25,8 +28,8 @@ from tacit.protocol.identities import (
     IdentityChain,
     IdentityForked,
     IdentitySuperseded,
-    KeyChangeUnconfirmed,
     Pin,
+    Role,
 )
 
 LOOK: Final = timedelta(seconds=30)
@@ -42,6 +45,7 @@ class Identities:
     peers: Peers
     clock: Clock
     deployment: str
+    own: OwnIdentities
     _looked: dict[str, datetime] = field(default_factory=dict)
 
     async def followed(
@@ -71,14 +75,29 @@ class Identities:
         return await self._keep(found[0], pin, shown)
 
     async def hand_over(self, peers: Sequence[Peer]) -> None:
-        """Give the aggregators of a round each other's chains. Who does not take one says so when
-        the round is opened."""
+        """Give the aggregators of a round the coordinator's chain, and each other's. Who does not
+        take one says so when the round is opened."""
+        await self._hand_own(peers)
         await gather(
             peer.hand_identities(other.id, other.row.shown)
             for peer in peers
             for other in peers
             if other.id != peer.id and other.row.shown is not None
         )
+
+    async def tell(self) -> tuple[str, ...]:
+        """Give all paired aggregators the coordinator's chain; those that did not take it."""
+        async with self.database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        return await self._hand_own([self.peers.of(row) for row in rows])
+
+    async def _hand_own(self, peers: Sequence[Peer]) -> tuple[str, ...]:
+        if self.own.chain is None:
+            return ()
+        text = self.own.chain.model_dump_json()
+        answers = await gather(peer.hand_identities(None, text) for peer in peers)
+        found = zip(peers, answers, strict=True)
+        return tuple(peer.id for peer, answer in found if isinstance(answer, Exception))
 
     async def _followed(self, row: AggregatorRow, again: bool) -> AggregatorRow:
         pin, now = row.pin or _pin(row), self.clock.now()
@@ -95,15 +114,11 @@ class Identities:
         if shown is None:
             return row
         try:
-            new = pin.follow(self.deployment, shown, now)
+            new = pin.follow(self.deployment, shown, now, Role.AGGREGATOR, row.id)
         except IdentityForked:
             await self._keep(row, pin.forking(), None)
             _logger.warning("identity_forked", aggregator=row.id)
             raise
-        except KeyChangeUnconfirmed:
-            if again:
-                raise
-            return row  # paired by a later key than the first, which it may still use
         if new == row.pin:
             return row
         kept = await self._keep(row, new, shown)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
 from functools import partial
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 import httpx
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from common.runtime.tracing import Tracer, Untraced
 from common.web.client import distrusted, service_client
@@ -25,11 +24,22 @@ from coordinator.errors import (
     NotAnAggregator,
     SealKeysMissing,
 )
+from coordinator.registry.answers import (
+    FreezeAnswer,
+    FullStatement,
+    Missing,
+    OfRound,
+    Opening,
+    Progress,
+    RelayedPiece,
+    WellKnown,
+)
+from coordinator.registry.shown_keys import ShownKeys
 from coordinator.registry.step_queue import StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey, PublicKey
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.flow import Flow
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import (
@@ -38,23 +48,19 @@ from tacit.protocol.round import (
     AcceptedSet,
     Awaited,
     Commitment,
-    Contribution,
     FreezeRequest,
     KeyCheck,
-    Piece,
     RelayedKeyShares,
     Reveal,
     RevealRequest,
     RoundDescriptor,
-    SealedKeyShare,
     Verdict,
     Verified,
 )
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
-from tacit.query.words import Identifier
 from tacit.sets import Bits
-from tacit.wire import WireModel, encode_binary, format_instant
+from tacit.wire import encode_binary, format_instant
 
 CONNECTIONS: Final = 8
 """To one aggregator; rounds that wait for its pieces hold one each."""
@@ -62,122 +68,7 @@ CHUNKS_AT_ONCE: Final = 4
 """Chunks of verifier shares, of up to 4 MiB, that are passed on at a time."""
 JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"
-KEY_KEPT: Final = timedelta(minutes=1)
-"""How long an epoch key that was shown serves for further rounds."""
-
-HANDED: Final = 256
-"""Keys of others that an aggregator is known to have."""
-
 Model = TypeVar("Model", bound=BaseModel)
-Answer = TypeVar("Answer")
-Statement = TypeVar("Statement", bound=WireModel)
-
-
-class Opening(WireModel):
-    """An aggregator's answer to a round descriptor."""
-
-    round: str
-    descriptor_hash: str
-    contribution: Contribution | None = None
-    key_shares: tuple[SealedKeyShare, ...] | None = None
-
-
-class RelayedPiece(WireModel):
-    """A noise contribution's piece for one aggregator, as the coordinator forwards it."""
-
-    aggregator: str
-    piece: Piece
-
-
-class Progress(BaseModel):
-    """What an aggregator reports about an open round: how many curators it accepted."""
-
-    accepted: Annotated[int, Field(ge=0)]
-
-
-class _OfRound(WireModel):
-    """For which round a seal key is asked."""
-
-    round: str
-
-
-class _FreezeAnswer(RootModel[Signed[AcceptedSet] | Progress]):
-    """The set, or that it is too early for one."""
-
-
-class Missing(BaseModel):
-    """The number of the requested curators of which an aggregator holds no piece."""
-
-    missing: Annotated[int, Field(ge=0)]
-
-
-class WellKnown(BaseModel):
-    """What an aggregator states about itself, as far as a coordinator needs it."""
-
-    id: Identifier
-    operator: Annotated[str, Field(min_length=1, max_length=128)]
-    identity_key: PublicKey
-
-
-_Figure = Annotated[int, Field(ge=0, lt=1 << 53)]
-
-
-class AggregatorPolicy(BaseModel):
-    """Which rounds an aggregator takes part in, by its own words."""
-
-    min_participants: _Figure
-    max_curators: _Figure
-    max_roster: _Figure
-    max_dimension: _Figure
-    max_round_s: _Figure
-    allow_exact: bool
-    allow_paper: bool
-
-
-class FullStatement(WellKnown):
-    """The same with what an operator may want to see; `epoch_key`: none where it seals in suite 2
-    only."""
-
-    epoch_key: Signed[EpochKey] | None
-    policy: AggregatorPolicy
-
-
-@dataclass
-class _ShownKey(Generic[Statement]):
-    """The key that an aggregator showed last, verified, and when."""
-
-    key: Signed[Statement] | None = None
-    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def current(
-        self, now: datetime, ask: Callable[[], Awaitable[Signed[Statement]]]
-    ) -> Signed[Statement]:
-        """The one shown within the last minute, or what it shows now."""
-        async with self.lock:
-            if self.key is None or not timedelta() <= now - self.at < KEY_KEPT:
-                self.key, self.at = await ask(), now
-            return self.key
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """The keys that an aggregator showed last; `handed`: those of others that it was given."""
-
-    epoch: _ShownKey[EpochKey] = field(default_factory=_ShownKey)
-    seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
-    handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
-
-    def hand(self, key_hash: bytes) -> None:
-        """It has another one's key."""
-        self.handed[key_hash] = None
-        while len(self.handed) > HANDED:
-            self.handed.popitem(last=False)
-
-    def forget(self) -> None:
-        """Show and ask for them again."""
-        self.epoch.key = self.seal.key = None
-        self.handed.clear()
 
 
 class AnotherIdentity(AggregatorUnreachable):
@@ -192,7 +83,7 @@ class Peer:
         row: AggregatorRow,
         client: httpx.AsyncClient,
         steps: StepQueue,
-        shown: _Shown,
+        shown: ShownKeys,
         tracer: Tracer,
     ) -> None:
         self.id = row.id
@@ -224,7 +115,7 @@ class Peer:
 
     async def round_seal_key(self, round_id: str) -> Signed[SealKeyStatement]:
         """A seal key for one round alone; the same if it is asked for again."""
-        return await self._seal_key("POST", "", _OfRound(round=round_id))
+        return await self._seal_key("POST", "", OfRound(round=round_id))
 
     async def _seal_key(
         self, method: str, ending: str, body: BaseModel | None = None
@@ -251,11 +142,11 @@ class Peer:
                 return None
             raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
 
-    async def hand_identities(self, of: str, chain: str) -> None:
-        """Give it another aggregator's chain; once."""
+    async def hand_identities(self, of: str | None, chain: str) -> None:
+        """Give it another aggregator's chain, or (None) the coordinator's own; once."""
         name = hashlib.sha256(chain.encode()).digest()
         if name not in self._shown.handed:
-            path = f"/v1/peers/{of}/identity"
+            path = "/v1/coordinator/identity" if of is None else f"/v1/peers/{of}/identity"
             raise_for_problem(await self._request("PUT", path, chain))
             self._shown.hand(name)
 
@@ -325,8 +216,8 @@ class Peer:
         request = FreezeRequest(accepted=accepted, wait_s=wait_s)
         if wait_s:  # nothing may wait behind it
             path = f"/v1/rounds/{round_id}/freeze"
-            return (await self._ask("POST", path, _FreezeAnswer, request)).root
-        return (await self._step(StepName.FREEZE, round_id, _FreezeAnswer, request)).root
+            return (await self._ask("POST", path, FreezeAnswer, request)).root
+        return (await self._step(StepName.FREEZE, round_id, FreezeAnswer, request)).root
 
     async def verification(self, round_id: str, request: str) -> Verified:
         """Have the candidates verified; the JSON of a `VerificationRequest`."""
@@ -424,7 +315,7 @@ class Peers:
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
         self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(StepQueue)
-        self._shown: defaultdict[tuple[str, bytes], _Shown] = defaultdict(_Shown)
+        self._shown: defaultdict[tuple[str, bytes], ShownKeys] = defaultdict(ShownKeys)
 
     def of(self, row: AggregatorRow) -> Peer:
         """The aggregator of a registry row."""
@@ -476,49 +367,3 @@ class Peers:
         """Close all connections."""
         await asyncio.gather(*(queue.aclose() for queue in self._steps.values()))
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
-
-
-# --- asking all ----------------------------------------------------------------------------------
-
-
-async def gather(calls: Iterable[Awaitable[Answer]]) -> list[Answer | Exception]:
-    """All answers in order; where an aggregator refused or did not answer, the exception."""
-
-    async def one(call: Awaitable[Answer]) -> Answer | Exception:
-        try:
-            return await call
-        except (AggregatorUnreachable, ProblemReceived) as error:
-            return error
-
-    return list(await asyncio.gather(*(one(call) for call in calls)))
-
-
-def answered(answers: Iterable[Answer | Exception]) -> list[Answer]:
-    """The answers that are none of the exceptions."""
-    return [item for item in answers if not isinstance(item, Exception)]
-
-
-def refuses(answer: object) -> bool:
-    """Whether an answer is a permanent refusal: a retry would give the same one."""
-    return (
-        isinstance(answer, ProblemReceived)
-        and answer.status < 500
-        and not answer.retryable
-        and answer.status not in (401, 404, 429)  # a token or a store that is being put right
-    )
-
-
-def refusal(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> str | None:
-    """The aggregator that refuses a step permanently, and why; None if a retry may succeed."""
-    for peer, item in zip(peers, answers, strict=True):
-        if isinstance(item, ProblemReceived) and refuses(item):
-            return f"{peer.id} refuses {step}: {item.name}"
-    return None
-
-
-def silence(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> AggregatorUnreachable:
-    """An error that names the aggregators that did not answer a step."""
-    names = [
-        peer.id for peer, item in zip(peers, answers, strict=True) if isinstance(item, Exception)
-    ]
-    return AggregatorUnreachable(f"{', '.join(names)}: no answer to {step}")

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
@@ -35,7 +36,7 @@ from coordinator.registry.peers import Peers
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, PartyRow
-from tacit.crypto.signing import Identity, Signed, fingerprint
+from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import places_of
 from tacit.protocol.enrolment import (
     Enrolment,
@@ -47,7 +48,6 @@ from tacit.protocol.enrolment import (
 from tacit.sets import runs
 from tacit.wire import Binary, WireModel
 
-IDENTITY = "identity"
 SALT_KEY = "salt_key"
 SALT_KEY_BYTES = 32
 ROSTER = "roster"
@@ -63,27 +63,15 @@ class AggregatorRequest(WireModel):
     fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
 
 
-class ConfirmationRequest(WireModel):
-    """The fingerprint of an identity document, as a person compared it out of band."""
-
-    fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
-
-
 @dataclass(frozen=True)
 class Registry:
-    """The coordinator's own name and identity, for the functions below."""
+    """The coordinator's own name and identities, for the functions below."""
 
     deployment: str
-    identity: Identity
+    own: OwnIdentities
     url: str
     clock: Clock
     ledger: Ledger
-
-
-async def load_identity(database: Database) -> Identity:
-    """The coordinator's signing identity, made at the first start; one for all replicas."""
-    made = await _secret(database, IDENTITY, lambda: Identity.generate().to_bytes())
-    return Identity.from_bytes(made)
 
 
 async def load_salt_key(database: Database) -> bytes:
@@ -137,7 +125,7 @@ async def issue_grant(
         registry.clock.now(),
         service=registry.deployment,
         url=registry.url,
-        fingerprint=registry.identity.fingerprint,
+        fingerprint=registry.own.current.fingerprint,
     )
 
 

@@ -13,6 +13,7 @@ from common.store.transactions import Database
 from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.grants import answer_enrolment, largest_body
+from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
@@ -24,7 +25,7 @@ from coordinator.registry import registry
 from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
-from coordinator.registry.registry import AggregatorRequest, ConfirmationRequest, Registry
+from coordinator.registry.registry import AggregatorRequest, Registry
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
@@ -41,7 +42,7 @@ AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 def add_registry(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
     """Add them to the app."""
-    _add_aggregators(app, settings)
+    _add_aggregators(app)
     _add_parties(app, settings)
     add_tokens(
         app,
@@ -59,16 +60,7 @@ async def _no_subject(asked: NewToken) -> None:
         raise Invalid("a token made here belongs to no party", pointer="/subject")
 
 
-def _add_aggregators(app: FastAPI, settings: CoordinatorSettings) -> None:
-    @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
-    async def identity(own: RegistryPart) -> dict[str, str]:
-        key = own.identity.public_key
-        return {
-            "deployment": settings.deployment,
-            "identity_key": encode_binary(key),
-            "fingerprint": fingerprint(key).hex(),
-        }
-
+def _add_aggregators(app: FastAPI) -> None:
     @app.post(
         "/v1/aggregators",
         tags=["registry"],

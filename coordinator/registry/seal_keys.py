@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from common.store.transactions import Database
 from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable, UnknownSealKey
-from coordinator.registry.peers import Peer, Peers, gather
+from coordinator.registry.answers import gather
+from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
 from coordinator.store import suites as store
 from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, key_hash

@@ -17,7 +17,8 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.parts import part
 from common.web.problems import ProblemReceived
-from coordinator.registry.peers import Peer, Peers, gather
+from coordinator.registry.answers import gather
+from coordinator.registry.peers import Peer, Peers
 from coordinator.store import refusals
 from coordinator.store import registry as registry_store
 from coordinator.store import rounds as store

@@ -120,8 +120,9 @@ async def prepare(
         ledger=LedgerHead(seq=seq, head=head),
         members=None if members is None else sets.compressed(members),
     )
-    signed = conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
-    check_descriptor(signed, conduct.identity.public_key, now)
+    await conduct.own.load()  # another process may have replaced it
+    signed = conduct.own.current.sign(DESCRIPTOR_LABEL, descriptor)
+    check_descriptor(signed, conduct.own.current.public_key, now)
     if price is None:
         operators = tuple(entry.operator for entry in entries)
         price = await asyncio.to_thread(charging.price_of, query, operators)

@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget import charging
@@ -39,11 +40,8 @@ from coordinator.errors import (
 )
 from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
-from coordinator.registry.identities import Identities
-from coordinator.registry.peers import (
+from coordinator.registry.answers import (
     Opening,
-    Peer,
-    Peers,
     Progress,
     RelayedPiece,
     answered,
@@ -52,6 +50,8 @@ from coordinator.registry.peers import (
     refuses,
     silence,
 )
+from coordinator.registry.identities import Identities
+from coordinator.registry.peers import Peer, Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
 from coordinator.rounds import differencing, hosts, quorum
@@ -59,7 +59,7 @@ from coordinator.rounds.figures import figures
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundHead, RoundRow
-from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify
+from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.agreement import (
     ManifestRefused,
     check_commitments,
@@ -106,7 +106,7 @@ class Conduct:
     """What every transition needs."""
 
     database: Database
-    identity: Identity
+    own: OwnIdentities
     salt_key: bytes
     deployment: str
     peers: Peers

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 from common.runtime.logs import get_logger
 from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
-from coordinator.registry.peers import Peer, answered, gather
+from coordinator.registry.answers import answered, gather
+from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.standing import Refused
 from coordinator.rounds.state_machine import (

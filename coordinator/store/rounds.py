@@ -422,6 +422,16 @@ async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool
     return done.rowcount == 1
 
 
+async def wish_all_end(transaction: Transaction, reason: str) -> None:
+    """The same for all unfinished rounds."""
+    ending = func.coalesce(rounds.c.ending, reason)
+    await transaction.execute(
+        update(rounds)
+        .where(rounds.c.state.in_(ACTIVE))
+        .values(version=rounds.c.version + 1, ending=ending)
+    )
+
+
 # --- leases --------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.store.identities import identity_table
 from common.web.console.tables import console_tables
 from common.web.idempotency import idempotency_table
 from common.web.tokens import token_table
@@ -27,6 +28,7 @@ metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)
 idempotency_keys = idempotency_table(metadata)
 console = console_tables(metadata)
+identities = identity_table(metadata)
 
 secrets = Table(
     "secret",

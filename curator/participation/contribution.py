@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -99,6 +100,14 @@ def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
     Raises DescriptorRefused."""
     signed = Signed[RoundDescriptor].model_validate_json(descriptor)
     return Terms.of(check_consistent(signed, coordinator_key))
+
+
+def _terms(descriptor: str, keys: Sequence[bytes]) -> Terms:
+    """The same by any of these keys. Raises DescriptorRefused."""
+    for key in keys[:-1]:
+        with suppress(DescriptorRefused):
+            return _verified(descriptor, key)
+    return _verified(descriptor, keys[-1])
 
 
 class Contributor:
@@ -225,11 +234,10 @@ class Contributor:
     async def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
         """The descriptor, by the pinned coordinator key and the anchors of the join token. One that
         passes sets the least suite of later ones."""
-        assert party.coordinator_key is not None
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
         now = self._clock.now()
-        terms = _verified(round_row.descriptor, party.coordinator_key)
+        terms = _terms(round_row.descriptor, party.coordinator.keys(now))
         descriptor = terms.descriptor
         check_opened(descriptor.opened, now)
         asks = self._steps is not None and step_of(descriptor.query) is not None

@@ -15,8 +15,10 @@ from common.runtime.logs import describe, get_logger
 from common.store.transactions import Database
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
+from curator.parties.coordinators import Coordinators
 from curator.parties.peers import Listing
 from curator.store import parties as party_store
+from curator.store.parties import Coordinator
 
 SPEAKERS = 3
 _chance = SystemRandom()
@@ -33,12 +35,13 @@ class Ask(Protocol):
 
 @dataclass
 class Discovery:
-    """One list of each coordinator; `take` is given the coordinator's pinned keys, and all that is
-    listed whenever that changes."""
+    """One list of each coordinator; `take` is given the coordinator as parties here know it, and
+    all that is listed whenever that changes; it says whether something is signed by another key."""
 
     database: Database
+    coordinators: Coordinators
     ask: Ask
-    take: Callable[[Set[bytes], Sequence[Any]], Awaitable[None]]
+    take: Callable[[Set[Coordinator], Sequence[Any]], Awaitable[bool]]
     _etags: dict[str, str | None] = field(default_factory=dict)
 
     def forget(self) -> None:
@@ -58,8 +61,12 @@ class Discovery:
                 return False
             except PeerUnavailable:
                 return False
+            await self.coordinators.look(url)
             if found is not None:
-                await self.take({each.coordinator_key for each in speakers}, found.items)
+                known = await self.coordinators.known(url)
+                foreign = await self.take(known, found.items)
+                if foreign and await self.coordinators.follow(url):
+                    await self.take(await self.coordinators.known(url), found.items)
                 self._etags[url] = found.etag
             return True
         return False

@@ -35,6 +35,7 @@ from curator.participation.noisy_reports import Reporting
 from curator.participation.refusals import Refusing
 from curator.participation.settlement import Settling
 from curator.parties.capabilities import Capabilities
+from curator.parties.coordinators import Coordinators
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
@@ -42,10 +43,11 @@ from curator.settings import CuratorSettings
 from curator.store import outbox
 from curator.store import parties as party_store
 from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
-from tacit.crypto.signing import Signed
+from curator.store.parties import Coordinator
+from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError
 from tacit.protocol.agreement import check_descriptor
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
 
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
@@ -78,14 +80,15 @@ class Participation:
         capabilities: Capabilities,
         reporting: Reporting,
         refusing: Refusing,
+        coordinators: Coordinators,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
         self._capabilities = capabilities
         self._reporting, self._refusing = reporting, refusing
-        self._rounds = Discovery(database, peers.open_rounds, self._take_up)
-        self._collections = Discovery(database, peers.collecting, reporting.take_up)
+        self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
+        self._collections = Discovery(database, coordinators, peers.collecting, reporting.take_up)
         self._watched: set[str] = set()
         self._enrolled = Notice()
         self._gone: dict[str, RoundRow] = {}
@@ -120,6 +123,7 @@ class Participation:
 
     def wake(self) -> None:
         """Poll now: a party was enrolled, or a policy changed."""
+        self._rounds.forget()
         self._collections.forget()
         self._enrolled.notify()
         self._awake.notify()
@@ -166,8 +170,8 @@ class Participation:
         """Process the open collections of a coordinator now; whether it answered."""
         return await self._collections.look(url)
 
-    async def _take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
-        open_now = set()
+    async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
+        open_now, foreign = set(), False
         for item in items:
             try:
                 signed = Signed[RoundDescriptor].model_validate_json(to_json(item))
@@ -175,19 +179,32 @@ class Participation:
                 _logger.warning("descriptor_malformed")
                 continue
             open_now.add(signed.statement.round)
-            for key in keys:
-                await self._plan(signed, key)
+            planned = [await self._plan(signed, coordinator) for coordinator in known]
+            foreign = foreign or not any(planned)
         await self._note_gone(open_now)
         self._awake.notify()
+        return foreign
 
-    async def _plan(self, signed: Signed[RoundDescriptor], coordinator_key: bytes) -> None:
+    async def _plan(self, signed: Signed[RoundDescriptor], coordinator: Coordinator) -> bool:
+        """Whether it is a sound descriptor of this coordinator; it is planned then."""
         descriptor = signed.statement
         now = self._clock.now()
         try:
-            check_descriptor(signed, coordinator_key, now)
+            key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
+            check_descriptor(signed, key, now)
         except DomainError as error:
             _logger.warning("descriptor_refused", round=descriptor.round, problem=error.name)
-            return
+            return False
+        await self._plan_parties(descriptor, signed, coordinator.key, now)
+        return True
+
+    async def _plan_parties(
+        self,
+        descriptor: RoundDescriptor,
+        signed: Signed[RoundDescriptor],
+        coordinator_key: bytes,
+        now: datetime,
+    ) -> None:
         digest = descriptor.digest()
         async with self._store.reading() as transaction:  # most are known, and planned
             known = await outbox.find_round(transaction, descriptor.round)

@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 from secrets import SystemRandom
 from typing import Any, Final
 
@@ -39,15 +40,16 @@ from curator.store import accounts, stops
 from curator.store import parties as party_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
-from curator.store.parties import ACTIVE, PartyRow
+from curator.store.parties import ACTIVE, Coordinator, PartyRow
 from curator.store.reports import CollectionRow, NoisyReport, Stage
 from tacit import sets
 from tacit.accounting import costs as accounting
 from tacit.accounting.costs import UNVERIFIED
-from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
 from tacit.encoders.reports import Cost, Encoding, EncodingRefused, read
 from tacit.protocol.agreement import DescriptorRefused, check_opened
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
+from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.query.words import PrivacyUnit
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary
@@ -80,8 +82,10 @@ class Reporting:
 
     # --- discover --------------------------------------------------------------------------------
 
-    async def take_up(self, keys: Set[bytes], items: Sequence[Any]) -> None:
-        """Plan the collections that a coordinator lists; `keys`: those pinned for it."""
+    async def take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
+        """Plan the collections that a coordinator lists, `known` as parties here know it; whether
+        one is signed by another key."""
+        foreign = False
         for item in items:
             try:
                 text = json.dumps(item["descriptor"])
@@ -89,20 +93,32 @@ class Reporting:
             except (ValidationError, KeyError, TypeError):
                 _logger.warning("descriptor_malformed")
                 continue
-            for key in keys:
-                await self._plan(signed, key)
+            planned = [await self._plan(signed, coordinator) for coordinator in known]
+            foreign = foreign or not any(planned)
+        return foreign
 
-    async def _plan(self, signed: Signed[Descriptor], coordinator_key: bytes) -> None:
+    async def _plan(self, signed: Signed[Descriptor], coordinator: Coordinator) -> bool:
+        """Whether it is a sound descriptor of this coordinator; it is planned then."""
         descriptor = signed.statement
         now = self.clock.now()
         try:
-            verify(DESCRIPTOR_LABEL, signed, coordinator_key)
+            key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
+            verify(DESCRIPTOR_LABEL, signed, key)
             check_opened(descriptor.opened, now)
-        except (SignatureBroken, DescriptorRefused):
+        except (SignatureBroken, DescriptorRefused, IdentityForked, IdentitySuperseded):
             _logger.warning("descriptor_refused", job=descriptor.job)
-            return
-        if now >= descriptor.deadline:
-            return
+            return False
+        if now < descriptor.deadline:
+            await self._plan_parties(descriptor, signed, coordinator.key, now)
+        return True
+
+    async def _plan_parties(
+        self,
+        descriptor: Descriptor,
+        signed: Signed[Descriptor],
+        coordinator_key: bytes,
+        now: datetime,
+    ) -> None:
         whose = (descriptor.job, coordinator_key, descriptor.deployment)
         async with self.database.reading() as transaction:
             if not await store.parties_without(transaction, *whose):

@@ -23,7 +23,7 @@ from curator.store import parties as store
 from curator.store.parties import Anchor, PartyRow
 from tacit.errors import DomainError
 from tacit.protocol.agreement import check_anchors
-from tacit.protocol.identities import IdentityForked, KeyNotAnchored, Pin
+from tacit.protocol.identities import IdentityForked, KeyNotAnchored, Pin, Role
 from tacit.protocol.round import RoundDescriptor
 
 LOOK: Final = timedelta(hours=1)
@@ -55,6 +55,19 @@ class Identities:
                     pins[anchor.aggregator] = await self._followed(anchor, party, key, now)
         check_anchors(descriptor, pins, now)
 
+    async def confirm(self, aggregator: str, compared: bytes) -> bool:
+        """A person compared the fingerprint of a document out of band: it is anchored, in place of
+        what was; whether such an aggregator is known. Raises KeyNotAnchored if it shows no such
+        document, PeerUnavailable."""
+        async with self.database.reading() as transaction:
+            found = await store.anchored(transaction)
+        known = [each for each in found if each[1].aggregator == aggregator]
+        for deployment, held in known:
+            shown = await self.peers.shown_identities(held.url, "tacit-aggregator")
+            pin = held.pin.confirmed(deployment, shown, compared, self.clock.now())
+            await self._keep(held, deployment, pin)
+        return bool(known)
+
     def _is_due(self, anchor: Anchor, key: bytes, now: datetime) -> bool:
         """Whether the round names another key, or no document of the aggregator is known yet."""
         try:
@@ -82,7 +95,7 @@ class Identities:
             return held.pin
         self._looked[anchor.url] = now
         try:
-            shown = await self.peers.identities(anchor.url)
+            shown = await self.peers.identities(anchor.url, "tacit-aggregator")
         except (PeerUnavailable, ProblemReceived):
             if self._is_anchored(held.pin, key, now):
                 return held.pin
@@ -90,9 +103,9 @@ class Identities:
         if shown is None:
             return held.pin
         try:
-            pin = held.pin.follow(party.deployment, shown, now)
+            pin = held.pin.follow(party.deployment, shown, now, Role.AGGREGATOR, held.aggregator)
         except IdentityForked:
-            await self._keep(held, party, held.pin.forking())
+            await self._keep(held, party.deployment, held.pin.forking())
             _logger.warning("identity_forked", aggregator=anchor.aggregator)
             raise
         except DomainError:
@@ -100,10 +113,10 @@ class Identities:
                 return held.pin
             raise
         if pin != held.pin:
-            await self._keep(held, party, pin)
+            await self._keep(held, party.deployment, pin)
             _logger.info("identity_followed", aggregator=anchor.aggregator)
         return pin
 
-    async def _keep(self, held: Anchor, party: PartyRow, pin: Pin) -> None:
+    async def _keep(self, held: Anchor, deployment: str, pin: Pin) -> None:
         async with self.database.begin() as transaction:
-            await store.set_pin(transaction, held, party.deployment, pin)
+            await store.set_pin(transaction, held, deployment, pin)

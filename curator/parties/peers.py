@@ -96,10 +96,10 @@ class Peers:
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable(f"no identity at /.well-known/{document}") from None
 
-    async def identities(self, url: str) -> IdentityChain | None:
-        """The chain of an aggregator's identities; None if it has none. Raises PeerUnavailable,
+    async def identities(self, url: str, document: str) -> IdentityChain | None:
+        """The chain of a service's identities; None if it has none. Raises PeerUnavailable,
         ProblemReceived."""
-        path = "/.well-known/tacit-aggregator/identity"
+        path = f"/.well-known/{document}/identity"
         try:
             response = await self._call(url, lambda client: client.get(path))
             return IdentityChain.model_validate_json(response.content)
@@ -109,6 +109,16 @@ class Peers:
             raise
         except ValidationError:
             raise PeerUnavailable("the chain of identities is not understood") from None
+
+    async def shown_identities(self, url: str, document: str) -> IdentityChain:
+        """The same where a person waits for it. Raises PeerUnavailable."""
+        try:
+            shown = await self.identities(url, document)
+        except ProblemReceived as error:
+            raise PeerUnavailable(f"{url} refuses to show its identity: {error.name}") from None
+        if shown is None:
+            raise PeerUnavailable(f"{url} shows no identity document")
+        return shown
 
     async def enrol(self, url: str, signed: Signed[Enrolment]) -> EnrolmentAnswer:
         """Ask a service to enrol a party. Raises ProblemReceived if it refuses."""
@@ -196,6 +206,12 @@ class Peers:
         )
         document: dict[str, Any] = response.json()
         return document
+
+    async def published(self, url: str, token: str | None, round_id: str, what: str) -> bytes:
+        """A released round's `transcript` or `result`, as it came."""
+        path = f"/v1/rounds/{round_id}/{what}"
+        response = await self._call(url, lambda client: client.get(path, headers=_bearer(token)))
+        return response.content
 
     async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
         """Which of a party's curators were refused by their proof in a round, and why."""

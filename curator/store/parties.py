@@ -14,16 +14,22 @@ from common.store.database import exclusive
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
-from curator.store.tables import anchors, curators, epoch_keys, facts, parties
+from curator.store.tables import OWN_POLICY, anchors, curators, epoch_keys, facts, parties
+from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
 
 ENROLLING, ACTIVE = "enrolling", "active"
 # Asked for every party of a round: made once, and so compiled once.
-_OWN_POLICIES: Final = select(curators.c.key, curators.c.policy).where(
-    curators.c.key >= bindparam("first"),
-    curators.c.key < bindparam("end"),
-    curators.c.policy.is_not(None),
+_OWN_POLICIES: Final = select(curators.c.key, curators.c.policy, curators.c.owner_policy).where(
+    curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), OWN_POLICY
+)
+
+
+_SPEAKS: Final = (
+    parties.c.state == ACTIVE,
+    parties.c.coordinator_token.is_not(None),
+    parties.c.coordinator_key.is_not(None),
 )
 
 
@@ -43,10 +49,31 @@ class Anchor:
 
 
 @dataclass(frozen=True)
+class Coordinator:
+    """A coordinator as parties here know it: its key of now, and what was followed of it."""
+
+    url: str
+    deployment: str
+    key: bytes
+    pin: Pin
+
+    @classmethod
+    def of(cls, url: str, deployment: str, key: bytes, pin: str | None) -> Coordinator:
+        """That of a stored party."""
+        held = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
+        return cls(url, deployment, key, held)
+
+    def keys(self, now: datetime) -> tuple[bytes, ...]:
+        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        return (self.key,) if self.pin.anchored is None else self.pin.anchored.keys(now)
+
+
+@dataclass(frozen=True)
 class PartyRow:
     """A party and its anchors. `first` is its first roster number, `first_key` the key of its
     first curator in this store; both runs are contiguous. `minimum_suite`: of the rounds that it
-    takes part in; it only rises. `software_told`: the version that its coordinator knows of."""
+    takes part in; it only rises. `software_told`: the version that its coordinator knows of;
+    `coordinator_pin`: what was followed of its identity, in JSON."""
 
     id: str
     kind: PartyKind
@@ -65,6 +92,15 @@ class PartyRow:
     anchors: tuple[Anchor, ...]
     minimum_suite: int = 1
     software_told: str | None = None
+    coordinator_pin: str | None = None
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Its coordinator, whose key was checked when it enrolled."""
+        assert self.coordinator_key is not None
+        return Coordinator.of(
+            self.coordinator_url, self.deployment, self.coordinator_key, self.coordinator_pin
+        )
 
     @property
     def logged(self) -> str:
@@ -74,12 +110,11 @@ class PartyRow:
 
 @dataclass(frozen=True)
 class Speaker:
-    """An enrolled party at its coordinator: the token for its requests, and the pinned key."""
+    """An enrolled party at its coordinator, and the token for its requests."""
 
     party: str
     url: str
     token: str
-    coordinator_key: bytes
 
 
 @dataclass(frozen=True)
@@ -95,13 +130,14 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, its own policy if it has one, since when its owner or its operator has
-    stopped it, and the outcomes of its readings."""
+    """A curator, its party, what its operator and its owner have set for it alone, since when
+    either has stopped it, and the outcomes of its readings."""
 
     key: int
     id: str
     party: str
     policy: str | None
+    owner_policy: str | None
     stopped_by_owner: datetime | None
     stopped_by_operator: datetime | None
     accepted: int
@@ -157,14 +193,18 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
             parties.c.id,
             parties.c.coordinator_url,
             parties.c.coordinator_token,
-            parties.c.coordinator_key,
-        ).where(
-            parties.c.state == ACTIVE,
-            parties.c.coordinator_token.is_not(None),
-            parties.c.coordinator_key.is_not(None),
-        )
+        ).where(*_SPEAKS)
     )
     return [Speaker(*row) for row in rows]
+
+
+async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
+    """The coordinators of all enrolled parties, or who is known at an address."""
+    known = parties.c.deployment, parties.c.coordinator_key, parties.c.coordinator_pin
+    query = select(parties.c.coordinator_url, *known).distinct().where(*_SPEAKS)
+    if url is not None:
+        query = query.where(parties.c.coordinator_url == url)
+    return {Coordinator.of(*row) for row in await transaction.execute(query)}
 
 
 async def enrolled_but(
@@ -215,10 +255,7 @@ async def _parties(transaction: Transaction, ids: Sequence[str]) -> list[PartyRo
         )
         by_party: dict[str, list[Anchor]] = {}
         for row in found:
-            pin = Pin(fingerprint=row.fingerprint)
-            if row.pin is not None:
-                pin = _pin(row.pin)
-            anchor = Anchor(row.aggregator, row.url, pin, row.token)
+            anchor = Anchor(row.aggregator, row.url, _pin_of(row), row.token)
             by_party.setdefault(row.party, []).append(anchor)
         rows = await transaction.execute(
             select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
@@ -295,6 +332,22 @@ async def set_anchor_token(
     )
 
 
+async def set_coordinator(
+    transaction: Transaction, held: Coordinator, key: bytes, pin: Pin
+) -> None:
+    """Keep what was followed of a coordinator's identity, for all parties that knew it by the same
+    key; those that know it by the new one get the same least suite."""
+    mine = parties.c.deployment == held.deployment
+    await transaction.execute(
+        update(parties)
+        .where(mine, parties.c.coordinator_key == held.key)
+        .values(coordinator_key=key, coordinator_pin=pin.model_dump_json())
+    )
+    same = mine & (parties.c.coordinator_key == key)
+    highest = select(func.max(parties.c.minimum_suite)).where(same).scalar_subquery()
+    await transaction.execute(update(parties).where(same).values(minimum_suite=highest))
+
+
 async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
     """Keep what was followed of an aggregator's identity, for all parties of its deployment that
     held the same of it."""
@@ -309,6 +362,32 @@ async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin
         )
         .values(pin=pin.model_dump_json(), fingerprint=pin.newest or pin.fingerprint)
     )
+
+
+async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
+    """(deployment, aggregator as it is anchored), each once; without tokens."""
+    found = await transaction.execute(
+        select(
+            parties.c.deployment,
+            anchors.c.aggregator,
+            anchors.c.url,
+            anchors.c.fingerprint,
+            anchors.c.pin,
+        )
+        .join(parties, parties.c.id == anchors.c.party)
+        .distinct()
+    )
+    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in found]
+
+
+async def drop_anchor(transaction: Transaction, aggregator: str) -> bool:
+    """Forget an aggregator, with the tokens of all parties there; whether it was known."""
+    done = await transaction.execute(delete(anchors).where(anchors.c.aggregator == aggregator))
+    return done.rowcount > 0
+
+
+def _pin_of(row: Any) -> Pin:
+    return Pin(fingerprint=row.fingerprint) if row.pin is None else _pin(row.pin)
 
 
 @lru_cache(maxsize=64)  # parties of a service anchor the same aggregators
@@ -406,21 +485,23 @@ async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> lis
     return found
 
 
-async def set_policy(transaction: Transaction, curator_id: str, policy: str | None) -> bool:
-    """Give a curator its own policy, or the default again; whether there is such a curator."""
-    done = await transaction.execute(
-        update(curators).where(curators.c.id == curator_id).values(policy=policy)
+async def set_policy(
+    transaction: Transaction, key: int, policy: str | None, *, by_owner: bool
+) -> None:
+    """Set what a curator's operator or its owner agrees to, or None: nothing of its own."""
+    column = curators.c.owner_policy if by_owner else curators.c.policy
+    await transaction.execute(
+        update(curators).where(curators.c.key == key).values({column: policy})
     )
-    return done.rowcount == 1
 
 
 async def own_policies(
     transaction: Transaction, first_key: int, length: int
-) -> list[tuple[int, str]]:
-    """(key, policy) of the curators of a run that have a policy of their own."""
+) -> list[tuple[int, str | None, str | None]]:
+    """(key, its operator's policy, its owner's) of the curators of a run that have either."""
     asked = {"first": first_key, "end": first_key + length}
     rows = await transaction.execute(_OWN_POLICIES, asked)
-    return [(row.key, row.policy) for row in rows]
+    return [(row.key, row.policy, row.owner_policy) for row in rows]
 
 
 async def count_readings(transaction: Transaction, tallies: Sequence[dict[str, int]]) -> None:

@@ -139,7 +139,7 @@ def _rotate_seal_key(*, destroy: bool = False) -> Steps[Json]:
 
 
 def _commit_next_key(key: Json) -> Steps[Json]:
-    """Commit to the next pair of keys: its public halves (asked of an aggregator)."""
+    """Commit to the next pair of keys: its public halves (asked of a coordinator or aggregator)."""
     return json_of(Request("PUT", "/v1/identity/next", key))
 
 
@@ -147,7 +147,7 @@ def _rotate_identity(
     secret: str, following: Json, *, compromised: bool = False, overlap_s: int = 604_800
 ) -> Steps[Json]:
     """Replace the identity by the pair of `secret`; `following`: the public halves of the pair
-    after it (asked of an aggregator). The same request again changes nothing."""
+    after it (asked of a coordinator or aggregator). The same request again changes nothing."""
     body = {
         "secret": secret,
         "following": following,
@@ -168,6 +168,29 @@ def _confirm_peer(aggregator: str, fingerprint: str) -> Steps[Json]:
     """The same, of a pinned aggregator (asked of an aggregator)."""
     body = {"fingerprint": fingerprint}
     return _posted(f"/v1/peers/{aggregator}/confirmation", body, repeatable=True)
+
+
+def _confirm_coordinator(fingerprint: str) -> Steps[Json]:
+    """The same, of the paired coordinator (asked of an aggregator)."""
+    return _posted("/v1/coordinator/confirmation", {"fingerprint": fingerprint}, repeatable=True)
+
+
+def _anchors() -> Steps[Json]:
+    """The services as the parties of a curator service know them (asked of a curator service)."""
+    return json_of(get("/v1/anchors"))
+
+
+def _confirm_anchor(name: str, fingerprint: str) -> Steps[Json]:
+    """Confirm a service's new identity by its document's fingerprint (base64url), compared out of
+    band (asked of a curator service)."""
+    body = {"fingerprint": fingerprint}
+    return _posted(f"/v1/anchors/{name}/confirmation", body, repeatable=True)
+
+
+def _drop_anchor(name: str) -> Steps[None]:
+    """Forget an aggregator: no party takes part in its rounds any more (asked of a curator
+    service)."""
+    yield Request("DELETE", f"/v1/anchors/{name}")
 
 
 def _well_known_aggregator() -> Steps[Json]:
@@ -210,3 +233,7 @@ class Registry:
     rotate_identity = operation(_rotate_identity)
     confirm_identity = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
+    confirm_coordinator = operation(_confirm_coordinator)
+    anchors = operation(_anchors)
+    confirm_anchor = operation(_confirm_anchor)
+    drop_anchor = operation(_drop_anchor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 from uuid import uuid4
 
@@ -19,8 +20,10 @@ from tacit.client.exchange import (
 )
 from tacit.client.operation import operation, stream
 from tacit.client.watching import last, watch
+from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.protocol.agreement import check_transcript
-from tacit.protocol.round import Transcript
+from tacit.protocol.identities import IdentityChain
+from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor, Transcript
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.query.functions import decode
 from tacit.report.validity import validity_statement, with_shares
@@ -136,6 +139,23 @@ def _identity() -> Steps[Json]:
     return json_of(get("/.well-known/tacit-coordinator"))
 
 
+def _identity_chain() -> Steps[Json]:
+    """The chain of the coordinator's identities: documents, and the links between them."""
+    return json_of(get("/.well-known/tacit-coordinator/identity"))
+
+
+def _signer(descriptor: Signed[RoundDescriptor], newest: bytes) -> Steps[bytes]:
+    """Which key of the coordinator signed: that of now, or one that it replaced."""
+    try:
+        verify(DESCRIPTOR_LABEL, descriptor, newest)
+    except SignatureBroken:
+        shown = yield from _identity_chain()
+        documents = IdentityChain.model_validate_json(json.dumps(shown)).documents
+        keys = [newest, *(each.statement.ed25519 for each in documents)]
+        return signer_of(DESCRIPTOR_LABEL, descriptor, keys)
+    return newest
+
+
 def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
 
@@ -148,7 +168,9 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     identity = yield from _identity()
     content = yield from content_of(f"/v1/rounds/{round_id}/transcript")
     transcript = Transcript.model_validate_json(content)
-    checked = check_transcript(transcript, parse_binary(identity["identity_key"]), trust)
+    newest = parse_binary(identity["identity_key"])
+    signer = yield from _signer(transcript.descriptor, newest)
+    checked = check_transcript(transcript, signer, trust)
     descriptor = transcript.descriptor.statement
     if descriptor.round != round_id:
         raise ValueError("the transcript is that of another round")
@@ -165,7 +187,7 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
         "participants": transcript.participants,
         "participants_bound": checked.participants_bound,
         "aggregators": [reveal.aggregator for reveal in transcript.reveals],
-        "coordinator_fingerprint": identity["fingerprint"],
+        "coordinator_fingerprint": fingerprint(signer).hex(),
         "validity": validity.model_dump(mode="json"),
     }
 
@@ -200,4 +222,5 @@ class Rounds:
     close_round = operation(_close_round)
     abort_round = operation(_abort_round)
     identity = operation(_identity)
+    identity_chain = operation(_identity_chain)
     verify = operation(_verify)

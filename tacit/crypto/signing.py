@@ -8,7 +8,7 @@ shown to people as hex.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar, cast
 
@@ -69,6 +69,17 @@ class Identity:
 def fingerprint(public_key: bytes) -> bytes:
     """SHA-256 of a raw public key."""
     return hashlib.sha256(public_key).digest()
+
+
+def signer_of(label: str, signed: Signed[Statement], keys: Sequence[bytes]) -> bytes:
+    """Which of these keys signed; the first of them if none did, or there is no other."""
+    for key in keys[1:]:
+        try:
+            verify(label, signed, key)
+        except SignatureBroken:
+            continue
+        return key
+    return keys[0]
 
 
 def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:

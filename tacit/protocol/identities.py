@@ -216,6 +216,20 @@ class Anchored(WireModel):
                 raise IdentitySuperseded
         raise KeyNotAnchored
 
+    def keys(self, now: datetime) -> tuple[bytes, ...]:
+        """The Ed25519 keys whose statements are accepted now, the newest first.
+
+        Raises IdentityForked, IdentitySuperseded if there is none.
+        """
+        if self.forked:
+            raise IdentityForked
+        replaced = zip(self.documents, self.links, strict=False)
+        old = [each.ed25519 for each, link in replaced if now < link.statement.overlap_until]
+        found = (*([] if self.current is None else [self.current.ed25519]), *reversed(old))
+        if not found:
+            raise IdentitySuperseded
+        return found
+
     def forking(self) -> Anchored:
         """The same, until a person confirms: to be kept when `follow` raises IdentityForked."""
         return self.model_copy(update={"forked": True})
@@ -251,15 +265,19 @@ class Pin(WireModel):
         elif fingerprint(ed25519) != self.fingerprint:
             raise KeyNotAnchored
 
-    def follow(self, deployment: str, shown: IdentityChain, now: datetime) -> Pin:
-        """Go along what is shown, from the anchor or from the pinned key of format 1.
+    def follow(
+        self, deployment: str, shown: IdentityChain, now: datetime, role: Role, name: str
+    ) -> Pin:
+        """Go along what is shown, from the anchor or from the document of the pinned key.
 
         Raises as `follow`; IdentityForked also for a second document of an anchored key: keep
-        `forking()` then. KeyChangeUnconfirmed where only the key of a later document is pinned.
+        `forking()` then. KeyNotAnchored for documents of another role or name.
         """
         anchored = self.anchored
         if anchored is None:
             anchored = anchor(deployment, self._pinned(shown), self.fingerprint)
+            if (anchored.root.role, anchored.root.name) != (role, name):
+                raise KeyNotAnchored("the document is of another service")
         elif anchored.forked:
             raise IdentityForked
         for signed in shown.documents:
@@ -289,9 +307,6 @@ class Pin(WireModel):
     def _pinned(self, shown: IdentityChain) -> SignedDocument:
         for signed in shown.documents:
             if fingerprint(signed.statement.ed25519) == self.fingerprint:
-                if signed.statement.serial:
-                    extra = {"fingerprint": signed.statement.fingerprint.hex()}
-                    raise KeyChangeUnconfirmed("only its key is pinned", extra=extra)
                 return signed
         raise KeyNotAnchored("no document is of the pinned key")
 
@@ -303,13 +318,13 @@ def check_document(signed: SignedDocument) -> IdentityDocument:
 
 def anchor(deployment: str, signed: SignedDocument, pinned: bytes) -> Anchored:
     """Anchor a document by what was pinned out of band: its fingerprint, or SHA-256 of the Ed25519
-    key alone, as identities of format 1 were pinned.
+    key alone, as pairings and join tokens name it. That key signed the document; a second document
+    of it is a fork.
 
     Raises SignatureStripped, KeyNotAnchored.
     """
     document = check_document(signed)
-    upgraded = document.serial == 0 and fingerprint(document.ed25519) == pinned
-    if document.fingerprint != pinned and not upgraded:
+    if pinned not in (document.fingerprint, fingerprint(document.ed25519)):
         raise KeyNotAnchored("the document is not the one that was pinned")
     return Anchored(deployment=deployment, root=document)
 

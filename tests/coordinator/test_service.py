@@ -47,7 +47,7 @@ async def test_the_identity_survives_a_restart(house: Houses, database_url: str)
             assert (await other.get(path)).json() == before
         assert before["deployment"] == "tacit"
         ready = await it.client.get("/readyz")
-        assert ready.json()["checks"] == {"database": "ok", "ledger": "ok"}
+        assert ready.json()["checks"] == {"database": "ok", "ledger": "ok", "erasure": "ok"}
 
 
 @pytest.mark.parametrize(

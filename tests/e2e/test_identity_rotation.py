@@ -7,67 +7,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from aggregator import identities
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
 from aggregator.rounds import identity_ends
 from aggregator.store import rounds as round_store
+from common.store import own_identities
 from common.web.parts import part_of
-from coordinator.registry.identities import Identities
-from coordinator.store import registry as registry_store
+from curator.parties.peers import Peers
 from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.signing import fingerprint
 from tacit.protocol.identities import (
-    IDENTITY_LABEL,
     IdentityChain,
-    Reason,
-    Succession,
-    commitment,
-    succeed,
 )
 from tacit.wire import encode_binary
-from tests.aggregator.double import Peer, Round
-from tests.coordinator.double import WINDOW, problem, query
+from tests.coordinator.double import problem
 from tests.e2e.federation import Site, site
-
-KEYS = [HybridIdentity(bytes([40 + number]) * 64) for number in range(6)]
-CHAIN = "/.well-known/tacit-aggregator/identity"
-
-
-async def settled(it: Site) -> None:
-    """Every aggregator pins the others; two curators have a reading."""
-    it.house.settings = it.house.settings.model_copy(update={"insecure_allow_exact": True})
-    await it.house.restart()
-    await it.agree(allow_unverified=True, min_participants=1, allow_repeats=True)
-    for name in ("north", "south"):
-        await it.enrol(name)
-    items = [
-        {"curator": name, "time": "2025-12-31T23:30:00Z", "value": "1.5", "unit": "kWh"}
-        for name in ("north", "south")
-    ]
-    assert (await it.own("POST", "/v1/readings", items)).status_code == 200
-    for peer, wire in zip(peers(it), it.house.wires, strict=True):
-        peer.client.app = wire.app  # type: ignore[attr-defined]
-    for name in ("late", "later"):  # rounds wait for them
-        await it.house.enrol(it.house.federation.sender(name))
-    documents = [await peer.client.get("/.well-known/tacit-aggregator") for peer in peers(it)]
-    shown = {each.json()["id"]: each.json() for each in documents}
-    for peer in peers(it):
-        for name, other in shown.items():
-            if name != peer.id:
-                body = {
-                    "id": name,
-                    "operator": other["operator"],
-                    "fingerprint": other["fingerprint_base64url"],
-                }
-                assert (await peer.ask("PUT", "/v1/peers", body)).status_code == 200
+from tests.e2e.rotation import (
+    CHAIN,
+    KEYS,
+    commit,
+    coordinator_token,
+    forged,
+    lied,
+    look_again,
+    opened,
+    peers,
+    refused,
+    released,
+    rotate,
+    secrets_of,
+    settled,
+    shown_by,
+)
 
 
 @pytest.fixture
@@ -75,62 +50,6 @@ async def it(tmp_path: Path) -> AsyncIterator[Site]:
     async with site(tmp_path) as found:
         await settled(found)
         yield found
-
-
-def peers(it: Site) -> list[Peer]:
-    return it.house.federation.peers
-
-
-async def commit(peer: Peer, key: HybridIdentity) -> dict[str, Any]:
-    answer = await peer.ask("PUT", "/v1/identity/next", key.public)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-async def successor(peer: Peer, number: int, **changes: Any) -> httpx.Response:
-    """Pair `number` becomes the identity; the next one follows."""
-    body = {
-        "secret": encode_binary(KEYS[number].to_bytes()),
-        "following": KEYS[number + 1].public.model_dump(mode="json"),
-        **changes,
-    }
-    return await peer.ask("POST", "/v1/identity/successor", body)
-
-
-async def rotate(peer: Peer, number: int, **changes: Any) -> dict[str, Any]:
-    answer = await successor(peer, number, **changes)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    assert found["key_fingerprint"] == fingerprint(KEYS[number].public.ed25519).hex()
-    return found
-
-
-def look_again(it: Site) -> None:
-    """The coordinator's next look at the identities is now."""
-    part_of(it.house.app, Identities)._looked.clear()
-
-
-async def released(it: Site, opened: Any) -> dict[str, Any]:
-    done = await it.house.finish(opened)
-    assert done["state"] == "released", done
-    return await it.house.result(opened)
-
-
-def secrets_of(peer: Peer) -> int:
-    """How many replaced identities an aggregator still could sign with."""
-    return len(peer.part(Aggregator).keyring.identities.replaced())
-
-
-async def opened(it: Site, name: str, deadline_s: int = 8) -> Round:
-    return await it.house.open(query(name=name, deadline_s=deadline_s))
-
-
-async def refused(it: Site, name: str) -> tuple[int, str]:
-    """Why a round cannot be opened."""
-    created = await it.house.ask("POST", "/v1/queries", query(name=name))
-    body = {"query_id": created.json()["id"], "window": WINDOW}
-    return problem(await it.house.ask("POST", "/v1/rounds", body))
 
 
 async def test_a_planned_rotation_while_rounds_run(
@@ -149,7 +68,7 @@ async def test_a_planned_rotation_while_rounds_run(
     assert later.descriptor.aggregators[0].identity_key == KEYS[0].public.ed25519 != old
     for each in (*running, between, later):
         assert (await released(it, each))["participants"] == 2
-    monkeypatch.setattr(identities, "GRACE", timedelta())
+    monkeypatch.setattr(own_identities, "GRACE", timedelta())
     await identity_ends.sweep(first.part(Aggregator), first.part(Intake))
     assert secrets_of(first) == 0
     # and again, from what everybody followed; the same request again changes nothing
@@ -241,44 +160,79 @@ async def test_two_successors_are_a_fork_until_a_person_confirms_one(it: Site) -
     assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
-async def coordinator_token(it: Site, peer: Peer) -> str:
-    async with part_of(it.house.app, Identities).database.reading() as transaction:
-        rows = await registry_store.list_aggregators(transaction)
-    return next(row.token for row in rows if row.id == peer.id)
-
-
-async def shown_by(peer: Peer) -> IdentityChain:
-    return IdentityChain.model_validate_json((await peer.client.get(CHAIN)).content)
-
-
-def forged(chain: IdentityChain, pair: HybridIdentity, old: HybridIdentity | None) -> Any:
-    """A succession to a document of this pair, which commits to another pair than the owner's."""
-    before = chain.documents[-1].statement
-    document = before.model_copy(
-        update={
-            "serial": before.serial + 1,
-            "ed25519": pair.public.ed25519,
-            "mldsa65": pair.public.mldsa65,
-            "next": commitment(KEYS[5].public),
-        }
+async def test_curators_refuse_a_fork_until_their_operator_confirms(it: Site) -> None:
+    """Only the curators are shown both successors: they refuse rounds of both, and say so."""
+    first = peers(it)[0]
+    await commit(first, KEYS[0])
+    assert (await released(it, await opened(it, "seen")))["participants"] == 2
+    before = await shown_by(first)
+    new = await rotate(first, 0)
+    true = await shown_by(first)
+    false = IdentityChain.model_validate_json(
+        json.dumps(lied(true, KEYS[0], forged(before, KEYS[0], None)))
     )
-    now = datetime.now(UTC).replace(microsecond=0)
-    planned = old is not None
-    statement = Succession(
-        deployment="tacit",
-        role=before.role,
-        name=before.name,
-        replaced=before.fingerprint,
-        document=document,
-        effective=now,
-        overlap_until=now + timedelta(days=1) if planned else now,
-        reason=Reason.PLANNED if planned else Reason.COMPROMISED,
-    )
-    return succeed(statement, pair, old)
+    asked = part_of(it.app, Peers)
+    honest = asked.identities
+
+    async def lie(url: str, document: str) -> IdentityChain | None:
+        shown = await honest(url, document)
+        own = shown is not None and shown.documents[0].statement.name == first.id
+        return false if own else shown
+
+    asked.identities = lie  # type: ignore[method-assign]
+    look_again(it)
+    assert "descriptor" in await refused_by_curators(it, "forked")
+    asked.identities = honest  # type: ignore[method-assign]
+    assert "descriptor" in await refused_by_curators(it, "forked-still")
+    listed = (await it.own("GET", "/v1/anchors")).json()["anchors"]
+    assert {each["name"]: each["forked"] for each in listed} == {
+        "tacit": False,
+        **{peer.id: peer is first for peer in peers(it)},
+    }
+    path = f"/v1/anchors/{first.id}/confirmation"
+    wrong = {"fingerprint": encode_binary(bytes(32))}
+    assert problem(await it.own("POST", path, wrong)) == (403, "key_not_anchored")
+    body = {"fingerprint": encode_binary(bytes.fromhex(new["fingerprint"]))}
+    answer = await it.own("POST", path, body)
+    assert answer.status_code == 200, answer.text
+    assert [each["forked"] for each in answer.json()["anchors"]] == [False]
+    assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
-def lied(chain: IdentityChain, pair: HybridIdentity, link: Any) -> Any:
-    """The chain with that at its end."""
-    new = pair.sign(IDENTITY_LABEL, link.statement.document)
-    made = IdentityChain(documents=(*chain.documents, new), links=(*chain.links, link))
-    return made.model_dump(mode="json", by_alias=True, exclude_none=True)
+async def test_a_dropped_aggregator_is_in_no_round_of_curators(it: Site) -> None:
+    first = peers(it)[0]
+    assert (await it.own("DELETE", f"/v1/anchors/{first.id}")).status_code == 204
+    answer = await it.own("DELETE", f"/v1/anchors/{first.id}")
+    assert problem(answer) == (404, "unknown_anchor")
+    assert "descriptor" in await refused_by_curators(it, "without")
+
+
+async def refused_by_curators(it: Site, name: str) -> dict[str, int]:
+    """The grounds on which curators refuse a round, which ends without a sum."""
+    asked = await opened(it, name)
+    ended = await it.house.finish(asked)
+    assert ended["state"] == "aborted", ended
+    answer = await it.house.ask("GET", f"/v1/rounds/{asked.id}/refusals")
+    found: dict[str, int] = answer.json()["grounds"]
+    return found
+
+
+async def test_who_pinned_after_a_rotation_follows_the_next_one(it: Site) -> None:
+    """Curators that enrol, and aggregators that pin, once the identity was replaced."""
+    first, second, _ = peers(it)
+    await commit(first, KEYS[0])
+    await rotate(first, 0)
+    await it.enrol("east")
+    items = [{"curator": "east", "time": "2025-12-31T23:30:00Z", "value": "1", "unit": "kWh"}]
+    assert (await it.own("POST", "/v1/readings", items)).status_code == 200
+    shown = (await first.client.get("/.well-known/tacit-aggregator")).json()
+    body = {
+        "id": first.id,
+        "operator": first.operator,
+        "fingerprint": shown["fingerprint_base64url"],
+    }
+    assert (await second.ask("DELETE", f"/v1/peers/{first.id}")).status_code == 204
+    assert (await second.ask("PUT", "/v1/peers", body)).status_code == 200
+    await rotate(first, 1)
+    look_again(it)
+    assert (await released(it, await opened(it, "twice")))["participants"] == 3

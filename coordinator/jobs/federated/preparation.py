@@ -165,7 +165,8 @@ class FederatedAsking:
             encoding=encoding,
             parameters=params.model_dump_json(),
         )
-        signed = self._conduct.identity.sign(DESCRIPTOR_LABEL, descriptor)
+        await self._conduct.own.load()
+        signed = self._conduct.own.current.sign(DESCRIPTOR_LABEL, descriptor)
         report = await asyncio.to_thread(reports.preview, params, request.stance)
         digest = descriptor.digest().hex()
         return local(report, plan.job, descriptor=digest), signed.model_dump_json()

@@ -84,7 +84,7 @@ async def test_the_key_of_format_1_stays_and_others_can_follow_it(database: Data
     assert upgraded.public_key == first.public_key
     chain = chain_of((upgraded,))
     assert chain is not None
-    pin = pin.follow("demo", chain, NOW)
+    pin = pin.follow("demo", chain, NOW, Role.AGGREGATOR, "north")
     new = await rotate(database, planned(NEXT, LATER))
     assert (new.serial, new.public_key) == (1, NEXT.public.ed25519)
     last = await rotate(database, planned(LATER, LAST))
@@ -92,7 +92,7 @@ async def test_the_key_of_format_1_stays_and_others_can_follow_it(database: Data
     assert [each.until for each in both] == [NOW + WEEK, NOW + WEEK, None]
     chain = chain_of(both)
     assert chain is not None
-    pin = pin.follow("demo", chain, NOW)
+    pin = pin.follow("demo", chain, NOW, Role.AGGREGATOR, "north")
     for key in (first.public_key, new.public_key, last.public_key):
         pin.check_key(key, NOW)
 

@@ -73,7 +73,7 @@ async def append(database: Database, some: list[Draft]) -> list[Event]:
 
 
 async def started(database: Database, identity: Identity = OURS) -> Ledger:
-    ledger = Ledger(database, SystemClock(), identity)
+    ledger = Ledger(database, SystemClock(), lambda: identity)
     await ledger.load()
     return ledger
 

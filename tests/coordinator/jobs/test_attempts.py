@@ -13,6 +13,8 @@ from sqlalchemy import select
 from algorithms.datasets.declaration import DatasetRequest
 from common.runtime.clock import ManualClock, uuid7
 from common.store.database import migrate
+from common.store.identities import OwnIdentity
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
 from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
@@ -32,6 +34,7 @@ from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
+from coordinator.store import tables
 from coordinator.store.jobs import AttemptRow, JobRow
 from coordinator.store.tables import jobs
 from tacit.crypto.signing import Identity
@@ -49,20 +52,23 @@ class Desk:
         key.place(1, StorageKey(bytes(32)))
         self.database, self.clock = database, clock
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
-        identity = Identity.generate()
+        secret = Identity.generate().to_bytes()
+        own = OwnIdentities(
+            database, tables.identities, (OwnIdentity(0, secret, None, None, None),)
+        )
         peers = Peers(1.0)
         conduct = Conduct(
             database,
-            identity,
+            own,
             bytes(32),
             "test",
             peers,
             clock,
             1.0,
-            Ledger(database, clock, identity),
+            Ledger(database, clock, lambda: own.current),
             Formats("1", key_per_round=False),
             SealKeyMirror(database, peers),
-            Identities(database, peers, clock, "test"),
+            Identities(database, peers, clock, "test", own),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

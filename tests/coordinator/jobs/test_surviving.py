@@ -46,6 +46,10 @@ class Process(Office):
             stdout=self._log,
             stderr=self._log,
         )
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it answers."""
         for _ in range(600):
             try:
                 if self.http.get("/readyz", timeout=0.5).status_code == 200:

@@ -251,6 +251,8 @@ ROUTES = [
     ("GET", "/v1/flow", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
+    ("PUT", "/v1/identity/next", {"operator"}),
+    ("POST", "/v1/identity/successor", {"operator"}),
     ("GET", "/v1/curators", {"operator"}),
     ("DELETE", "/v1/parties/a", {"operator"}),
     ("POST", "/v1/parties/a/return", {"operator"}),
@@ -309,6 +311,7 @@ ROUTES = [
     ("POST", "/v1/jobs", {"operator"}),
     ("POST", "/v1/jobs/preview", {"operator"}),
     ("GET", "/v1/jobs", {"operator", "analyst"}),
+    ("GET", "/v1/jobs/compare", {"operator", "analyst"}),
     ("GET", "/v1/jobs/a", {"operator", "analyst"}),
     ("DELETE", "/v1/jobs/a", {"operator"}),
     ("GET", "/v1/jobs/a/events", {"operator"}),
@@ -328,6 +331,7 @@ ROUTES = [
 ]
 OPEN_TO_ALL = {
     ("GET", "/.well-known/tacit-coordinator"),
+    ("GET", "/.well-known/tacit-coordinator/identity"),
     ("POST", "/v1/enrolments"),
     ("GET", "/v1/seal-keys/{}"),
 }

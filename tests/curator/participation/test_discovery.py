@@ -12,7 +12,9 @@ from common.web.parts import part_of
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
 from curator.participation.discovery import Discovery
+from curator.parties.coordinators import Coordinators
 from curator.parties.peers import Listing
+from curator.store.parties import Coordinator as Known
 from tests.curator.conftest import COORDINATOR, OpenSite
 
 
@@ -37,18 +39,21 @@ class Coordinator:
         tag = str(len(self.items))
         return None if etag == tag else Listing(list(self.items), tag)
 
-    async def take(self, keys: Set[bytes], items: Sequence[Any]) -> None:
-        assert len(keys) == 1
+    async def take(self, known: Set[Known], items: Sequence[Any]) -> bool:
+        assert len(known) == 1
         if self.fails:
             raise ValueError
         self.taken.append(list(items))
+        return False
 
 
 async def test_a_list_is_taken_up_once_and_again_when_asked_for(site: OpenSite) -> None:
     double = Coordinator()
     async with site() as s:
         await s.enrol("house")
-        found = Discovery(part_of(s.app, Database), double.ask, double.take)
+        found = Discovery(
+            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
+        )
         assert await found.look(COORDINATOR)
         assert await found.look(COORDINATOR)
         double.items.append("two")
@@ -62,7 +67,9 @@ async def test_what_could_not_be_taken_up_is_asked_for_again(site: OpenSite) -> 
     double = Coordinator()
     async with site() as s:
         await s.enrol("house")
-        found = Discovery(part_of(s.app, Database), double.ask, double.take)
+        found = Discovery(
+            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
+        )
         double.fails = True
         with pytest.raises(ValueError):
             await found.look(COORDINATOR)
@@ -76,7 +83,9 @@ async def test_another_party_asks_where_one_is_refused(site: OpenSite) -> None:
     async with site() as s:
         for name in ("first", "second"):
             await s.enrol(name)
-        found = Discovery(part_of(s.app, Database), double.ask, double.take)
+        found = Discovery(
+            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
+        )
         assert await found.look(COORDINATOR)
         double.refused = {double.asked[0][0]}
         for _ in range(5):

@@ -115,17 +115,18 @@ def test_a_document_is_anchored_by_its_fingerprint() -> None:
         anchor("demo", signed(found, THIEF), found.fingerprint)
 
 
-def test_an_anchor_of_format_1_takes_the_document_of_its_key() -> None:
-    """Serial 0 alone, and signed by that very key: whoever holds another half is refused."""
+def test_an_anchor_of_a_key_takes_the_document_of_that_key() -> None:
+    """Signed by that very key, and one alone: whoever holds another half is refused."""
     before = Identity.from_bytes(b"b" * 32)
     pair = HybridIdentity.extending(before)
     found = document(0, key=pair)
     anchored = anchor("demo", signed(found, pair), before.fingerprint)
     assert anchored.root.fingerprint == found.fingerprint
     anchored.check_key(before.public_key, NOW)
-    later = document(1, key=pair)
-    with pytest.raises(KeyNotAnchored):
-        anchor("demo", signed(later, pair), before.fingerprint)
+    later = document(1, key=pair)  # of who was paired after a rotation
+    assert anchor("demo", signed(later, pair), before.fingerprint).root == later
+    with pytest.raises(IdentityForked):
+        check_upgrade(anchored, signed(later, pair))
     with pytest.raises(KeyNotAnchored):
         anchor("demo", signed(document(0), PAIRS[0]), before.fingerprint)
     check_upgrade(anchored, signed(found, pair))
@@ -338,6 +339,10 @@ def shown(*serials: int, links: Sequence[SignedSuccession] | None = None) -> Ide
     return IdentityChain(documents=documents, links=tuple(found))
 
 
+def followed(pin: Pin, chain: IdentityChain) -> Pin:
+    return pin.follow("demo", chain, NOW, Role.AGGREGATOR, "north")
+
+
 def pinned(serial: int) -> Pin:
     return Pin(fingerprint=fingerprint(key(serial)))
 
@@ -347,39 +352,59 @@ def test_a_pinned_key_is_followed_and_the_old_one_is_accepted_until_the_overlap_
     pin.check_key(key(0), NOW)
     with pytest.raises(KeyNotAnchored):
         pin.check_key(key(1), NOW)
-    found = pin.follow("demo", shown(0, 1), NOW)
+    found = followed(pin, shown(0, 1))
     assert found.newest == fingerprint(key(1))
     found.check_key(key(0), NOW)
     found.check_key(key(1), NOW)
     with pytest.raises(IdentitySuperseded):
         found.check_key(key(0), NOW + WEEK)
-    assert found.follow("demo", shown(0, 1), NOW) == found
+    assert followed(found, shown(0, 1)) == found
     with pytest.raises(KeyNotAnchored):
-        pinned(5).follow("demo", shown(0, 1), NOW)
+        followed(pinned(5), shown(0, 1))
 
 
-def test_a_pinned_key_of_a_later_document_needs_a_person() -> None:
-    with pytest.raises(KeyChangeUnconfirmed) as found:
-        pinned(1).follow("demo", shown(0, 1, 2), NOW)
-    assert found.value.extra == {"fingerprint": document(1).fingerprint.hex()}
+def test_who_pinned_a_later_key_follows_from_there() -> None:
+    """The key that was compared signed its document; who paired after a rotation needs nobody."""
+    found = followed(pinned(1), shown(0, 1, 2))
+    assert found.newest == fingerprint(key(2))
+    with pytest.raises(KeyNotAnchored):
+        found.check_key(key(0), NOW)  # of before the pairing: never accepted
+    forged = document(1, next=commitment(PAIRS[5].public))  # made by a thief of the key, before
+    with pytest.raises(IdentityForked):
+        followed(found, IdentityChain(documents=(signed(forged, PAIRS[1]),)))
+
+
+def test_documents_of_another_service_are_not_followed() -> None:
+    for role, name in ((Role.COORDINATOR, "north"), (Role.AGGREGATOR, "south")):
+        with pytest.raises(KeyNotAnchored):
+            pinned(0).follow("demo", shown(0, 1), NOW, role, name)
+
+
+def test_keys_are_accepted_newest_first_until_their_overlap_ends() -> None:
+    anchored = followed(pinned(0), shown(0, 1)).anchored
+    assert anchored is not None
+    assert anchored.keys(NOW) == (key(1), key(0))
+    assert anchored.keys(NOW + WEEK) == (key(1),)
+    with pytest.raises(IdentityForked):
+        anchored.forking().keys(NOW)
 
 
 def test_a_second_document_or_successor_forks_what_was_followed() -> None:
-    held = pinned(0).follow("demo", shown(0, 1), NOW)
+    held = followed(pinned(0), shown(0, 1))
     second = IdentityChain(documents=(signed(document(0, suites=(1,)), PAIRS[0]),))
     with pytest.raises(IdentityForked):
-        held.follow("demo", second, NOW)
+        followed(held, second)
     other = link(1, document=document(1, suites=(1,)))
     with pytest.raises(IdentityForked):
-        held.follow("demo", shown(0, 1, links=[other]), NOW)
+        followed(held, shown(0, 1, links=[other]))
     kept = held.forking()
     with pytest.raises(IdentityForked):
         kept.check_key(key(1), NOW)
     with pytest.raises(IdentityForked):
-        kept.follow("demo", shown(0, 1), NOW)
+        followed(kept, shown(0, 1))
 
 
 def test_a_thief_of_the_running_key_does_not_get_further() -> None:
     stolen = link(1, document=document(1, key=THIEF))
     with pytest.raises(SuccessionRefused):
-        pinned(0).follow("demo", shown(0, links=[stolen]), NOW)
+        followed(pinned(0), shown(0, links=[stolen]))

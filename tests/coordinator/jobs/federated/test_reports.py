@@ -74,7 +74,7 @@ async def begin(it: House, token: str, **changes: Any) -> tuple[str, Descriptor]
     listed = (await it.ask("GET", "/v1/jobs?collecting=true", token=token)).json()["jobs"]
     (item,) = [each for each in listed if each["id"] == asked.json()["id"]]
     signed = Signed[Descriptor].model_validate_json(json.dumps(item["descriptor"]))
-    descriptor = verify(DESCRIPTOR_LABEL, signed, part_of(it.app, Conduct).identity.public_key)
+    descriptor = verify(DESCRIPTOR_LABEL, signed, part_of(it.app, Conduct).own.current.public_key)
     assert item["hash"] == descriptor.digest().hex()
     return item["id"], descriptor
 

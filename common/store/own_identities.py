@@ -1,4 +1,7 @@
-"""This aggregator's signing identities: that of now, and replaced ones that rounds still name."""
+"""A service's signing identities in memory: that of now, and replaced ones that are still named.
+
+Spec: keys, section 5.2.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,45 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from aggregator.store.tables import identities as identity_rows
-from common.store.identities import OwnIdentity, first_identity, identities
+from sqlalchemy import Table
+
+from common.store.identities import OwnIdentity, chain_of, first_identity, identities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.signing import Identity
+from tacit.protocol.identities import IdentityChain
 
 GRACE: Final = timedelta(minutes=2)
 """How long descriptors under way, and keys that a coordinator keeps, may name the one before."""
 
 
 class OwnIdentities:
-    """This aggregator's identities, in memory: the one of now, and those of before that rounds
-    still name. Another process of the service may replace it: `load` reads them again."""
+    """The identity of now, and those of before. Another process of the service may replace it:
+    `load` reads them again."""
 
-    def __init__(self, database: Database, held: tuple[OwnIdentity, ...]) -> None:
-        self._database = database
+    def __init__(self, database: Database, table: Table, held: tuple[OwnIdentity, ...]) -> None:
+        self.database, self.table = database, table
         self._held = held
 
     @classmethod
-    async def of(cls, database: Database) -> OwnIdentities:
+    async def of(cls, database: Database, table: Table) -> OwnIdentities:
         """Those of a store; the first is made at the first start."""
         async with database.begin() as transaction:
-            return cls(database, await first_identity(transaction, identity_rows))
+            return cls(database, table, await first_identity(transaction, table))
 
     @property
     def current(self) -> Identity:
         """The signing identity of now."""
         return self._held[-1].signer
+
+    @property
+    def serial(self) -> int:
+        """Of the identity of now."""
+        return self._held[-1].serial
+
+    @property
+    def chain(self) -> IdentityChain | None:
+        """What others are shown; None before the first commitment."""
+        return chain_of(self._held)
 
     @property
     def public_keys(self) -> tuple[bytes, ...]:
@@ -69,9 +84,9 @@ class OwnIdentities:
 
     async def load(self) -> None:
         """What is stored now."""
-        async with self._database.reading() as transaction:
+        async with self.database.reading() as transaction:
             await self.load_in(transaction)
 
     async def load_in(self, transaction: Transaction) -> None:
         """The same inside a transaction."""
-        self._held = await identities(transaction, identity_rows)
+        self._held = await identities(transaction, self.table)
