@@ -86,7 +86,7 @@ async def find(transaction: Transaction, round_id: str) -> RoundHead:
     return row
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _signed(text: str) -> Signed[RoundDescriptor]:
     return Signed[RoundDescriptor].model_validate_json(text)
 
