@@ -250,6 +250,8 @@ ROUTES = [
     ("POST", "/v1/aggregators/a/confirmation", {"operator"}),
     ("GET", "/v1/flow", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
+    ("GET", "/v1/grants", {"operator"}),
+    ("DELETE", "/v1/grants/a", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
     ("PUT", "/v1/identity/next", {"operator"}),
     ("POST", "/v1/identity/successor", {"operator"}),
