@@ -207,6 +207,12 @@ class Peers:
         document: dict[str, Any] = response.json()
         return document
 
+    async def published(self, url: str, token: str | None, round_id: str, what: str) -> bytes:
+        """A released round's `transcript` or `result`, as it came."""
+        path = f"/v1/rounds/{round_id}/{what}"
+        response = await self._call(url, lambda client: client.get(path, headers=_bearer(token)))
+        return response.content
+
     async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
         """Which of a party's curators were refused by their proof in a round, and why."""
         response = await self._call(
