@@ -35,11 +35,8 @@ async def as_before(transaction: Transaction) -> None:
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
         "anchor.pin",
-<<<<<<< HEAD
         "token.last_used",
-=======
         "curator.owner_policy",
->>>>>>> main
         "federated_job.terms",
         "federated_job.first_round",
         "federated_job.last_round",
