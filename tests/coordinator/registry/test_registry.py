@@ -151,7 +151,8 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
             "curators": [
                 {"number": 0, "id": "g-1", "party": "gateway"},
                 {"number": 1, "id": "g-2", "party": "gateway"},
-            ]
+            ],
+            "total": 2,
         }
 
 
