@@ -23,7 +23,7 @@ from coordinator.jobs.federated.statements import completed, foreseen, local, un
 from coordinator.jobs.prices import Price
 from coordinator.models.job import JobRequest, JobState
 from coordinator.queries import queries
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import job_steps
 from coordinator.store import jobs as store

@@ -10,7 +10,7 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import ENROLMENT_LABEL, EPOCH_KEY_LABEL, PartyKind
 from tacit.wire import encode_binary
@@ -283,6 +283,7 @@ ROUTES = [
     ("POST", "/v1/rounds", {"operator"}),
     ("GET", "/v1/rounds", {"operator", "analyst", "curator"}),
     ("GET", ROUND, {"operator", "analyst", "curator"}),
+    ("POST", "/v1/rounds/states", {"operator", "analyst", "curator"}),
     ("GET", f"{ROUND}/descriptor", {"operator", "analyst", "curator"}),
     ("GET", f"{ROUND}/result", {"operator", "analyst"}),
     ("GET", f"{ROUND}/report", {"operator", "analyst"}),
@@ -290,7 +291,7 @@ ROUTES = [
     ("POST", f"{ROUND}/close", {"operator"}),
     ("POST", f"{ROUND}/abort", {"operator"}),
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
-    ("PUT", f"{ROUND}/acknowledgements", {"curator"}),
+    ("PUT", "/v1/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", f"{ROUND}/refused", {"operator"}),
