@@ -4,8 +4,8 @@
 
 Fills a coordinator with 10,000 curators, 1,000 rounds, 5,000 rows of the ledger and 200 jobs, and
 looks at every page over ASGI, in this process: p95 of the time after the first look (which folds
-what is new in the ledger), CPU of one look, bytes. Then the
-CPU of a list of rounds, asked by the API, without and with tabs that wait for a round, in turns.
+what is new in the ledger), CPU of one look, bytes. Then the CPU of a list of rounds, asked by the
+API, without and with tabs that wait for a round, in turns.
 Times hold for a machine that does nothing else; CPU less so.
 """
 
@@ -45,9 +45,7 @@ async def pages(it: House, looks: int) -> None:
         first_ms, *others = times
         p95_ms, size = statistics.quantiles(others, n=20)[-1], len(page.content) / 1000
         rows.append((p95_ms, first_ms, cpu_ms, size, path.replace(round_id, "ROUND")))
-    print(
-        f"{'p95 ms':>8} {'first':>8} {'CPU ms':>8} {'kB':>6}  page ({looks} looks after the first)"
-    )
+    print(f"{'p95 ms':>8} {'first':>8} {'CPU ms':>8} {'kB':>6}  page ({looks} looks and the first)")
     for p95_ms, first_ms, cpu_ms, size, path in sorted(rows, reverse=True):
         print(f"{p95_ms:8.1f} {first_ms:8.1f} {cpu_ms:8.1f} {size:6.1f}  {path}")
 
@@ -79,9 +77,7 @@ async def waiting(it: House, tabs: int) -> None:
             each.cancel()
         await asyncio.gather(*held, return_exceptions=True)
     one, other = statistics.median(without), statistics.median(beside)
-    print(
-        f"a list of 50 rounds by the API: {one:.2f} ms CPU, beside {tabs} tabs that wait {other:.2f}"
-    )
+    print(f"a list of 50 rounds by the API: {one:.2f} ms CPU; beside {tabs} tabs: {other:.2f}")
     print(f"ratio {other / one:.3f} (medians of {_TURNS} turns of {_ASKED} requests)")
 
 
