@@ -102,7 +102,9 @@ def create_app(
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
         mirror = SealKeyMirror(database, peers)
-        identities = Identities(database, peers, time, settings.deployment, own)
+        identities = Identities(
+            database, peers, time, settings.deployment, own, settings.confirmed_keys
+        )
         conduct = Conduct(
             database,
             own,

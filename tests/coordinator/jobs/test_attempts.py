@@ -72,7 +72,7 @@ class Desk:
             Ledger(database, clock, lambda: own.current),
             Formats("1", key_per_round=False),
             SealKeyMirror(database, peers),
-            Identities(database, peers, clock, "test", own),
+            Identities(database, peers, clock, "test", own, None),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)
