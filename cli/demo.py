@@ -47,8 +47,8 @@ STEP_S = 900
 DAYS = 2
 HOUR = 24 + 18
 AGGREGATORS = 5
-BOUND_KWH = 5
-METERS = 400
+BOUND_KWH = 2
+METERS = 1000
 MIN_METERS = 10
 MIN_PARTICIPANTS = 100
 COMMON: dict[str, Any] = {
@@ -62,7 +62,10 @@ COMMON: dict[str, Any] = {
     "n_max": 100_000,
     "deadline_s": 20,
 }
-TWO_LAYER = {"mechanism": "two-layer", "epsilon_u": "7.5", "epsilon_s": "2.5"}
+FIRST_EPSILON = "0.5"
+"""Of the round that is shown alone: a curator's day (`TACIT_POLICY_EPSILON`) has room for two."""
+EACH_EPSILON = "0.25"
+"""Of each sound round of `--full`: together they fit into a day."""
 
 
 Show: TypeAlias = Callable[[Deployment, MeterFile, Path | None], None]
@@ -76,9 +79,9 @@ class Act:
     query: dict[str, Any]
 
 
-def first_act(aggregators: int, meters: int) -> Act:
-    """The round that is shown first, for this many aggregators and meters. With 400 its error is a
-    few percent of the total."""
+def distributed(aggregators: int, meters: int, epsilon: str = FIRST_EPSILON) -> Act:
+    """The round that is shown alone, for this many aggregators and meters. With 1,000 its error is
+    some 2 % of the total."""
     return Act(
         "distributed: the aggregators' noise shares add up; one honest one is enough",
         {
@@ -87,7 +90,7 @@ def first_act(aggregators: int, meters: int) -> Act:
             "aggregators": aggregators,
             "collusion": {"curators": 0, "aggregators": aggregators - 1},
             "mechanism": "distributed",
-            "epsilon": "2.5",
+            "epsilon": epsilon,
             "layer": "aggregator",
         },
     )
@@ -101,22 +104,38 @@ def acts(aggregators: int, meters: int) -> tuple[Act, ...]:
     return (
         Act(
             "two-layer (sound): every curator and every aggregator adds noise",
-            {**common, **TWO_LAYER, "pr_u": "1", "pr_s": "1", **all_but_one},
+            {
+                **common,
+                "mechanism": "two-layer",
+                "epsilon_u": "0.75",
+                "epsilon_s": EACH_EPSILON,
+                "pr_u": "1",
+                "pr_s": "1",
+                **all_but_one,
+            },
         ),
-        first_act(aggregators, meters),
+        distributed(aggregators, meters, EACH_EPSILON),
         Act(
             "local: each curator adds its own noise and trusts nobody",
             {
                 **common,
                 "mechanism": "local",
-                "epsilon_i": "2.5",
+                "epsilon_i": EACH_EPSILON,
                 "sharing": "none",
                 "aggregators": 1,
             },
         ),
         Act(
             "two-layer (paper): the thesis's probabilities, as its Figure 4.4 has them",
-            {**common, **TWO_LAYER, "stance": "paper", "pr_u": "0.0001", "pr_s": "0.01"},
+            {
+                **common,
+                "mechanism": "two-layer",
+                "epsilon_u": "7.5",
+                "epsilon_s": "2.5",
+                "stance": "paper",
+                "pr_u": "0.0001",
+                "pr_s": "0.01",
+            },
         ),
     )
 
@@ -210,7 +229,7 @@ def _show_first(deployment: Deployment, file: MeterFile, data: Path | None) -> N
     _feed(deployment, file)
     source = data.name if data else "generated"
     with errors.status("a round"):
-        act = first_act(len(deployment.aggregators), len(file.meters()))
+        act = distributed(len(deployment.aggregators), len(file.meters()))
         performed = _perform(deployment, act)
     for line in brief(performed, truth, len(deployment.aggregators), source):
         say(line, markup=False)
@@ -228,7 +247,7 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
     begin, end = (each[:16].replace("T", " ") for each in (_window()["start"], _window()["end"]))
     rest = f"{aggregators - 1} of the {aggregators}"
     return [
-        f"Asked     what {count} meters ({source}) drew together, {begin} to {end[11:]} UTC",
+        f"Asked     what {count:,} meters ({source}) drew together, {begin} to {end[11:]} UTC",
         f"Answer    {released:,.1f} kWh; its noise is {error:,.1f} kWh on average, "
         f"{100 * error / released:.1f} % of it",
         f"In truth  {truth.clamped_kwh:,.1f} kWh, so it is off by {off:,.1f} kWh. "
@@ -262,7 +281,7 @@ def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> 
     truth = _truth(file)
     source = data.name if data else "generated from the load model of simulation/load_model.py"
     answer = _feed(deployment, file)
-    say(f"{len(file.meters())} meters, each its own curator: {source}")
+    say(f"{len(file.meters()):,} meters, each its own curator: {source}")
     say(
         f"{answer['accepted']:,} readings stored, {answer['rejected']:,} rejected "
         f"({DAYS} days of 15-minute values)"

@@ -222,6 +222,25 @@ def one(client: Client, job_id: JobId) -> Answer:
     return Answer(found, human)
 
 
+@app.command("compare")
+@at_coordinator
+def compare(
+    client: Client,
+    ids: Annotated[list[str], typer.Argument(help="Ids of two to four jobs that succeeded.")],
+) -> Answer:
+    """Jobs side by side: what was asked, what is guaranteed, what came out."""
+    found = client.compare_jobs(ids)
+    rows = [
+        [each["key"], *(_told(value) for value in each["values"]), "differs" * each["differs"]]
+        for each in found["keys"]
+    ]
+    return tabled(found, "Jobs", ["", *found["jobs"], ""], rows)
+
+
+def _told(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
 @app.command("cancel")
 def cancel(job_id: JobId, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None) -> None:
     """End a job. What it was charged stays charged if noise was drawn."""

@@ -85,6 +85,32 @@ def set_policy(
     Answer(document, lambda: typer.echo(said)).show(as_json)
 
 
+@app.command("try")
+@at_curator
+def try_policy(
+    client: Client,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CHANGE]...", help="As for `tacit policy set`; none: as it is."),
+    ] = None,
+    curator: Curator = None,
+) -> Answer:
+    """Which rounds of the last 30 days would have been answered with these changes."""
+    asked = changed(policy_of(client.policy(curator)), changes or [])
+    policy = asked.model_dump(mode="json", exclude_none=True)
+    found = client.preview_policy(policy, curator=curator)
+
+    def human() -> None:
+        typer.echo(
+            f"of {found['rounds']} rounds since {found['since']} "
+            f"{found['answered']} would have been answered"
+        )
+        for name, count in found["refused"].items():
+            typer.echo(f"  {count} refused: {name}")
+
+    return Answer(found, human)
+
+
 @app.command("drop")
 def drop(
     curator: Annotated[str, typer.Argument(help="Id of the curator.")],
@@ -92,7 +118,7 @@ def drop(
     url: Url = None,
     token: Token = None,
 ) -> None:
-    """Let the default policy hold for a curator again."""
+    """Take one's own policy for a curator back: the operator's, or with its token the owner's."""
     with plain_errors(), Target(home, url, token).curator() as client:
         client.drop_policy(curator)
     typer.echo(f"the default policy holds for {curator}")

@@ -125,9 +125,9 @@ def report(client: Client, round_id: RoundId) -> Answer:
 
 
 @app.command("verify")
-@at_coordinator
+@at_target
 def verify(
-    client: Client,
+    target: Target,
     round_id: RoundId,
     trust: Annotated[
         Path | None,
@@ -137,15 +137,49 @@ def verify(
             "directory is taken by itself.",
         ),
     ] = None,
+    curator: Annotated[
+        str | None,
+        typer.Option(
+            help="One that answered: its own service tells which round that was, and to whose keys "
+            "its pieces went. No trust file is needed."
+        ),
+    ] = None,
 ) -> Answer:
     """Check signatures and commitments here and recombine the sum; exit code 1 if it differs, 3 if
     no trust file pins the identities or nothing binds the number of participants."""
+    if curator is not None:
+        if trust is not None:
+            fail("--curator and --trust exclude each other")
+        with target.curator() as client:
+            answered = client.check_answer(curator, round_id)
+        code = 0 if answered["same_round"] else 1
+        return Answer(answered, lambda: _print_check(answered), code)
     if trust is None and DEFAULT_FILE.exists():
         trust = DEFAULT_FILE
-    checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
+    with target.coordinator() as client:
+        checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
     pinned = checked["anchored"] and checked["participants_bound"]
     code = 1 if not checked["matches"] else 0 if pinned else 3
     return Answer(checked, lambda: _print_verdict(checked), code)
+
+
+def _print_check(found: dict[str, Any]) -> None:
+    if not found["same_round"]:
+        lines = [
+            "The curator answered ANOTHER round than the coordinator published:",
+            f"  answered   {found['answered']}",
+            f"  published  {found['published']}",
+        ]
+    else:
+        lines = [
+            f"It is the round that was answered ({found['answered']}).",
+            f"{len(found['aggregators'])} commitments of the aggregators that the answer went to "
+            f"are checked; {found['participants']} curators took part.",
+            "The partial sums give:",
+            *(f"  {name}: {value}" for name, value in found["result"].items()),
+        ]
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _print_verdict(checked: dict[str, Any]) -> None:

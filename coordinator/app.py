@@ -53,12 +53,12 @@ from coordinator.resealing.passes import Resealing
 from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.expiry import Expiry
 from coordinator.rounds.flow import add_flow
 from coordinator.rounds.query_routes import add_queries
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
-from coordinator.rounds.state_machine import Conduct
 from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import identities as identities_table
@@ -218,6 +218,7 @@ def create_app(
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/groups": settings.enrolment_max_body_bytes,
             "/v1/datasets": settings.dataset_max_bytes + FORM_BYTES,
+            "/console/datasets": settings.dataset_max_bytes + FORM_BYTES,
             ATTEMPTS: settings.job_outcome_bytes,
         },
     )

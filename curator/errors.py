@@ -37,6 +37,16 @@ class UnknownAnswer(NotFound):
     title = "This curator was not asked in such a round"
 
 
+class NotGiven(Conflict):
+    name = "not_given"
+    title = "This curator gave no answer in this round"
+
+
+class NothingPublished(Conflict):
+    name = "nothing_published"
+    title = "The coordinator shows no result of this round"
+
+
 class ForeignCurator(Forbidden):
     name = "foreign_curator"
     title = "A token of a curator serves this curator only"

@@ -66,6 +66,23 @@ class Limits(WireModel):
     lifetime: Limit = Limit()
     all_aggregators: Limit = Limit()
 
+    def meet(self, other: Limits) -> Limits:
+        """The least of both, figure by figure."""
+        return Limits.model_validate(
+            {
+                name: {
+                    figure: _least(getattr(mine, figure), getattr(theirs, figure))
+                    for figure in Limit.model_fields
+                }
+                for name in Limits.model_fields
+                for mine, theirs in [(getattr(self, name), getattr(other, name))]
+            }
+        )
+
+
+def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    return other if one is None else one if other is None else min(one, other)
+
 
 class Policy(WireModel):
     """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
@@ -115,6 +132,16 @@ def initial_policy(settings: CuratorSettings) -> Policy:
         allow_unverified=settings.policy_allow_unverified,
         require_validity=Validity.PROVED if settings.policy_require_validity else None,
     )
+
+
+def agreed(default: Policy, operators: str | None, owners: str | None) -> tuple[Policy, ...]:
+    """The policies that hold for a curator, of which each must agree: the operator's for it (else
+    the default one), and its owner's, whose limits are of the operator's periods."""
+    operator = default if operators is None else Policy.model_validate_json(operators)
+    if owners is None:
+        return (operator,)
+    owner = Policy.model_validate_json(owners)
+    return operator, owner.model_copy(update={"period_s": operator.period_s})
 
 
 def check_algorithm(policy: Policy, algorithm: str) -> None:

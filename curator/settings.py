@@ -143,12 +143,12 @@ class CuratorSettings(ServiceSettings):
         default=86_400, ge=60, description="Budget period, until an operator sets a policy."
     )
     policy_epsilon: str = Field(
-        default="10",
+        default="1",
         pattern=r"^\d{1,9}(\.\d{1,6})?$",
         description="Epsilon per period and privacy unit, until an operator sets a policy.",
     )
     policy_delta: str = Field(
-        default="0.0001",
+        default="0.000001",
         pattern=r"^(0|1|0?\.\d{1,15})$",
         description="Delta per period and privacy unit, until an operator sets a policy.",
     )

@@ -17,9 +17,13 @@ from common.web.console.tokens import add_audit, add_tokens_pages
 from common.web.tokens import Scope
 from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
+from coordinator.console.datasets import add_datasets
 from coordinator.console.flow import add_flow
+from coordinator.console.job_form import add_job_form
+from coordinator.console.jobs import add_jobs
 from coordinator.console.ledger import add_ledger
 from coordinator.console.overview import add_overview
+from coordinator.console.parties import add_parties
 from coordinator.console.queries import add_queries
 from coordinator.console.rounds import add_rounds
 from coordinator.console.wizard import add_wizard
@@ -32,7 +36,10 @@ _ENTRIES: Final = (
     Entry("Rounds", "/console/rounds", PEOPLE),
     Entry("Queries", "/console/queries", PEOPLE),
     Entry("Budget", "/console/budget", PEOPLE),
+    Entry("Jobs", "/console/jobs", PEOPLE),
+    Entry("Datasets", "/console/datasets", frozenset({Scope.OPERATOR})),
     Entry("Data flow", "/console/flow", frozenset({Scope.OPERATOR})),
+    Entry("Parties", "/console/parties", frozenset({Scope.OPERATOR})),
     Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )
 
@@ -75,6 +82,10 @@ def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> No
     add_ledger(router, settings)  # /budget/ledger and others below /budget
     add_budget(router, settings)
     add_flow(router)
+    add_job_form(router)  # /jobs/new before /jobs/ID
+    add_jobs(router)
+    add_datasets(router, settings)
+    add_parties(router)
     add_tokens_pages(router, tokens, clock, PEOPLE)
     app.include_router(router)
     add_audit(app)

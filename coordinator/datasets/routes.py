@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,23 +12,20 @@ from fastapi import Query as Parameter
 from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
-from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.bodies import takes
-from common.web.idempotency import StoredAnswer
+from common.web.idempotency import RequestKey
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
 from coordinator import examples
 from coordinator.datasets import ledger
 from coordinator.datasets.content import Checked
+from coordinator.datasets.handing_in import HandIn, shown
 from coordinator.datasets.holding import Datasets
-from coordinator.datasets.upload import FORM, InlineDataset, receive
-from coordinator.errors import DatasetsRefused
+from coordinator.datasets.upload import FORM, InlineDataset
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
-from coordinator.store.datasets import DatasetRow
-from coordinator.store.tables import idempotency_keys
-from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+from coordinator.web import ClockPart, DatabasePart, Operator
 
 DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
@@ -50,39 +46,15 @@ def add_datasets(
         openapi_extra=_body(),
     )
     async def create(
-        request: Request,
-        database: DatabasePart,
-        clock: ClockPart,
-        datasets: DatasetsPart,
-        caller: Operator,
+        request: Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
     ) -> Response:
-        if not settings.stored_datasets:
-            raise DatasetsRefused
-        dataset_id, kept = datasets.new_id(), False
-        try:
-            vault = datasets.vault
-            await datasets.renew_key()
-            received = await receive(request, vault, dataset_id, settings, transports)
-            checked = await datasets.check(dataset_id, received.request, set(received.sent))
-            key = await idempotency.request_key(
-                _short(request, received.request, checked), caller.token_id
-            )
-            async with database.begin() as transaction:
-                if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                    return stored.response()
-                row = await datasets.add(transaction, dataset_id, received.request, checked)
-                answer = StoredAnswer(
-                    201,
-                    encode(await _shown(transaction, row)),
-                    location=f"/v1/datasets/{row.id}",
-                )
-                now = clock.now()
-                await idempotency.remember(transaction, idempotency_keys, key, answer, now)
-            kept = True
-            return answer.response(replayed=False)
-        finally:
-            if not kept:
-                await asyncio.to_thread(datasets.vault.remove, dataset_id)
+        async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
+            short = _short(request, declared, checked)
+            return await idempotency.request_key(short, caller.token_id)
+
+        hand_in = HandIn(datasets, settings, transports)
+        answer, replayed = await hand_in.take(request, clock.now(), key_of)
+        return answer.response(replayed=replayed)
 
     @app.get("/v1/datasets", tags=["datasets"], summary="The datasets that are kept")
     async def listing(
@@ -90,7 +62,7 @@ def add_datasets(
     ) -> Response:
         async with database.reading() as transaction:
             found = await store.page(transaction, page.after_text(), page.limit, kind)
-            items = [await _shown(transaction, row) for row in found]
+            items = [await shown(transaction, row) for row in found]
         return page_response(request, "datasets", items, page.limit, "id")
 
     @app.get(
@@ -103,7 +75,7 @@ def add_datasets(
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
             row = await datasets.find(transaction, dataset_id)
-            return await _shown(transaction, row)
+            return await shown(transaction, row)
 
     @app.get(
         "/v1/datasets/{dataset_id}/ledger",
@@ -159,25 +131,3 @@ def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
     wanted = idempotency.HEADER.lower().encode()
     headers = [item for item in request.scope["headers"] if item[0] == wanted]
     return Request({**request.scope, "headers": headers}, body)
-
-
-async def _shown(transaction: Transaction, row: DatasetRow) -> dict[str, Any]:
-    spent = await ledger.statement(transaction, row.id)
-    return {
-        "id": row.id,
-        "name": row.name,
-        "kind": row.kind,
-        "format": row.declaration.format,
-        "roles": row.declaration.roles.model_dump(),
-        "privacy_unit": row.privacy_unit,
-        "purpose": row.purpose,
-        "revision_of": row.revision_of,
-        "bytes": row.bytes,
-        "schema": row.outline,
-        "created": time_text(row.created),
-        **{
-            name: spent[name]
-            for name in ("ledger", "budget", "reserved", "charged", "left", "lifetime")
-        },
-        "released_outside_budget": spent["released_outside_budget"],
-    }

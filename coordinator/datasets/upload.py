@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
@@ -60,18 +60,29 @@ class Received:
     sent: frozenset[str]
 
 
+Fields: TypeAlias = dict[str, Any]
+"""The fields of a form, by name."""
+
+
+def as_it_is(fields: Fields) -> Fields:
+    """The fields of the API's own form."""
+    return fields
+
+
 async def receive(
     request: Request,
     vault: Vault,
     dataset_id: str,
     settings: CoordinatorSettings,
     transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+    read: Callable[[Fields], Fields] = as_it_is,
 ) -> Received:
-    """Read the body and seal its content under the id. Raises for any invalid body, and then a
-    partial content may be left in the vault for the caller to remove."""
+    """Read the body and seal its content under the id; `read`: what the fields of a form mean, if
+    it is not the API's. Raises for any invalid body, and then a partial content may be left in the
+    vault for the caller to remove."""
     form = content_type(request)
     if form == FORM:
-        return await _receive_form(request, vault, dataset_id, settings)
+        return await _receive_form(request, vault, dataset_id, settings, read)
     if form != JSON:
         raise UnsupportedForm(extra={"supported": [FORM, JSON]})
     body = await read_within(
@@ -96,7 +107,11 @@ async def receive(
 
 
 async def _receive_form(
-    request: Request, vault: Vault, dataset_id: str, settings: CoordinatorSettings
+    request: Request,
+    vault: Vault,
+    dataset_id: str,
+    settings: CoordinatorSettings,
+    read: Callable[[Fields], Fields],
 ) -> Received:
     _, options = parse_options_header(request.headers["content-type"])
     boundary = options.get(b"boundary")
@@ -120,7 +135,8 @@ async def _receive_form(
         raise MalformedBody("The form cannot be parsed") from None
     finally:
         form.abandon()
-    said = await asyncio.to_thread(parse_json, json.dumps(form.said()).encode(), DatasetRequest)
+    content = json.dumps(read(form.said())).encode()
+    said = await asyncio.to_thread(parse_json, content, DatasetRequest)
     wrong = expected_parts(format_of(said), form.sent)
     if wrong is not None:
         raise DatasetRefused(wrong, pointer="/file")

@@ -17,9 +17,9 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from algorithms import catalogue
+from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
-from common.web.auth import Principal
 from common.web.bodies import takes
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
@@ -27,22 +27,19 @@ from common.web.tokens import Scope
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples
 from coordinator.errors import (
-    JobNotFinished,
-    JobOver,
     UnknownAlgorithm,
-    UnknownJob,
     UnknownPart,
 )
+from coordinator.jobs import asking, views
+from coordinator.jobs.comparing import Comparison, compared
 from coordinator.jobs.federated.collecting import collecting as collecting_jobs
 from coordinator.jobs.parts import Jobs
-from coordinator.jobs.prices import Price, spent
 from coordinator.jobs.results import Results
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import FINISHED, JobRequest, JobState
 from coordinator.rounds.changes import Changes
 from coordinator.store import jobs as store
-from coordinator.store.jobs import Filter, JobRow
-from coordinator.store.tables import idempotency_keys
+from coordinator.store.jobs import Filter
 from coordinator.web import (
     Analyst,
     ClockPart,
@@ -51,9 +48,7 @@ from coordinator.web import (
     Reader,
     Wait,
     encode,
-    time_text,
 )
-from tacit.accounting.amounts import Amount, format_amount
 
 JobsPart = Annotated[Jobs, Depends(part(Jobs))]
 ResultsPart = Annotated[Results, Depends(part(Results))]
@@ -73,6 +68,9 @@ _EVENT: Final[dict[int | str, dict[str, Any]]] = {
 LOOK_S: Final = 1.0
 SILENCE_LOOKS: Final = 15
 
+Ids = Annotated[
+    str, Parameter(max_length=400, description="Ids of two to four jobs, with commas between.")
+]
 State = Annotated[list[JobState] | None, Parameter(description="Only jobs in these states.")]
 
 
@@ -115,21 +113,8 @@ def _add_asking(app: FastAPI) -> None:
     ) -> Response:
         body = await read_body(request, JobRequest)
         key = await idempotency.request_key(request, caller.token_id)
-        async with database.reading() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-        prepared = await jobs.submission.prepare(body)
-        async with database.begin() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            row = await jobs.submission.add(transaction, prepared)
-            shown = {**_shown(row), "preview": json.loads(row.preview)}
-            answer = idempotency.StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
-            now = clock.now()
-            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
-        jobs.dispatcher.wake()
-        jobs.federated.wake()
-        return answer.response(replayed=False)
+        answer, replayed = await asking.submit(database, jobs, clock.now(), body, key)
+        return answer.response(replayed=replayed)
 
     @app.post(
         "/v1/jobs/preview",
@@ -148,7 +133,7 @@ def _add_asking(app: FastAPI) -> None:
             "algorithm": body.algorithm,
             "dataset": body.dataset,
             "params": prepared.params.model_dump(mode="json"),
-            "charge": _price(prepared.price),
+            "charge": views.price_shown(prepared.price),
             "preview": prepared.report.model_copy(
                 update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
             ).model_dump(mode="json"),
@@ -166,6 +151,7 @@ def _add_following(app: FastAPI) -> None:
         request: Request,
         page: PageQuery,
         database: DatabasePart,
+        clock: ClockPart,
         jobs: JobsPart,
         changes: Annotated[Changes, Depends(part(Changes))],
         caller: Reader,
@@ -185,8 +171,20 @@ def _add_following(app: FastAPI) -> None:
         which = Filter(states, algorithm, dataset, schedule)
         async with database.reading() as transaction:
             found = await store.page(transaction, which, page.after_text(), page.limit)
-        items = [_seen(caller, row) for row in found]
+        operator, now = caller.has(Scope.OPERATOR), clock.now()
+        items = [views.timed(row, now) if operator else views.published(row) for row in found]
         return page_response(request, "jobs", items, page.limit, "id")
+
+    @app.get(
+        "/v1/jobs/compare",
+        tags=["jobs"],
+        summary="Two to four jobs that succeeded, side by side; keys that differ are marked",
+    )
+    async def compare(
+        database: DatabasePart, results: ResultsPart, caller: Analyst, ids: Ids
+    ) -> Comparison:
+        operator = caller.has(Scope.OPERATOR)
+        return await compared(database, results, ids.split(","), operator=operator)
 
     @app.get(
         "/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag", responses=_ONE
@@ -195,13 +193,20 @@ def _add_following(app: FastAPI) -> None:
         request: Request,
         job_id: str,
         database: DatabasePart,
+        clock: ClockPart,
         jobs: JobsPart,
         caller: Analyst,
         wait_s: Wait = 0,
     ) -> Response:
+        operator = caller.has(Scope.OPERATOR)
+
         async def look() -> tuple[Response, bool]:
-            shown = encode(_seen(caller, await _find(database, caller, job_id)))
-            answer = etag_response(request, shown)
+            row = await views.find(database, job_id, operator=operator)
+            if operator:
+                body = encode(views.timed(row, clock.now()))
+                answer = etag_response(request, body, tag_of=encode(views.shown(row)))
+            else:
+                answer = etag_response(request, encode(views.published(row)))
             return answer, answer.status_code == 304
 
         return await jobs.changes.poll(look, wait_s, LOOK_S)
@@ -214,10 +219,10 @@ def _add_following(app: FastAPI) -> None:
         responses=_EVENT,
     )
     async def events(
-        job_id: str, database: DatabasePart, jobs: JobsPart, caller: Operator
+        job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, _: Operator
     ) -> StreamingResponse:
-        await _find(database, caller, job_id)
-        return StreamingResponse(_events(database, jobs, job_id), media_type=EVENTS)
+        await views.find(database, job_id, operator=True)
+        return StreamingResponse(_events(database, clock, jobs, job_id), media_type=EVENTS)
 
 
 def _add_ending(app: FastAPI) -> None:
@@ -228,23 +233,10 @@ def _add_ending(app: FastAPI) -> None:
         summary="Cancel a job; what it was charged stays charged if noise was drawn",
     )
     async def cancel(
-        job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, caller: Operator
+        job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, _: Operator
     ) -> Response:
-        row = await _find(database, caller, job_id)
-        if row.state is JobState.CANCELLED:
-            return JSONResponse(_shown(row), 202)
-        if row.state in FINISHED:
-            raise JobOver(extra={"state": row.state.value})
-        now = clock.now()
-        async with database.begin() as transaction:
-            changed = row.cancelling is None and await store.change(
-                transaction, job_id, (JobState.RUNNING,), cancelling=now
-            )
-        if not changed and row.cancelling is None and row.state is JobState.QUEUED:
-            await jobs.attempts.end(job_id, JobState.CANCELLED, None)
-        jobs.dispatcher.wake()
-        jobs.federated.wake()
-        return JSONResponse(_shown(await _find(database, caller, job_id)), 202)
+        row = await asking.cancel(database, jobs, clock.now(), job_id)
+        return JSONResponse(views.timed(row, clock.now()), 202)
 
 
 def _add_published(app: FastAPI) -> None:
@@ -260,7 +252,7 @@ def _add_published(app: FastAPI) -> None:
         results: ResultsPart,
         caller: Analyst,
     ) -> Response:
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         document = await asyncio.to_thread(results.document, job_id)
         wanted = request.headers.get("accept", "").partition(";")[0].partition(",")[0].strip()
         for file in document["files"]:
@@ -282,7 +274,7 @@ def _add_published(app: FastAPI) -> None:
         caller: Analyst,
     ) -> Response:
         plain = request.headers.get("accept", "").startswith("text/plain")
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         name = "report.txt" if plain else "report.json"
         body = await _bytes(results, job_id, name)
         media_type = "text/plain; charset=utf-8" if plain else "application/json"
@@ -292,7 +284,7 @@ def _add_published(app: FastAPI) -> None:
     async def file(
         job_id: str, name: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         document = await asyncio.to_thread(results.document, job_id)
         kinds = {item["name"]: item["media_type"] for item in document["files"]}
         if name not in kinds:
@@ -312,7 +304,7 @@ def _add_published(app: FastAPI) -> None:
         results: ResultsPart,
         caller: Analyst,
     ) -> Response:
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         if not name.endswith((".svg", ".png")):
             name += ".png" if "image/png" in request.headers.get("accept", "") else ".svg"
         path = await asyncio.to_thread(results.path, job_id, f"plots/{name}")
@@ -323,7 +315,7 @@ def _add_published(app: FastAPI) -> None:
     async def archive(
         job_id: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         path = await asyncio.to_thread(results.archive, job_id)
         return FileResponse(
             path,
@@ -340,7 +332,7 @@ def _add_published(app: FastAPI) -> None:
     async def evaluation(
         job_id: str, database: DatabasePart, results: ResultsPart, caller: Operator
     ) -> Response:
-        await _succeeded(database, caller, job_id)
+        await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
         body = await asyncio.to_thread(results.evaluation, job_id)
         shown = {"format": "tacit.evaluation/1", "private": True, "evaluation": json.loads(body)}
         return json_response(encode(shown))
@@ -349,7 +341,9 @@ def _add_published(app: FastAPI) -> None:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-async def _events(database: Database, jobs: Jobs, job_id: str) -> AsyncIterator[bytes]:
+async def _events(
+    database: Database, clock: Clock, jobs: Jobs, job_id: str
+) -> AsyncIterator[bytes]:
     """The job at each change; a comment from time to time keeps the connection open."""
     last, silent = None, 0
     while True:
@@ -358,10 +352,10 @@ async def _events(database: Database, jobs: Jobs, job_id: str) -> AsyncIterator[
             row = await store.find(transaction, job_id)
         if row is None:
             return
-        shown = encode(_shown(row))
+        shown = views.shown(row)
         if shown != last:
             last, silent = shown, 0
-            yield b"event: job\ndata: " + shown + b"\n\n"
+            yield b"event: job\ndata: " + encode(views.timed(row, clock.now())) + b"\n\n"
         elif (silent := silent + 1) % SILENCE_LOOKS == 0:
             yield b": still there\n\n"
         if row.state in FINISHED:
@@ -369,69 +363,6 @@ async def _events(database: Database, jobs: Jobs, job_id: str) -> AsyncIterator[
         await jobs.changes.wait(ticket, LOOK_S)
 
 
-async def _find(database: Database, caller: Principal, job_id: str) -> JobRow:
-    """A job that the caller may see. Raises UnknownJob."""
-    async with database.reading() as transaction:
-        row = await store.find(transaction, job_id)
-    if row is None or not (caller.has(Scope.OPERATOR) or row.state is JobState.SUCCEEDED):
-        raise UnknownJob
-    return row
-
-
-async def _succeeded(database: Database, caller: Principal, job_id: str) -> JobRow:
-    row = await _find(database, caller, job_id)
-    if row.state is not JobState.SUCCEEDED:
-        raise JobNotFinished(extra={"state": row.state.value})
-    return row
-
-
 async def _bytes(results: Results, job_id: str, part: str) -> bytes:
     path = await asyncio.to_thread(results.path, job_id, part)
     return await asyncio.to_thread(path.read_bytes)
-
-
-def _seen(caller: Principal, row: JobRow) -> dict[str, Any]:
-    return _shown(row) if caller.has(Scope.OPERATOR) else _published(row)
-
-
-def _published(row: JobRow) -> dict[str, Any]:
-    """What depends on the data only through the mechanism."""
-    return {
-        "id": row.id,
-        "algorithm": row.algorithm,
-        "version": row.version,
-        "dataset": row.dataset_id,
-        "stance": row.stance,
-        "state": row.state.value,
-    }
-
-
-def _shown(row: JobRow) -> dict[str, Any]:
-    price, kept = Price.model_validate_json(row.price), spent(row)
-    charged = None if kept is None else format_amount(kept)
-    return {
-        **_published(row),
-        "federation": None if row.federation is None else json.loads(row.federation),
-        "params": json.loads(row.params),
-        "seed": row.chosen_seed,
-        "cancelling": row.cancelling is not None and row.state not in FINISHED,
-        "progress": row.progress,
-        "stage": row.stage,
-        "attempt": row.attempts,
-        "created": time_text(row.created),
-        "started": time_text(row.started),
-        "finished": time_text(row.finished),
-        "error": None if row.error is None else json.loads(row.error),
-        "budget": {**_price(price), "charged": charged, "noise_drawn": row.charged},
-    }
-
-
-def _price(price: Price) -> dict[str, Any]:
-    reserved = None
-    if price.kind == "budget":
-        reserved = format_amount(Amount(price.epsilon, price.delta))
-    return {
-        "reserved": reserved,
-        "outside_budget": price.kind == "outside",
-        "reason": price.reason,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -132,6 +133,13 @@ async def page(
         query = query.where(jobs.c.id < before)
     found = await transaction.execute(query.order_by(jobs.c.id.desc()).limit(limit))
     return [_job(row) for row in found]
+
+
+async def count_by_dataset(transaction: Transaction, ids: Sequence[str]) -> dict[str, int]:
+    """How many jobs there were on each of these datasets, where there were any."""
+    chosen = select(jobs.c.dataset_id, func.count()).where(jobs.c.dataset_id.in_(ids))
+    found = await transaction.execute(chosen.group_by(jobs.c.dataset_id))
+    return {dataset: count for dataset, count in found if dataset is not None}
 
 
 async def change(

@@ -17,14 +17,16 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
 from common.web.auth import Principal
 from common.web.console.ladder import ladder, promise
-from common.web.console.pages import NoSuchPage, PagesPart, person, see
+from common.web.console.pages import HEADERS, NoSuchPage, PagesPart, person, see
 from common.web.console.sessions import Visitor
 from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
+from common.web.wire import encode, json_response
 from curator.errors import ForeignCurator, UnknownCurator
-from curator.owner import statement, stopping
+from curator.owner import published, statement, stopping
 from curator.owner.policies import Policies
+from curator.owner.routes import PeersPart
 from curator.store import parties as store
 from curator.store import stops
 from curator.store.parties import CuratorRow, PartyRow
@@ -32,6 +34,7 @@ from curator.web import DatabasePart
 from tacit.query.words import PrivacyUnit
 from tacit.report.guessing import guess
 from tacit.report.model import VerifiedStatement
+from tacit.wire import encode_binary
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.CURATOR))]
 PoliciesPart = Annotated[Policies, Depends(part(Policies))]
@@ -143,6 +146,32 @@ def add_given(router: APIRouter) -> None:
             rungs=rungs,
             promise=promise,
         )
+
+    @router.get("/curators/{curator_id}/answers/{round_id}/evidence.json")
+    async def evidence(
+        curator_id: str,
+        round_id: str,
+        database: DatabasePart,
+        peers: PeersPart,
+        visitor: Person,
+    ) -> Response:
+        """What a browser needs to check a round; the page's script has no token for the API."""
+        async with database.reading() as transaction:
+            await found(transaction, curator_id, visitor.principal)
+        of = await published.given(database, curator_id, round_id, visitor.principal)
+        anchors = of.anchors
+        head = {
+            "round": round_id,
+            "coordinator": encode_binary(anchors.coordinator_key),
+            "answered": encode_binary(anchors.descriptor_hash),
+            "pins": {
+                each.id: each.fingerprints[0].fingerprint for each in anchors.trust.aggregators
+            },
+            "result": json.loads(await published.result(peers, of))["result"],
+        }
+        transcript = await published.transcript(peers, of)
+        body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
+        return json_response(body, headers=dict(HEADERS))
 
 
 def _after(cursor: str | None) -> int | None:

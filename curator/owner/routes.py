@@ -10,9 +10,15 @@ from starlette.responses import JSONResponse
 from common.runtime.clock import Clock
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
-from curator.owner import statement
+from common.web.wire import json_response
+from curator.owner import published, statement
 from curator.owner.policies import Policies
-from curator.web import CuratorId, DatabasePart, Owner
+from curator.parties.peers import Peers
+from curator.web import CuratorId, DatabasePart, Owner, answer
+from tacit.protocol.round import Transcript
+from tacit.protocol.trust import Anchors
+
+PeersPart = Annotated[Peers, Depends(part(Peers))]
 
 
 def add_owner(app: FastAPI) -> None:
@@ -68,6 +74,34 @@ def add_owner(app: FastAPI) -> None:
         async with database.reading() as transaction:
             row, party = await statement.find(transaction, curator_id, caller)
             return await statement.contribution(transaction, row, party, round_id)
+
+    @app.get(
+        "/v1/curators/{curator_id}/contributions/{round_id}/transcript",
+        tags=["owner"],
+        summary="The transcript of a round that was answered, as its coordinator published it",
+        responses={200: {"model": Transcript}},
+    )
+    async def transcript(
+        curator_id: CuratorId,
+        round_id: str,
+        caller: Owner,
+        database: DatabasePart,
+        peers: PeersPart,
+    ) -> Response:
+        of = await published.given(database, curator_id, round_id, caller)
+        return json_response(await published.transcript(peers, of))
+
+    @app.get(
+        "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
+        tags=["owner"],
+        summary="Which round was answered, and whose identities the answer went to",
+        responses={200: {"model": Anchors}},
+    )
+    async def anchors(
+        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
+    ) -> Response:
+        of = await published.given(database, curator_id, round_id, caller)
+        return answer(of.anchors)
 
     @app.get(
         "/v1/curators/{curator_id}/readings",

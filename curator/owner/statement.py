@@ -27,7 +27,7 @@ from curator.ledger.ledger import (
 )
 from curator.owner import answers
 from curator.owner.unusable import unusable
-from curator.policy import Policy
+from curator.policy import Policy, agreed
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
 from curator.store.outbox import State
@@ -61,12 +61,14 @@ async def budget(
     transaction: Transaction, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
 ) -> dict[str, Any]:
     """The ledger statement: per unit, per period and lifetime, columns (e) and (d), the rows."""
-    policy = default if row.policy is None else Policy.model_validate_json(row.policy)
+    policies = agreed(default, row.policy, row.owner_policy)
+    public = [name for name in policies[0].public_columns if name in policies[-1].public_columns]
     position = row.key - party.first_key
     units: dict[str, Any] = {}
     for unit in PrivacyUnit:
         debits = await accounts.list_debits(transaction, party.id, unit)
-        found = statement_of(debits, position, now, policy.period_s, policy.limits(unit))
+        limits = policies[0].limits(unit).meet(policies[-1].limits(unit))
+        found = statement_of(debits, position, now, policies[0].period_s, limits)
         if unit is PrivacyUnit.RECORD:
             found["worst_instant"] = worst_instant(debits, position)
         shown = [item for item in debits if item.over(position, 1)[0]][-SHOWN:]
@@ -77,7 +79,7 @@ async def budget(
     return {
         "curator": row.id,
         "party": party.id,
-        "public_columns": list(policy.public_columns),
+        "public_columns": public,
         "units": units,
     }
 
@@ -115,11 +117,7 @@ async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
 ) -> dict[str, Any]:
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
-    found = await history.of_round(transaction, party.id, round_id)
-    if found is None:
-        raise UnknownAnswer
-    [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
-    descriptor = _descriptor(found.descriptor)
+    answer, descriptor = await answered(transaction, row, party, round_id)
     lines = answers.verified(descriptor.query, descriptor.operators)
     return answer | {
         "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
@@ -128,6 +126,17 @@ async def contribution(
             for entry in descriptor.aggregators
         ],
     }
+
+
+async def answered(
+    transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
+) -> tuple[dict[str, Any], RoundDescriptor]:
+    """One answer as the history tells it, and the round as it was asked. Raises UnknownAnswer."""
+    found = await history.of_round(transaction, party.id, round_id)
+    if found is None:
+        raise UnknownAnswer
+    [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
+    return answer, _descriptor(found.descriptor)
 
 
 async def contributions(

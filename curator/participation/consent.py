@@ -38,7 +38,7 @@ from curator.ledger.ledger import (
     shortages,
 )
 from curator.participation.restoring import Restore
-from curator.policy import Limit, Limits, Policy, check_policy
+from curator.policy import Limit, Limits, Policy, agreed, check_policy
 from curator.store import accounts, outbox, stops
 from curator.store import parties as party_store
 from curator.store.parties import PartyRow
@@ -166,15 +166,18 @@ async def _repeated(transaction: Transaction, row: PartyRow, terms: Terms) -> st
 async def policies(
     transaction: Transaction, row: PartyRow, default: Policy, offset: int, length: int
 ) -> Sequence[tuple[Policy, Bits]]:
-    """The policies of a span, with the curators that each holds for."""
+    """The policies of a span, with the curators that each holds for: for those whose owner has one
+    of its own two, and both must agree."""
     own = await party_store.own_policies(transaction, row.first_key + offset, length)
     rest = np.ones(length, np.bool_)
-    groups: dict[str, Bits] = {}
-    for key, text in own:
+    groups: dict[tuple[str | None, str | None], Bits] = {}
+    for key, *texts in own:
         index = key - row.first_key - offset
         rest[index] = False
-        groups.setdefault(text, np.zeros(length, np.bool_))[index] = True
-    found = [(Policy.model_validate_json(text), members) for text, members in groups.items()]
+        groups.setdefault((texts[0], texts[1]), np.zeros(length, np.bool_))[index] = True
+    found = [
+        (policy, members) for texts, members in groups.items() for policy in agreed(default, *texts)
+    ]
     return [(default, rest), *found] if rest.any() else found
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Result, Row, bindparam, select
+from sqlalchemy import Result, Row, bindparam, func, select
 
 from common.store.transactions import Transaction
 from curator.store.outbox import State
 from curator.store.tables import contributions, debits, parties, refusals, rounds
+from tacit import sets
 
 
 async def history(
@@ -43,6 +44,61 @@ async def of_round(transaction: Transaction, party: str, round_id: str) -> Row[A
         .where(contributions.c.party == party, contributions.c.round == round_id)
     )
     return found.first()
+
+
+async def opened_since(
+    transaction: Transaction, since: datetime, most: int, party: str | None
+) -> list[tuple[str, str]]:
+    """(id, signed descriptor) of the newest rounds, oldest first, that a party was asked in; of any
+    party without one."""
+    asked = select(contributions.c.round)
+    if party is not None:
+        asked = asked.where(contributions.c.party == party)
+    newest = (
+        select(rounds.c.id, rounds.c.descriptor)
+        .where(rounds.c.opened >= since, rounds.c.id.in_(asked))
+        .order_by(rounds.c.opened.desc(), rounds.c.id)
+        .limit(most)
+    )
+    return [(row.id, row.descriptor) for row in await transaction.execute(newest)][::-1]
+
+
+async def newest_queries(transaction: Transaction, most: int, party: str | None) -> list[str]:
+    """A signed descriptor of each of the queries that a party, or any, was asked last."""
+    asked = select(func.max(contributions.c.id).label("id"), rounds.c.query_hash).join(
+        rounds, rounds.c.id == contributions.c.round
+    )
+    if party is not None:
+        asked = asked.where(contributions.c.party == party)
+    last = asked.group_by(rounds.c.query_hash).order_by(func.max(contributions.c.id).desc())
+    chosen = last.limit(most).subquery()
+    rows = await transaction.execute(
+        select(rounds.c.descriptor)
+        .join(contributions, contributions.c.round == rounds.c.id)
+        .join(chosen, chosen.c.id == contributions.c.id)
+        .order_by(contributions.c.id.desc())
+    )
+    return list(rows.scalars())
+
+
+async def left_out(
+    transaction: Transaction, party: str, position: int, since: datetime, names: Sequence[str]
+) -> set[str]:
+    """The rounds since then that a curator refused on grounds of these names."""
+    rows = await transaction.execute(
+        select(contributions.c.round, refusals.c.offset, refusals.c.length, refusals.c.members)
+        .join(contributions, contributions.c.id == refusals.c.contribution)
+        .where(
+            contributions.c.party == party,
+            refusals.c.name.in_(names),
+            refusals.c.made >= since,
+            refusals.c.offset <= position,
+            refusals.c.offset + refusals.c.length > position,
+        )
+    )
+    return {
+        row.round for row in rows if sets.unpack(row.members, row.length)[position - row.offset]
+    }
 
 
 async def descriptors(transaction: Transaction, ids: Sequence[int]) -> dict[int, str]:

@@ -14,17 +14,15 @@ from common.store.database import exclusive
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
-from curator.store.tables import anchors, curators, epoch_keys, facts, parties
+from curator.store.tables import OWN_POLICY, anchors, curators, epoch_keys, facts, parties
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
 
 ENROLLING, ACTIVE = "enrolling", "active"
 # Asked for every party of a round: made once, and so compiled once.
-_OWN_POLICIES: Final = select(curators.c.key, curators.c.policy).where(
-    curators.c.key >= bindparam("first"),
-    curators.c.key < bindparam("end"),
-    curators.c.policy.is_not(None),
+_OWN_POLICIES: Final = select(curators.c.key, curators.c.policy, curators.c.owner_policy).where(
+    curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), OWN_POLICY
 )
 
 
@@ -132,13 +130,14 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, its own policy if it has one, since when its owner or its operator has
-    stopped it, and the outcomes of its readings."""
+    """A curator, its party, what its operator and its owner have set for it alone, since when
+    either has stopped it, and the outcomes of its readings."""
 
     key: int
     id: str
     party: str
     policy: str | None
+    owner_policy: str | None
     stopped_by_owner: datetime | None
     stopped_by_operator: datetime | None
     accepted: int
@@ -147,6 +146,10 @@ class CuratorRow:
     rejected: int
     refreshed: int
 
+
+_ENROLLED: Final = select(parties.c.id, parties.c.deployment).where(
+    parties.c.state == bindparam("state"), parties.c.coordinator_key == bindparam("key")
+)
 
 # --- facts ---------------------------------------------------------------------------------------
 
@@ -197,6 +200,15 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
         ).where(*_SPEAKS)
     )
     return [Speaker(*row) for row in rows]
+
+
+async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
+    """The enrolled parties of a coordinator, by deployment."""
+    rows = await transaction.execute(_ENROLLED, {"key": coordinator_key, "state": ACTIVE})
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.deployment, []).append(row.id)
+    return found
 
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
@@ -486,21 +498,23 @@ async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> lis
     return found
 
 
-async def set_policy(transaction: Transaction, curator_id: str, policy: str | None) -> bool:
-    """Give a curator its own policy, or the default again; whether there is such a curator."""
-    done = await transaction.execute(
-        update(curators).where(curators.c.id == curator_id).values(policy=policy)
+async def set_policy(
+    transaction: Transaction, key: int, policy: str | None, *, by_owner: bool
+) -> None:
+    """Set what a curator's operator or its owner agrees to, or None: nothing of its own."""
+    column = curators.c.owner_policy if by_owner else curators.c.policy
+    await transaction.execute(
+        update(curators).where(curators.c.key == key).values({column: policy})
     )
-    return done.rowcount == 1
 
 
 async def own_policies(
     transaction: Transaction, first_key: int, length: int
-) -> list[tuple[int, str]]:
-    """(key, policy) of the curators of a run that have a policy of their own."""
+) -> list[tuple[int, str | None, str | None]]:
+    """(key, its operator's policy, its owner's) of the curators of a run that have either."""
     asked = {"first": first_key, "end": first_key + length}
     rows = await transaction.execute(_OWN_POLICIES, asked)
-    return [(row.key, row.policy) for row in rows]
+    return [(row.key, row.policy, row.owner_policy) for row in rows]
 
 
 async def count_readings(transaction: Transaction, tallies: Sequence[dict[str, int]]) -> None:

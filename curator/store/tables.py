@@ -86,6 +86,7 @@ curators = Table(
     Column("id", String(128), nullable=False, unique=True),
     Column("party", String(128), ForeignKey("party.id"), nullable=False, index=True),
     Column("policy", Text, nullable=True),
+    Column("owner_policy", Text, nullable=True),
     Column("stopped_by_owner", Instant, nullable=True),
     Column("stopped_by_operator", Instant, nullable=True),
     Column("accepted", BigInteger, nullable=False, default=0),
@@ -94,12 +95,8 @@ curators = Table(
     Column("rejected", BigInteger, nullable=False, default=0),
     Column("refreshed", BigInteger, nullable=False, default=0, server_default="0"),
 )
-Index(
-    "ix_curator_own_policy",
-    curators.c.key,
-    sqlite_where=curators.c.policy.is_not(None),
-    postgresql_where=curators.c.policy.is_not(None),
-)
+OWN_POLICY = or_(curators.c.policy.is_not(None), curators.c.owner_policy.is_not(None))
+Index("ix_curator_own_policy", curators.c.key, sqlite_where=OWN_POLICY, postgresql_where=OWN_POLICY)
 STOPPED = or_(curators.c.stopped_by_owner.is_not(None), curators.c.stopped_by_operator.is_not(None))
 Index("ix_curator_stopped", curators.c.key, sqlite_where=STOPPED, postgresql_where=STOPPED)
 

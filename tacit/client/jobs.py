@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -82,6 +83,11 @@ def _wait_for_job(job_id: str, timeout_s: float = 3600.0) -> Steps[Json]:
     if job["state"] != "succeeded":
         raise JobNotSucceeded(job)
     return (yield from _job_result(job_id))
+
+
+def _compare_jobs(ids: Sequence[str]) -> Steps[Json]:
+    """Two to four jobs that succeeded, side by side; keys that differ are marked."""
+    return json_of(get("/v1/jobs/compare", {"ids": ",".join(ids)}))
 
 
 def _cancel_job(job_id: str) -> Steps[Json]:
@@ -178,6 +184,7 @@ class Jobs:
     job = operation(_job)
     watch_job = stream(_watch_job)
     wait_for_job = operation(_wait_for_job)
+    compare_jobs = operation(_compare_jobs)
     cancel_job = operation(_cancel_job)
     job_result = operation(_job_result)
     job_report = operation(_job_report)

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tacit.client.exchange import Json, Request, Steps, Stream, get, items_of, json_of, pages
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    content_of,
+    get,
+    items_of,
+    json_of,
+    pages,
+)
 from tacit.client.operation import operation, stream
+from tacit.protocol.agreement import check_transcript
+from tacit.protocol.round import Transcript
+from tacit.protocol.trust import Anchors
+from tacit.query.functions import decode
+from tacit.wire import encode_binary
 
 Kind = Literal["sequences", "transactions"]
 
@@ -99,7 +114,49 @@ def _history(curator: str) -> Stream[Json]:
 
 def _answer(curator: str, round_id: str) -> Steps[Json]:
     """One answer of a curator, and who would have to work together to learn what of it."""
-    return json_of(get(f"/v1/curators/{curator}/contributions/{round_id}"))
+    return json_of(get(_answer_path(curator, round_id)))
+
+
+def _anchors(curator: str, round_id: str) -> Steps[Json]:
+    """Which round a curator answered, and to whose identities: {"descriptor_hash", "trust", ...}.
+
+    `trust` is a trust file for `verify` and `tacit round verify`.
+    """
+    return json_of(get(f"{_answer_path(curator, round_id)}/anchors"))
+
+
+def _answer_transcript(curator: str, round_id: str) -> Steps[Json]:
+    """The transcript of a round that a curator answered, as its service fetched it."""
+    return json_of(get(f"{_answer_path(curator, round_id)}/transcript"))
+
+
+def _check_answer(curator: str, round_id: str) -> Steps[Json]:
+    """Recombine the sum of a round that a curator answered: {"same_round", "result", ...}.
+
+    Which round it was, and to whose keys its pieces went, its own service tells, not the
+    coordinator. `same_round`: whether the coordinator published the round that was answered; what
+    another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
+    not go to, and what each single check raises.
+    """
+    place = _answer_path(curator, round_id)
+    anchors = Anchors.model_validate_json((yield from content_of(f"{place}/anchors")))
+    content = yield from content_of(f"{place}/transcript")
+    transcript = Transcript.model_validate_json(content)
+    descriptor = transcript.descriptor.statement
+    found = {
+        "round": round_id,
+        "answered": encode_binary(anchors.descriptor_hash),
+        "published": encode_binary(descriptor.digest()),
+    }
+    if found["answered"] != found["published"]:
+        return found | {"same_round": False}
+    checked = check_transcript(transcript, anchors.coordinator_key, anchors.trust)
+    return found | {
+        "same_round": True,
+        "result": decode(descriptor.query, checked.total),
+        "participants": transcript.participants,
+        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
+    }
 
 
 def _reading_counts(curator: str) -> Steps[Json]:
@@ -118,8 +175,14 @@ def _set_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
     return json_of(request)
 
 
+def _preview_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+    """Which rounds of the last 30 days a policy would have answered: {"rounds", "answered",
+    "refused"}; of a curator, or of the whole process."""
+    return json_of(Request("POST", f"{_policy_path(curator)}/preview", policy, repeatable=True))
+
+
 def _drop_policy(curator: str) -> Steps[None]:
-    """Let the default policy hold for a curator again."""
+    """Take one's own policy for a curator back."""
     yield Request("DELETE", _policy_path(curator), repeatable=True)
 
 
@@ -136,6 +199,10 @@ def _stop(curator: str | None = None) -> Steps[Json]:
 def _start_again(curator: str | None = None) -> Steps[Json]:
     """Take back one's own stop. Another's holds on: an owner's, the operator's, the process'."""
     return json_of(Request("PUT", _stop_path(curator), {"stopped": False}, repeatable=True))
+
+
+def _answer_path(curator: str, round_id: str) -> str:
+    return f"/v1/curators/{curator}/contributions/{round_id}"
 
 
 def _stop_path(curator: str | None) -> str:
@@ -162,9 +229,13 @@ class Readings:
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
     answer = operation(_answer)
+    anchors = operation(_anchors)
+    answer_transcript = operation(_answer_transcript)
+    check_answer = operation(_check_answer)
     reading_counts = operation(_reading_counts)
     policy = operation(_policy)
     set_policy = operation(_set_policy)
+    preview_policy = operation(_preview_policy)
     drop_policy = operation(_drop_policy)
     stops = operation(_stops)
     stop = operation(_stop)

@@ -28,7 +28,7 @@ from tacit.protocol.identities import (
 )
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import Identifier
-from tacit.wire import Instant, WireModel, require
+from tacit.wire import Binary, Instant, WireModel, require
 
 HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of an identity key, as operators read it out."""
@@ -227,3 +227,12 @@ class Trust(WireModel):
                 )
         unnamed = (item.id for item in descriptor.aggregators)
         return tuple(name for name in unnamed if self.named(name).operator is None)
+
+
+class Anchors(WireModel):
+    """What a curator service tells of a round that it answered: which one it was, the key of its
+    coordinator, and the identities that the answer went to."""
+
+    descriptor_hash: Binary
+    coordinator_key: Binary
+    trust: Trust

@@ -46,7 +46,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Four rounds of 400 meters: three mechanisms, and one of the paper stance."""
+    """Four rounds of 1,000 meters: three mechanisms, and one of the paper stance."""
     home = tmp_path_factory.mktemp("site") / "home"
     line = [sys.executable, "-m", "cli.main", "demo", "--full", "--home", str(home)]
     subprocess.run(line, check=True, capture_output=True, timeout=240)

@@ -25,7 +25,12 @@ PAGES = (
     "/console/budget/events",
     "/console/queries",
     "/console/queries/new",
+    "/console/jobs",
+    "/console/jobs/new",
+    "/console/jobs/new?algorithm=kmeans",
+    "/console/datasets",
     "/console/flow",
+    "/console/parties",
     "/console/tokens",
     "/console/audit",
 )

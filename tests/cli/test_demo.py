@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.demo import first_act
+from cli.demo import distributed
 from cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +49,11 @@ def test_without_options_it_fits_a_screen_and_needs_no_vocabulary(tmp_path: Path
     assert "Nothing is left running" in shown
 
 
-def check(shown: str) -> None:
+def check(shown: str, meters: int) -> None:
     for title in ("two-layer (sound)", "distributed:", "local:", "two-layer (paper)"):
         assert title in shown
     assert shown.count("matches the published one") == 4
-    assert shown.count("from 400 curators") == 4
+    assert shown.count(f"from {meters} curators") == 4
     assert "Nothing is left running" in shown
 
 
@@ -62,8 +62,8 @@ def test_generated_meters_beside_modules_of_our_names(tmp_path: Path) -> None:
     for name in OURS:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
     shown = run(tmp_path, "--full")
-    check(shown)
-    assert "400 meters" in shown
+    check(shown, 1000)
+    assert "1,000 meters" in shown
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_real_meters_and_nothing_is_left_running(tmp_path: Path) -> None:
     if not REAL.exists():
         pytest.skip(f"{REAL.name} is not there: the real meters are not part of the repository")
     home = tmp_path / "home"
-    check(run(tmp_path, "--full", "--data", str(REAL), "--home", str(home)))
+    check(run(tmp_path, "--full", "--data", str(REAL), "--home", str(home)), 400)
     for process in Path("/proc").glob("[0-9]*/environ"):
         try:
             assert str(home).encode() not in process.read_bytes()
@@ -122,5 +122,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_few_meters_are_enough_for_a_round() -> None:
-    assert first_act(3, 12).query["min_participants"] == 12
-    assert first_act(3, 400).query["min_participants"] == 100
+    assert distributed(3, 12).query["min_participants"] == 12
+    assert distributed(3, 400).query["min_participants"] == 100

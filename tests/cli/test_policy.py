@@ -42,13 +42,13 @@ def shown(home: str, *arguments: str) -> dict[str, Any]:
 
 def test_what_changes_is_shown_and_then_holds(home: str, tmp_path: Path) -> None:
     changes = ("record.period.epsilon=2.50", "algorithms=kmeans,crowd-tasking")
-    printed = "record.period.epsilon: 10 -> 2.5\nalgorithms: none -> kmeans,crowd-tasking\n"
+    printed = "record.period.epsilon: 1 -> 2.5\nalgorithms: none -> kmeans,crowd-tasking\n"
     before = shown(home)
     assert tacit(home, "set", *changes, "--dry-run") == f"{printed}nothing was sent\n"
     assert shown(home) == before
     assert tacit(home, "set", *changes) == f"{printed}it is set\n"
     after = shown(home)
-    assert after["record"]["period"] == {"epsilon": "2.5", "delta": "0.0001"}
+    assert after["record"]["period"] == {"epsilon": "2.5", "delta": "0.000001"}
     assert {**after, "record": 0, "algorithms": 0} == {**before, "record": 0, "algorithms": 0}
     assert tacit(home, "set", *changes) == "nothing changes\n"
     table = [line.split("│")[1:3] for line in tacit(home, "show").splitlines() if "│" in line]
@@ -65,10 +65,10 @@ def test_a_curators_own_policy_comes_and_goes(home: str) -> None:
     own = ("--curator", "house-1")
     text = tacit(home, "set", "min_participants=7", "record.period.epsilon=none", *own)
     assert text == (
-        "record.period.epsilon: 10 -> none\nmin_participants: 2 -> 7\n"
+        "record.period.epsilon: 1 -> none\nmin_participants: 2 -> 7\n"
         "it is set; `tacit policy drop house-1` lets the default hold again\n"
     )
-    assert shown(home, *own)["record"]["period"] == {"delta": "0.0001"}
+    assert shown(home, *own)["record"]["period"] == {"delta": "0.000001"}
     for other in ((), ("--curator", "house-2")):
         assert shown(home, *other)["min_participants"] == 2
     tacit(home, "set", "min_participants=3")
@@ -98,7 +98,9 @@ def test_a_refusal_names_the_field_and_changes_nothing(
     assert shown(home) == before
 
 
-def test_owners_see_their_policy_and_set_none(home: str, deployment: Deployment) -> None:
+def test_owners_set_their_own_policy_no_wider_than_the_operators(
+    home: str, deployment: Deployment
+) -> None:
     with deployment.curator.client() as client:
         owner = client.create_token("curator", subject="house-1")
     place = ("--url", deployment.curator.url, "--token", owner["token"])
@@ -106,10 +108,17 @@ def test_owners_see_their_policy_and_set_none(home: str, deployment: Deployment)
     for arguments, name in (
         (("show",), "scope_missing"),
         (("show", "--curator", "house-2"), "foreign_curator"),
-        (("set", "min_participants=3", "--curator", "house-1"), "scope_missing"),
+        (("set", "min_participants=3"), "scope_missing"),
+        (("set", "min_participants=1", "--curator", "house-1"), "wider_than_the_operators"),
     ):
         done = CliRunner().invoke(app, ["policy", *arguments, *place])
         assert (done.exit_code, name in done.stderr) == (2, True), done.output
+    before = shown(home, "--curator", "house-1")
+    tacit(home, "set", "min_participants=3", "--curator", "house-1", *place)
+    assert shown(home, "--curator", "house-1", *place)["min_participants"] == 3
+    assert shown(home, "--curator", "house-1") == before
+    tacit(home, "drop", "house-1", *place)
+    assert shown(home, "--curator", "house-1", *place) == before
 
 
 def test_stopping_and_starting_again(home: str) -> None:

@@ -154,6 +154,7 @@ def site(database_url: str, tmp_path: Path, clock: ManualClock, world: FakeWorld
             "send_window_share": 0,
             "retry_s": 0.01,
             "settle_after_s": 0,
+            "policy_epsilon": "10",
         }
         settings = CuratorSettings(**{**values, **changes})
         await migrated(settings)

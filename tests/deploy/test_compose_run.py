@@ -33,7 +33,7 @@ def ask(it: Engine, service: str, port: int, path: str, *more: str) -> Any:
 def test_the_default_services_and_the_demo(compose: Compose) -> None:
     it = compose("demo")
     said = " ".join(it.wait_until_done("demo").split())
-    assert "400 meters" in said
+    assert "1,000 meters" in said
     assert "they add up to the answer" in said
     paired = ask(it, "coordinator", 8200, "/v1/aggregators")["aggregators"]
     assert [item["id"] for item in paired] == ["aggregator-a", "aggregator-b", "aggregator-c"]

@@ -152,6 +152,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             "retry_s": 0.1,
             "poll_wait_s": 1,
             "settle_after_s": 1,
+            "policy_epsilon": "10",
             **changes,
         }
         settings = CuratorSettings(

@@ -272,6 +272,7 @@ async def home(
         retry_s=0.01,
         deliver_grace_s=0,
         settle_after_s=0,
+        policy_epsilon="10",
     )
     await migrated(settings)
     app = create_curator(settings, clock=clock, transports=transports)

@@ -80,6 +80,7 @@ async def curators(
         "prepare_lead_s": 0,
         "retry_s": 0.01,
         "settle_after_s": 0,
+        "policy_epsilon": "10",
     }
     settings = CuratorSettings(**{**values, **changes})
     await migrated(settings)

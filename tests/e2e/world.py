@@ -33,6 +33,7 @@ FAST = {
         "TACIT_SETTLE_AFTER_S": "1",
         "TACIT_SEND_WINDOW_SHARE": "0",
         "TACIT_PREPARE_LEAD_S": "0",
+        "TACIT_POLICY_EPSILON": "10",
     },
 }
 HOUR = timedelta(hours=1)

@@ -32,6 +32,9 @@ class State:
 _STATES: Final = {
     "released": State("✓", "released", "done"),
     "aborted": State("✗", "aborted", "ended"),
+    "succeeded": State("✓", "succeeded", "done"),
+    "failed": State("✗", "failed", "ended"),
+    "cancelled": State("✗", "cancelled", "ended"),
     "missed": State("✗", "missed", "ended"),
     "refused": State("✓", "refused", "done"),
 }
@@ -53,7 +56,7 @@ def group(key: str) -> str:
 
 
 def state(name: str) -> State:
-    """How a state of a round is shown; all others are under way."""
+    """How a state of a round or job is shown; all others are under way."""
     return _STATES.get(name, State("…", name, "waiting"))
 
 
@@ -103,6 +106,11 @@ def day(at: str) -> str:
     """The day of an instant in UTC, without its year."""
     instant = datetime.fromisoformat(at)
     return f"{instant.day} {instant:%b}"
+
+
+def day_of(day: datetime, now: datetime) -> str:
+    """A day in UTC: today by that word."""
+    return "today" if day.date() == now.date() else f"{day.day} {day:%b %Y}"
 
 
 def fingerprint(text: str) -> str:

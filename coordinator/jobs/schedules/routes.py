@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from common.store.transactions import Database
+from common.store.transactions import Database, Transaction
 from common.web import idempotency
 from common.web.bodies import takes
 from common.web.paging import PageQuery, page_response
@@ -87,9 +87,7 @@ def add_job_schedules(app: FastAPI) -> None:
         request: Request, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
         async with database.reading() as transaction:
-            found = await store.page(transaction, page.after_text(), page.limit)
-            runs = [(await store.count_runs(transaction, row.id))[0] for row in found]
-        items = [_shown(row, count) for row, count in zip(found, runs, strict=True)]
+            items = await listed(transaction, page.after_text(), page.limit)
         return page_response(request, "job_schedules", items, page.limit, "id")
 
     @app.get(
@@ -111,6 +109,12 @@ def add_job_schedules(app: FastAPI) -> None:
         async with database.begin() as transaction:
             await store.stop(transaction, schedule_id, clock.now())
         return await _found(database, schedule_id)
+
+
+async def listed(transaction: Transaction, before: str | None, limit: int) -> list[dict[str, Any]]:
+    """Scheduled jobs, the newest first, each with the number of its runs."""
+    found = await store.page(transaction, before, limit)
+    return [_shown(row, (await store.count_runs(transaction, row.id))[0]) for row in found]
 
 
 async def _found(database: Database, schedule_id: str) -> dict[str, Any]:

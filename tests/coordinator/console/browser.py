@@ -19,9 +19,13 @@ OWN = {"Sec-Fetch-Site": "same-origin", "Origin": ORIGIN}
 class Browser:
     """One window at a console."""
 
-    def __init__(self, app: FastAPI) -> None:
-        transport = httpx.ASGITransport(app=app)
-        self.client = httpx.AsyncClient(transport=transport, base_url=ORIGIN)
+    def __init__(self, app: FastAPI | str) -> None:
+        """`app`: in this process, or its address."""
+        if isinstance(app, str):
+            self.client = httpx.AsyncClient(base_url=app, timeout=60)
+        else:
+            transport = httpx.ASGITransport(app=app)
+            self.client = httpx.AsyncClient(transport=transport, base_url=ORIGIN)
         self.page: httpx.Response
 
     async def get(self, path: str, **headers: str) -> httpx.Response:

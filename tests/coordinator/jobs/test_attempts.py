@@ -30,7 +30,7 @@ from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import Formats
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings

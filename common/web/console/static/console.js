@@ -98,23 +98,24 @@ async function checkRound(area) {
   area.querySelector("table")?.remove();
   tell("Checking …", "");
   const began = performance.now();
-  const kept = `tacit-known-${area.dataset.deployment}`;
+  // A curator's page brings the keys that its answer went to; a coordinator's are those seen before.
+  const kept = "own" in area.dataset ? null : `tacit-known-${area.dataset.deployment}`;
   try {
     const { check } = await import(new URL("verify.js", import.meta.url));
     const answer = await fetch(area.dataset.check, { redirect: "error" });
     if (!answer.ok) throw new Error(`the transcript did not come (${answer.status})`);
-    const known = JSON.parse(localStorage.getItem(kept) ?? "null");
+    const known = kept && JSON.parse(localStorage.getItem(kept) ?? "null");
     const evidence = await answer.json();
     const pins = known && Object.fromEntries(evidence.transcript.descriptor.statement.aggregators
       .map(({ id }) => [id, known.aggregators[id]]).filter(([, print]) => print));
     const whole = pins && Object.keys(pins).length === evidence.transcript.descriptor.statement.aggregators.length;
-    const found = await check({ ...evidence, pins: whole ? pins : null }, (title, detail) => {
+    const found = await check({ ...evidence, pins: evidence.pins ?? (whole ? pins : null) }, (title, detail) => {
       const item = document.createElement("li");
       item.append(said("b", `✓ ${title}`), said("span", detail));
       list.append(item);
     });
     if (known && known.coordinator !== found.coordinator) throw new Error("the coordinator is another one than this browser saw before");
-    localStorage.setItem(kept, JSON.stringify({
+    if (kept) localStorage.setItem(kept, JSON.stringify({
       coordinator: found.coordinator,
       aggregators: { ...known?.aggregators, ...found.fingerprints },
     }));

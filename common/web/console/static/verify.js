@@ -278,9 +278,9 @@ function checkNoise(query, contributions) {
     "the noise contributions are not those of the query");
 }
 
-/** Check a round: {transcript, result, round, coordinator, pins?}. Calls `step(title, detail)` after
+/** Check a round: {transcript, result, round, coordinator, pins?, answered?}. Calls `step(title, detail)` after
  * each check. Returns {total, partials, anchored}; throws Refused with the reason. */
-export async function check({ transcript, result, round, coordinator, pins = null }, step = () => {}) {
+export async function check({ transcript, result, round, coordinator, pins = null, answered = null }, step = () => {}) {
   only(transcript, TRANSCRIPT, "the transcript");
   const second = transcript.format === "tacit.transcript/2";
   need(second || transcript.format === "tacit.transcript/1", "the transcript is of another format");
@@ -291,13 +291,16 @@ export async function check({ transcript, result, round, coordinator, pins = nul
   const own = await digest(descriptor);
   step("The coordinator signed this round", "Ed25519 over all of it, the query included");
   need(descriptor.round === round, "the transcript is of another round");
-  step("It is the round that you are looking at", `SHA-256 ${hex(own).slice(0, 20)}…`);
+  need(answered === null || same(own, bytes(answered)),
+    `the curator answered another round than was published: ${answered && hex(bytes(answered))} is not ${hex(own)}`);
+  step(answered ? "It is the round that the curator answered" : "It is the round that you are looking at",
+    `SHA-256 ${hex(own).slice(0, 20)}…`);
   const prints = {};
   for (const entry of aggregators) prints[entry.id] = hex(await sha256(bytes(entry.identity_key)));
   const unknown = aggregators.filter((entry) => pins && pins[entry.id] !== prints[entry.id]);
   need(unknown.length === 0, `${unknown[0]?.id} is not the one that was known before`);
   step(pins ? "Every aggregator is the one you know" : "Every aggregator signed its key",
-    `${aggregators.length} identities, as ${pins ? "kept before" : "the coordinator names them"}`);
+    `${aggregators.length} identities, as ${answered ? "the answer went to" : pins ? "kept before" : "the coordinator names them"}`);
   const { participants, contributions, quorum } = transcript;
   need(participants >= query.min_participants && participants <= query.n_max, "too few or too many took part");
   need(participants <= descriptor.roster_size, "more took part than there are");

@@ -1,0 +1,78 @@
+"""What was published of a round that a curator answered, fetched for its owner and left as it came;
+and the identities by which it is checked: those that the curator checked before it answered.
+
+Spec: console, section 6.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.store.transactions import Database
+from common.web.auth import Principal
+from common.web.problems import ProblemReceived
+from curator.errors import NotGiven, NothingPublished
+from curator.owner import statement
+from curator.parties.peers import Peers
+from curator.store.parties import PartyRow
+from tacit.crypto.signing import fingerprint
+from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.trust import Anchors, Pinned, Trust, TrustedAggregator
+
+
+@dataclass(frozen=True)
+class Given:
+    """A round that a curator answered, as it was signed to it, and the party that spoke for it."""
+
+    descriptor: RoundDescriptor
+    party: PartyRow
+
+    @property
+    def anchors(self) -> Anchors:
+        """A party answers a round only after it has checked each identity against its join
+        token."""
+        assert self.party.coordinator_key is not None
+        trust = Trust(
+            deployment=self.party.deployment,
+            coordinator=(fingerprint(self.party.coordinator_key).hex(),),
+            aggregators=tuple(
+                TrustedAggregator(
+                    id=entry.id, fingerprints=(Pinned(fingerprint=entry.fingerprint.hex()),)
+                )
+                for entry in self.descriptor.aggregators
+            ),
+        )
+        return Anchors(
+            descriptor_hash=self.descriptor.digest(),
+            coordinator_key=self.party.coordinator_key,
+            trust=trust,
+        )
+
+
+async def given(database: Database, curator_id: str, round_id: str, caller: Principal) -> Given:
+    """Raises ForeignCurator, UnknownCurator, UnknownAnswer, NotGiven."""
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        answer, descriptor = await statement.answered(transaction, row, party, round_id)
+    if not answer["contributed"]:
+        raise NotGiven
+    return Given(descriptor, party)
+
+
+async def transcript(peers: Peers, of: Given) -> bytes:
+    """Raises NothingPublished, PeerUnavailable."""
+    return await _fetched(peers, of, "transcript")
+
+
+async def result(peers: Peers, of: Given) -> bytes:
+    """Raises NothingPublished, PeerUnavailable."""
+    return await _fetched(peers, of, "result")
+
+
+async def _fetched(peers: Peers, of: Given, what: str) -> bytes:
+    try:
+        return await peers.published(
+            of.party.coordinator_url, of.party.coordinator_token, of.descriptor.round, what
+        )
+    except ProblemReceived as problem:
+        raise NothingPublished(extra={"problem": problem.name}) from None

@@ -1,0 +1,326 @@
+"""Pages of jobs and datasets: what the API tells the same token; forms do what it does; no row."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from algorithms import catalogue
+from coordinator.console.job_form import PARAM, fields, request_of
+from tacit.errors import Invalid
+from tests.coordinator.console.browser import OWN, Browser
+from tests.coordinator.console.test_rounds import EVIL
+from tests.coordinator.jobs.office import KMEANS, TOKEN, Office, office
+
+POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
+
+
+@pytest.fixture(scope="module")
+def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with office(tmp_path_factory.mktemp("console"), console=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def done(it: Office) -> str:
+    """A job that succeeded, with a comparison."""
+    job = it.submit(it.rows(), params={**KMEANS, "evaluate": True})
+    it.succeeded(job)
+    return job
+
+
+async def signed_in(it: Office, scope: str = "operator") -> Browser:
+    browser = Browser(str(it.http.base_url))
+    await browser.sign_in(TOKEN if scope == "operator" else it.token(scope))
+    return browser
+
+
+def params_of(page: str) -> dict[str, str]:
+    """The form's fields of a page, filled in for k-means."""
+    return {"algorithm": "kmeans", **{f"{PARAM}{k}": _text(v) for k, v in KMEANS.items()}}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+async def test_a_job_and_its_result_as_the_api_tells_them(it: Office, done: str) -> None:
+    shown, path = it.shown(done), f"/v1/jobs/{done}"
+    result, report = it.ask("GET", f"{path}/result").json(), it.ask("GET", f"{path}/report").json()
+    browser = await signed_in(it)
+    page = await browser.get(f"/console/jobs/{done}")
+    text = browser.words()
+    assert page.status_code == 200
+    assert not POLICY.search(page.text)
+    assert "✓ succeeded" in text
+    assert f"epsilon {shown['budget']['charged']['epsilon']}" in text
+    for line in report["verified"]:
+        assert line["description"] in text
+    for name in result["plots"]:
+        source = f"/console/jobs/{done}/plots/{name}.svg"
+        assert f'<img src="{source}"' in page.text
+        picture = await browser.get(source)
+        assert picture.content == it.ask("GET", f"{path}/plots/{name}.svg").content
+        assert "default-src 'none'" in picture.headers["content-security-policy"]
+    for file in result["files"]:
+        got = await browser.get(f"/console/jobs/{done}/files/{file['name']}")
+        assert got.content == it.ask("GET", f"{path}/files/{file['name']}").content
+        assert got.headers["content-disposition"].startswith("attachment")
+    archive = await browser.get(f"/console/jobs/{done}/archive.zip")
+    assert archive.content == it.ask("GET", f"{path}/archive").content
+    assert "Never publish" in text
+    private = await browser.get(f"/console/jobs/{done}/evaluation.json")
+    assert private.json() == it.ask("GET", f"{path}/evaluation").json()["evaluation"]
+    for odd in ("plots/../result.json", "plots/nothing.svg", "files/..%2Freport.json", "plots/x"):
+        assert (await browser.get(f"/console/jobs/{done}/{odd}")).status_code == 404
+    await browser.get("/console/jobs")
+    assert done[-12:] in browser.page.text
+
+
+async def test_an_analyst_sees_what_is_published(it: Office, done: str) -> None:
+    waiting = it.submit(it.rows(), params={**KMEANS, "k": 3})
+    analyst = await signed_in(it, "analyst")
+    for path in ("/console/jobs", f"/console/jobs/{done}", f"/console/jobs/{done}/live"):
+        page = await analyst.get(path)
+        assert page.status_code == 200
+        assert waiting not in page.text or it.shown(waiting)["state"] == "succeeded"
+        for hidden in ("Started", "Finished", "Charge", "asked", "Never publish", "Start a job"):
+            assert hidden not in analyst.words()
+    it.until(waiting)
+    failed = it.submit(it.rows(), params={**KMEANS, "k": 4})
+    it.ask("DELETE", f"/v1/jobs/{failed}")
+    it.until(failed)
+    hidden_pages = ["new", f"{done}/evaluation.json"]
+    if it.shown(failed)["state"] != "succeeded":
+        hidden_pages += [failed, f"{failed}/live", f"{failed}/archive.zip"]
+    for path in hidden_pages:
+        assert (await analyst.get(f"/console/jobs/{path}")).status_code == 404
+    for path in ("/console/datasets", f"/console/datasets/{it.shown(done)['dataset']}"):
+        assert (await analyst.get(path)).status_code == 404
+    await analyst.get("/console/jobs")
+    assert (await analyst.submit(f"/console/jobs/{done}/cancel")).status_code == 404
+    assert (await analyst.submit("/console/jobs/new")).status_code == 404
+
+
+async def test_a_job_is_started_once_after_its_price(it: Office) -> None:
+    dataset = it.rows(epsilon="5")
+    browser = await signed_in(it)
+    await browser.get(f"/console/jobs/new?algorithm=kmeans&dataset={dataset}")
+    given = {**params_of(browser.page.text), "dataset": dataset, "go": "look"}
+    page = await browser.submit("/console/jobs/new", **given)
+    assert page.status_code == 200, browser.words()
+    asked = it.ask("POST", "/v1/jobs/preview", it.job(dataset)).json()
+    text = browser.words()
+    assert f"epsilon {asked['charge']['reserved']['epsilon']}" in text
+    for line in asked["preview"]["verified"]:
+        assert line["description"] in text
+    assert it.ledger(dataset)["reserved"]["epsilon"] == "0"
+    form = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page.text))
+    form = {name: html.unescape(value) for name, value in form.items()}
+    for _ in range(2):  # the form is sent twice
+        assert (await browser.post("/console/jobs/new", form)).status_code == 303
+    [job] = it.ask("GET", f"/v1/jobs?dataset={dataset}").json()["jobs"]
+    assert browser.page.headers["location"].startswith(f"/console/jobs/{job['id']}")
+    assert job["params"] == asked["params"]
+    it.until(job["id"])
+
+
+async def test_faults_stand_at_their_fields(it: Office) -> None:
+    dataset = it.rows()
+    browser = await signed_in(it)
+    await browser.get("/console/jobs/new?algorithm=kmeans")
+    given = {**params_of(browser.page.text), "dataset": dataset, "go": "start", "key": "a"}
+    for name, wrong in (("k", "two"), ("k", "-1"), ("bounds", "[[1"), ("mode", EVIL)):
+        page = await browser.submit("/console/jobs/new", **{**given, f"{PARAM}{name}": wrong})
+        assert page.status_code == 422, name
+        assert f"#{PARAM}{name}" in page.text
+        assert "<img" not in page.text
+        await browser.get("/console/jobs/new?algorithm=kmeans")
+    for wrong_dataset in ("", "01928374-5566-7788-99aa-bbccddeeff00", EVIL):
+        page = await browser.submit("/console/jobs/new", **{**given, "dataset": wrong_dataset})
+        assert page.status_code == 422
+        assert "<img" not in page.text
+        await browser.get("/console/jobs/new?algorithm=kmeans")
+    assert it.ask("GET", f"/v1/jobs?dataset={dataset}").json()["jobs"] == []
+
+
+@pytest.mark.parametrize("name", catalogue.NAMES)
+async def test_every_algorithm_has_its_form(it: Office, name: str) -> None:
+    """Each parameter has a field, and its default survives the form."""
+    browser = await signed_in(it)
+    page = await browser.get(f"/console/jobs/new?algorithm={name}")
+    assert page.status_code == 200
+    assert not POLICY.search(page.text)
+    assert len(page.content) < 150_000
+    schema = catalogue.shown(name)["parameters"]
+    for each in schema["properties"]:
+        assert f'name="{PARAM}{each}"' in page.text
+    defaults = {
+        field.name: field.default for field in fields(schema) if field.default and field.name != ""
+    }
+    form = {f"{PARAM}{key}": value for key, value in defaults.items()}
+    asked = request_of({"algorithm": name, "dataset": "0" * 36, **form})
+    for key, value in asked.params.items():
+        assert value == schema["properties"][key]["default"], key
+
+
+def test_texts_and_numbers_are_told_apart() -> None:
+    form = {"algorithm": "graph-random-matrix", "dataset": "0" * 36}
+    assert request_of({**form, "p-m": "auto"}).params == {"m": "auto"}
+    assert request_of({**form, "p-m": "12"}).params == {"m": 12}
+    assert request_of({**form, "p-epsilon": "1"}).params == {"epsilon": "1"}
+    deep = "[" * 100_000
+    with pytest.raises(Invalid):
+        request_of({"algorithm": "kmeans", "dataset": "0" * 36, "p-bounds": deep})
+
+
+async def test_a_job_is_cancelled_and_another_begins_like_it(it: Office) -> None:
+    job = it.submit(it.rows(), params={**KMEANS, "k": 5})
+    browser = await signed_in(it)
+    await browser.get("/console/tokens")
+    answer = await browser.submit(f"/console/jobs/{job}/cancel")
+    assert answer.status_code in (303, 409)  # it may have ended before
+    it.until(job)
+    await browser.get(f"/console/jobs/new?like={job}")
+    assert f'id="{PARAM}k" name="{PARAM}k" value="5"' in browser.page.text
+
+
+async def test_a_job_is_followed(it: Office) -> None:
+    job = it.submit(it.rows(), params={**KMEANS, "k": 6})
+    browser = await signed_in(it)
+    live = f"/console/jobs/{job}/live"
+    async with asyncio.timeout(120):
+        while "data-finished" not in (part := await browser.get(live)).text:
+            assert part.headers["etag"]
+            await browser.get(f"{live}?wait_s=1", **{"If-None-Match": part.headers["etag"]})
+    again = await browser.get(live, **{"If-None-Match": part.headers["etag"]})
+    assert again.status_code == 304
+
+
+async def test_jobs_side_by_side(it: Office, done: str) -> None:
+    other = it.submit(it.rows(), params={**KMEANS, "epsilon": "2"})
+    it.succeeded(other)
+    told = it.ask("GET", f"/v1/jobs/compare?ids={done},{other}").json()
+    for scope in ("operator", "analyst"):
+        browser = await signed_in(it, scope)
+        page = await browser.get(f"/console/jobs/compare?ids={done}&ids={other}")
+        assert page.status_code == 200
+        assert not POLICY.search(page.text)
+        rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page.text, re.DOTALL)
+        assert len(rows) == len(told["keys"]) + len(told["plots"])
+        differing = [row for row in rows if "<b>differs</b>" in row]
+        assert len(differing) == sum(each["differs"] for each in told["keys"])
+        bad = await browser.get(f"/console/jobs/compare?ids={done}")
+        assert bad.status_code == 422
+
+
+# --- datasets ------------------------------------------------------------------------------------
+
+
+def multipart(fields: dict[str, str], content: bytes) -> tuple[bytes, str]:
+    boundary = "----tacit"
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in fields.items()
+    ]
+    file = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n'
+    parts += [file.encode(), content, f"\r\n--{boundary}--\r\n".encode()]
+    return b"".join(parts), f"multipart/form-data; boundary={boundary}"
+
+
+async def hand_in(
+    browser: Browser, content: bytes, headers: dict[str, str] | None = None, **changes: str
+) -> Any:
+    fields = {
+        "csrf": browser.field("csrf"),
+        "key": browser.field("key"),
+        "name": "evenings",
+        "kind": "numeric-table",
+        "format": "csv",
+        "budget_epsilon": "4",
+        "budget_delta": "",
+        **changes,
+    }
+    body, kind = multipart(fields, content)
+    sent = {"Content-Type": kind, **(OWN if headers is None else headers)}
+    return await browser.client.post("/console/datasets", content=body, headers=sent)
+
+
+async def test_a_dataset_is_handed_in_shown_and_deleted(it: Office, tmp_path: Path) -> None:
+    browser = await signed_in(it)
+    await browser.get("/console/datasets")
+    secret = b"0.123456789"
+    rows = b"a,b\n" + b"".join(b"%d,%s\n" % (n, secret) for n in range(30))
+    name = f"evenings {EVIL}"
+    first = await hand_in(browser, rows, name=name)
+    assert first.status_code == 303, first.text
+    again = await hand_in(browser, rows, name=name)  # the same form
+    assert again.headers["location"] == first.headers["location"]
+    dataset = re.search(r"/datasets/([0-9a-f-]{36})", first.headers["location"])
+    assert dataset is not None
+    told = it.ask("GET", f"/v1/datasets/{dataset[1]}").json()
+    assert told["budget"] == {"epsilon": "4", "delta": "0"}
+    for path in ("/console/datasets", f"/console/datasets/{dataset[1]}"):
+        page = await browser.get(path)
+        assert page.status_code == 200
+        assert "<img" not in page.text
+        assert secret.decode() not in page.text
+        assert "epsilon 4" in browser.words()
+    assert f"{told['schema']['rows']}" in browser.words()
+    job = it.submit(dataset[1], params=KMEANS)
+    it.succeeded(job)
+    await browser.get(f"/console/datasets/{dataset[1]}")
+    assert "After 1 charge, epsilon 3 of 4" in browser.words()
+    assert job[-12:] in browser.page.text
+    delete = f"/console/datasets/{dataset[1]}/delete"
+    await browser.get(delete)
+    assert (await browser.submit(delete, typed="evenings")).status_code == 422
+    assert it.ask("GET", f"/v1/datasets/{dataset[1]}").status_code == 200
+    assert (await browser.submit(delete, typed=name)).status_code == 303
+    assert it.ask("GET", f"/v1/datasets/{dataset[1]}").status_code == 404
+    assert it.ledger(dataset[1])["charged"]["epsilon"] == "1"
+
+
+async def test_an_upload_from_elsewhere_leaves_nothing(it: Office) -> None:
+    browser = await signed_in(it)
+    page = await browser.get("/console/datasets")
+    assert not POLICY.search(page.text)
+    before = it.ask("GET", "/v1/datasets").json()
+    kept = sorted((it.settings.data_dir / "datasets").glob("*"))
+    rows = b"a,b\n1,2\n"
+    foreign = {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}
+    assert (await hand_in(browser, rows, headers=foreign)).status_code == 403
+    refused = await hand_in(browser, rows, csrf="x")
+    assert refused.status_code == 403
+    assert it.ask("GET", "/v1/datasets").json() == before
+    assert sorted((it.settings.data_dir / "datasets").glob("*")) == kept
+    stranger = Browser(str(it.http.base_url))
+    body, kind = multipart({"csrf": "x"}, rows)
+    answer = await stranger.client.post(
+        "/console/datasets", content=body, headers={"Content-Type": kind, **OWN}
+    )
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/console/login")
+
+
+async def test_a_bad_file_names_what_is_wrong(it: Office) -> None:
+    browser = await signed_in(it)
+    await browser.get("/console/datasets")
+    for content, changes in (
+        (b"a,b\n1,x\n", {}),
+        (b"", {}),
+        (b"a,b\n1,2\n", {"kind": "nothing"}),
+        (b"a,b\n1,2\n", {"format": EVIL}),
+        (b"a,b\n1,2\n", {"budget_epsilon": "many"}),
+    ):
+        answer = await hand_in(browser, content, **changes)
+        assert answer.status_code == 422, (content, changes)
+        assert "<img" not in answer.text
+        assert "✗" in answer.text

@@ -1,0 +1,105 @@
+"""Jobs side by side: published parts alone, keys that differ marked, and nothing of others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.runtime.clock import ManualClock
+from coordinator.jobs.views import remaining_s
+from coordinator.models.job import JobState
+from coordinator.store.jobs import JobRow
+from tests.coordinator.jobs.office import KMEANS, Office, problem
+
+
+@pytest.fixture(scope="module")
+def pair(it: Office) -> tuple[str, str]:
+    """Two jobs that succeeded, of another epsilon each, on different rows."""
+    first = it.submit(it.rows(), params={**KMEANS, "epsilon": "1"})
+    second = it.submit(it.rows(), params={**KMEANS, "epsilon": "2"})
+    for each in (first, second):
+        it.succeeded(each)
+    return first, second
+
+
+def compare(it: Office, *ids: str, **more: Any) -> dict[str, Any]:
+    answer = it.ask("GET", f"/v1/jobs/compare?ids={','.join(ids)}", **more)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_keys_that_differ_are_marked(it: Office, pair: tuple[str, str]) -> None:
+    found = compare(it, *pair)
+    keys = {each["key"]: each for each in found["keys"]}
+    assert found["jobs"] == list(pair)
+    assert keys["params.epsilon"]["values"] == ["1", "2"]
+    assert keys["params.epsilon"]["differs"] is True
+    assert keys["params.k"] == {"key": "params.k", "values": [2, 2], "differs": False}
+    for place, job in enumerate(pair):
+        document = it.ask("GET", f"/v1/jobs/{job}/result").json()
+        report = it.ask("GET", f"/v1/jobs/{job}/report").json()
+        for name, value in document["params"].items():
+            assert keys[f"params.{name}"]["values"][place] == value
+        for line in report["verified"]:
+            assert keys[f"verified.{line['key']}.guess"]["values"][place] == line["guess"]
+        assert keys["charged.epsilon"]["values"][place] == report["charged"]["epsilon"]
+    assert {"name": "centres", "there": [True, True]} in found["plots"]
+    assert not [name for name in keys if "started" in name or "finished" in name]
+
+
+def test_an_analyst_compares_what_is_published(it: Office, pair: tuple[str, str]) -> None:
+    assert compare(it, *pair, token=it.token("analyst")) == compare(it, *pair)
+
+
+def test_what_cannot_be_compared_is_refused(it: Office, pair: tuple[str, str]) -> None:
+    first, second = pair
+    for ids in (first, f"{first},{first}", ",".join([first] * 5), "", ",", f"{first},{second},,,"):
+        answer = it.ask("GET", f"/v1/jobs/compare?ids={ids}")
+        assert problem(answer) == (422, "bad_parameter"), ids
+        assert answer.json()["errors"][0]["pointer"] == "/ids"
+    for ids in (f"{first},nothing", f"{first},../../etc/passwd"):
+        assert problem(it.ask("GET", f"/v1/jobs/compare?ids={ids}")) == (404, "unknown_job")
+    cancelled = it.submit(it.rows(), params={**KMEANS, "epsilon": "3"})
+    it.ask("DELETE", f"/v1/jobs/{cancelled}")
+    if it.until(cancelled)["state"] == "cancelled":
+        path = f"/v1/jobs/compare?ids={first},{cancelled}"
+        assert problem(it.ask("GET", path)) == (409, "job_not_finished")
+        answer = it.ask("GET", path, token=it.token("analyst"))
+        assert problem(answer) == (404, "unknown_job")
+
+
+def test_the_rest_is_told_as_if_it_went_on_so(clock: ManualClock) -> None:
+    started = clock.now()
+    row = JobRow(
+        id="a",
+        algorithm="kmeans",
+        version="1",
+        dataset_id=None,
+        federation=None,
+        stance="sound",
+        params="{}",
+        chosen_seed=None,
+        preview="{}",
+        price="{}",
+        state=JobState.RUNNING,
+        stage="counting",
+        created=started,
+        started=started,
+        progress=0.25,
+        attempts=1,
+    )
+    later = started + timedelta(seconds=10)
+    assert remaining_s(row, later) == 30
+    assert remaining_s(row, started - timedelta(seconds=5)) == 0  # a clock that was set back
+
+    def changed(**values: Any) -> JobRow:
+        return JobRow(**{**vars(row), **values})
+
+    assert remaining_s(changed(progress=0.0), later) is None
+    assert remaining_s(changed(attempts=2), later) is None
+    assert remaining_s(changed(started=None), later) is None
+    for state in set(JobState) - {JobState.RUNNING}:
+        assert remaining_s(changed(state=state), later) is None

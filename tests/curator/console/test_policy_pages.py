@@ -1,0 +1,155 @@
+"""What curators agree to, on pages: an operator's forms and an owner's."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import pytest
+
+from tacit.report.guessing import guess
+from tests.coordinator.console.browser import Browser
+from tests.curator.conftest import NOISY, OPEN, OPERATOR, OpenSite, Site, query
+from tests.curator.console.test_pages import HOSTILE, given, owner
+from tests.curator.double import FakeWorld
+
+FORM: dict[str, str] = {
+    "accept": "any",
+    "min_participants": "2",
+    "curator/period/epsilon": "1",
+    "curator/period/delta": "0.000001",
+    "curator/lifetime/epsilon": "",
+    "record/period/epsilon": "1",
+    "record/period/delta": "0.000001",
+    "record/lifetime/epsilon": "",
+}
+
+
+async def send(browser: Browser, path: str, step: str, **changes: str) -> Any:
+    fields = {**FORM, **changes, "csrf": browser.field("csrf"), "step": step}
+    return await browser.post(path, fields)
+
+
+async def test_the_default_is_tried_and_then_holds(site: OpenSite, world: FakeWorld) -> None:
+    async with given(site, world) as (s, browser):
+        await browser.sign_in(OPERATOR)
+        path = "/console/policy"
+        assert (await browser.get(path)).status_code == 200
+        before = await s.get("/v1/policy")
+        await send(browser, path, "try", **{"curator/period/epsilon": "0.5"})
+        found = await s.request(
+            "POST",
+            "/v1/policy/preview",
+            {
+                **before,
+                "allow_unverified": False,
+                "curator": {"period": {"epsilon": "0.5", "delta": "0.000001"}},
+                "record": {"period": {"epsilon": "1", "delta": "0.000001"}},
+            },
+            200,
+        )
+        assert (found["rounds"], found["answered"]) == (2, 0)
+        assert "Of 2 questions since" in browser.words()
+        assert "would have answered 0" in browser.words()
+        assert await s.get("/v1/policy") == before
+        answer = await send(browser, path, "save", **{"curator/period/epsilon": "0.5"})
+        assert answer.status_code == 303
+        await browser.get(answer.headers["location"])
+        assert "It holds from the next question on." in browser.words()
+        right = 100 * float(guess([("0.5", "0.000001")]))
+        assert 62.24 < right < 62.26
+        assert f"guesses right in at most {right:g} of 100 cases" in browser.words()
+        after = await s.get("/v1/policy")
+        assert after["curator"]["period"] == {"epsilon": "0.5", "delta": "0.000001"}
+        untouched = set(before) - {"curator", "record", "allow_unverified"}
+        assert {name: after[name] for name in untouched} == {
+            name: before[name] for name in untouched
+        }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("min_participants", "many"),
+        ("min_participants", "0"),
+        ("curator/period/epsilon", "-1"),
+        ("curator/period/epsilon", "1e999"),
+        ("record/period/delta", HOSTILE[0]),
+    ],
+)
+async def test_what_is_wrong_is_said_at_its_field_and_kept(
+    site: OpenSite, world: FakeWorld, field: str, value: str
+) -> None:
+    async with given(site, world) as (s, browser):
+        await browser.sign_in(OPERATOR)
+        await browser.get("/console/policy")
+        before = await s.get("/v1/policy")
+        answer = await send(browser, "/console/policy", "save", **{field: value})
+        assert answer.status_code == 422
+        assert f'id="{field}-error"' in browser.page.text
+        assert f'value="{html.escape(value)}"' in browser.page.text.replace("&#34;", "&quot;")
+        assert await s.get("/v1/policy") == before
+
+
+async def test_an_owner_makes_its_own_stricter_and_drops_it(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with given(site, world) as (s, browser):
+        await s.policy(**OPEN, curator={"period": {"epsilon": "1"}})
+        await browser.sign_in(await owner(s, "g-1"))
+        path = "/console/curators/g-1/policy"
+        await browser.get(path)
+        assert "both must agree" in browser.words()
+        await send(browser, path, "save", **{"curator/period/epsilon": "2"})
+        assert "the operator allows 1" in browser.words()
+        assert 'id="curator/period/epsilon-error"' in browser.page.text
+        some = {"accept": "some", "curator/period/epsilon": "0.25"}
+        await send(browser, path, "try", **some)
+        assert "g-1 would have answered 0" in browser.words()
+        assert (await send(browser, path, "save", **some)).status_code == 303
+        held = await s.get("/v1/curators/g-1/policy?of=owner")
+        assert not held["accept_any"]
+        assert held["curator"]["period"]["epsilon"] == "0.25"
+        assert "owner" not in await s.get("/v1/curators/g-2/policy?of=owner")
+        await browser.get(path)
+        assert (await send(browser, path, "drop")).status_code == 303
+        assert (await s.get("/v1/curators/g-1/policy?of=owner")) == await s.get("/v1/policy")
+
+
+async def test_questions_are_ticked_by_name(site: OpenSite, world: FakeWorld) -> None:
+    async with site(console=True) as s:
+        await s.policy(**OPEN)
+        await s.enrol("house-1")
+        for name in ("evening", "morning"):
+            s.open(query(NOISY, name=name))
+            await s.take_part()
+        browser = Browser(s.app)
+        await browser.sign_in(OPERATOR)
+        await browser.get("/console/policy")
+        assert "evening morning" in browser.words() or "morning evening" in browser.words()
+        hashes = {each["query_name"]: each["query_hash"] for each in await s.history("house-1")}
+        chosen = hashes["evening"]
+        await send(browser, "/console/policy", "save", accept="some", **{f"query-{chosen}": "on"})
+        held = await s.get("/v1/policy")
+        assert (held["accept_any"], held["queries"]) == (False, [chosen])
+
+
+async def test_nobody_else_sees_or_changes_it(site: OpenSite, world: FakeWorld) -> None:
+    async with given(site, world) as (s, browser):
+        await browser.sign_in(await owner(s, "g-1"))
+        await browser.get("/console/curators/g-1/policy")
+        before = await _policies(s)
+        for path in ("/console/policy", "/console/curators/g-2/policy"):
+            assert (await browser.get(path)).status_code == 404
+            await browser.get("/console/curators/g-1/policy")
+            assert (await send(browser, path, "save", min_participants="9")).status_code == 404
+        stranger = Browser(s.app)
+        await stranger.sign_in(OPERATOR)
+        await stranger.get("/console/policy")
+        fields = {**FORM, "step": "save", "csrf": browser.field("csrf")}
+        assert (await stranger.post("/console/policy", fields)).status_code == 403
+        assert await _policies(s) == before
+
+
+async def _policies(s: Site) -> list[Any]:
+    return [await s.get("/v1/policy"), await s.get("/v1/curators/g-2/policy?of=owner")]
