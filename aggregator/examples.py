@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import RootModel
 
 from common.web.bodies import takes
 from common.web.problems import openapi_responses
-from tacit.protocol.round import ItemAnswer, Piece
+from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
 
 COORDINATOR: dict[str, Any] = {
     "deployment": "tacit",
@@ -43,7 +44,20 @@ PIECE: dict[str, Any] = {
 }
 
 
-def _operation(summary: str, body: dict[str, Any]) -> dict[str, Any]:
+CARRIED_PIECE: dict[str, Any] = {**PIECE, "round": "019a0c2e-8f00-7000-8000-000000000001"}
+_ROUND_ID: dict[str, Any] = {
+    "name": "round_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+}
+
+
+class CarriedPieces(RootModel[tuple[CarriedPiece, ...]]):
+    """Pieces of several rounds and parties."""
+
+
+def _operation(summary: str, body: dict[str, Any], *, of_round: bool = True) -> dict[str, Any]:
     stored = {
         "description": "Stored durably (200: it was known before)",
         "content": {"application/json": {"schema": ItemAnswer.model_json_schema()}},
@@ -54,9 +68,7 @@ def _operation(summary: str, body: dict[str, Any]) -> dict[str, Any]:
     return {
         "tags": ["pieces"],
         "summary": summary,
-        "parameters": [
-            {"name": "round_id", "in": "path", "required": True, "schema": {"type": "string"}}
-        ],
+        "parameters": [_ROUND_ID] if of_round else [],
         "security": [{"HTTPBearer": []}],
         "responses": responses,
         **body,
@@ -66,7 +78,7 @@ def _operation(summary: str, body: dict[str, Any]) -> dict[str, Any]:
 def document_plain_routes(app: FastAPI) -> None:
     """Add the routes that FastAPI does not handle to the OpenAPI document of `app`."""
     made = app.openapi
-    one = takes(Piece, PIECE)
+    one, several = takes(Piece, PIECE), takes(CarriedPieces, [CARRIED_PIECE])
     octets = {"schema": {"type": "string", "format": "binary"}}
     batch = {"requestBody": {"required": True, "content": {"application/octet-stream": octets}}}
     batch["requestBody"]["content"]["application/cbor"] = octets  # type: ignore[index]
@@ -86,6 +98,23 @@ def document_plain_routes(app: FastAPI) -> None:
                 "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
                 "of them may carry the `token` of another host, whose it then is",
                 batch,
+            )
+        }
+        paths["/v1/pieces"] = {
+            "post": _operation(
+                "Sealed pieces of several rounds and parties, in an array; each names its `round`, "
+                "and may carry the `token` of another party, whose it then is",
+                several,
+                of_round=False,
+            )
+        }
+        content = {"application/cbor": octets}
+        paths["/v1/batches"] = {
+            "post": _operation(
+                "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
+                "`round`, and may carry the `token` of another host, whose it then is",
+                {"requestBody": {"required": True, "content": content}},
+                of_round=False,
             )
         }
         return document

@@ -152,6 +152,22 @@ class Measured:
             )
             return str(made["id"])
 
+    def opened(self, query: str) -> str:
+        """Open a round; its id."""
+        with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
+            return str(client.open_round(query, window={"start": START, "end": END})["id"])
+
+    def ended(self, opened: list[str], count: int) -> None:
+        """Wait for the sums of many rounds, as a console does: by their list."""
+        left = set(opened)
+        with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
+            while left:
+                time.sleep(1)
+                newest = islice(client.rounds(state="released", newest_first=True), len(opened))
+                found = [item for item in newest if item["id"] in left]
+                assert all(item["participants"] == count for item in found), found
+                left -= {item["id"] for item in found}
+
     def round_of(self, query: str, count: int) -> None:
         """Open a round and wait for its sum."""
         with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
@@ -187,7 +203,8 @@ def many(directory: Path, options: Options) -> dict[str, float]:
 
         def together() -> None:
             with ThreadPoolExecutor(32) as threads:
-                list(threads.map(lambda query: it.round_of(query, GROUP), queries))
+                opened = list(threads.map(it.opened, queries))
+            it.ended(opened, GROUP)
 
         return _median([it.of(together, options.groups) for _ in range(2)])
 

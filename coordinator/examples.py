@@ -60,8 +60,15 @@ OUTLOOK: dict[str, Any] = {
 }
 ACKNOWLEDGEMENT: dict[str, Any] = {"members": "_w"}
 ACKNOWLEDGEMENTS: dict[str, Any] = {
-    "parties": [{"token": "tct_curator_0123456789abcdef", "members": "AQ"}]
+    "reports": [
+        {
+            "round": "019a0c2e-8f00-7000-8000-000000000001",
+            "token": "tct_curator_0123456789abcdef",
+            "members": "AQ",
+        }
+    ]
 }
+ROUND_IDS: dict[str, Any] = {"rounds": ["019a0c2e-8f00-7000-8000-000000000001"]}
 REFUSAL: dict[str, Any] = {"members": "Bw", "grounds": {"policy": 2, "own": 1}}
 GROUP: dict[str, Any] = {
     "name": "feeder-7",

@@ -1,4 +1,4 @@
-"""The two routes that take pieces: the hot path (spec: hot-path, section 2).
+"""The routes that take pieces: the hot path (spec: hot-path, section 2).
 
 They are answered before the framework's router, for speed (`common.web.direct`). No metric
 distinguishes curators.
@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from aggregator import examples
-from aggregator.context import Aggregator
-from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownSender
+from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownRound, UnknownSender
 from aggregator.meters import Meters
 from aggregator.pieces import pieces
 from aggregator.pieces.flow import UploadCounts
@@ -40,7 +40,7 @@ from common.web.wire import (
     json_response,
     parse_json,
 )
-from tacit.errors import DomainError, UnsupportedForm
+from tacit.errors import DomainError, Invalid, UnsupportedForm
 from tacit.protocol.round import CarriedBatch, CarriedPiece, ItemAnswer, Piece
 from tacit.wire import WireModel
 
@@ -53,7 +53,7 @@ _KNOWN = encode(ItemAnswer(index=0, status=Outcome.KNOWN))
 
 @dataclass(frozen=True, slots=True)
 class PieceParts:
-    """What the two routes need, as one part: a lone piece takes one look-up, not four."""
+    """What the routes need, as one part: a lone piece takes one look-up, not four."""
 
     aggregator: Aggregator
     intake: Intake
@@ -86,6 +86,8 @@ def add_pieces(app: FastAPI) -> None:
         {
             "/v1/rounds/{round_id}/pieces": take_pieces,
             "/v1/rounds/{round_id}/batches": take_batch,
+            "/v1/pieces": take_pieces,
+            "/v1/batches": take_batch,
         },
     )
     examples.document_plain_routes(app)
@@ -131,10 +133,12 @@ async def _batch(request: Request, parts: PieceParts, sender: Party) -> Response
     form = content_type(request)
     if form not in (OCTETS, CBOR):
         raise UnsupportedForm(extra={"supported": [OCTETS, CBOR]})
-    context = await parts.aggregator.round(request.path_params["round_id"])
+    context = await _named(request, parts)
     body = await request.body()
     if form == CBOR:
         return await _batches(request, parts, sender, body)
+    if context is None:
+        raise UnsupportedForm(extra={"supported": [CBOR]})
     outcome = await pieces.accept_batch(parts.aggregator, parts.intake, context, sender, body)
     return _outcome(parts, "batch", outcome)
 
@@ -143,9 +147,9 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
     form = content_type(request)
     if form not in (JSON, CBOR):
         raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
-    context = await parts.aggregator.round(request.path_params["round_id"])
+    context = await _named(request, parts)
     body = await request.body()
-    if _is_array(body, form):
+    if context is None or _is_array(body, form):
         return await _many(request, parts, sender, body, form)
     piece = parse_json(body, Piece) if form == JSON else _parsed(decode_cbor(body), Piece)
     if isinstance(piece, DomainError):
@@ -156,6 +160,24 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
     if isinstance(outcome, DomainError):
         raise outcome
     return _outcome(parts, "lone", outcome)
+
+
+async def _named(request: Request, parts: PieceParts) -> RoundContext | None:
+    """The round in the path; None where each item names its own. Raises UnknownRound."""
+    round_id = request.path_params.get("round_id")
+    return None if round_id is None else await parts.aggregator.round(round_id)
+
+
+async def _round_of(
+    request: Request, parts: PieceParts, item: CarriedPiece | CarriedBatch
+) -> RoundContext:
+    """The round of one item. Raises Invalid or UnknownRound."""
+    in_path = request.path_params.get("round_id")
+    if item.round is None and in_path is None:
+        raise Invalid("an item of a request for several rounds names its round", pointer="/round")
+    if None not in (item.round, in_path) and item.round != in_path:
+        raise Invalid("the item names another round than the path", pointer="/round")
+    return await parts.aggregator.round(item.round or in_path or "")
 
 
 def _outcome(parts: PieceParts, form: str, outcome: Outcome) -> Response:
@@ -180,27 +202,47 @@ async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
     """An answer per item; one bad item spoils no other. An item that carries a token is its
-    party's, any other is the request's sender's."""
+    party's, any other is the request's sender's. The items of one round are taken together."""
     items = _items(parts, body, form)
-    context = await parts.aggregator.round(request.path_params["round_id"])
-    parsed = await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
-    good = [item for item in parsed if not isinstance(item, DomainError)]
-    done = iter(await pieces.accept_pieces(parts.aggregator, parts.intake, context, good))
-    outcomes = [item if isinstance(item, DomainError) else next(done) for item in parsed]
+    outcomes: list[Outcome | DomainError] = [UnknownRound()] * len(items)
+    by_round: dict[str, list[int]] = {}
+    carried: dict[int, _Carried] = {}
+    for index, found in enumerate(
+        await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
+    ):
+        if isinstance(found, DomainError):
+            outcomes[index] = found
+        else:
+            carried[index] = found
+            by_round.setdefault(found.context.id, []).append(index)
+
+    async def take(places: Sequence[int]) -> None:
+        context = carried[places[0]].context
+        own = [(carried[place].sender, carried[place].piece) for place in places]
+        try:
+            done = await pieces.accept_pieces(parts.aggregator, parts.intake, context, own)
+        except DomainError as error:
+            if len(by_round) == 1:
+                raise
+            done = [error] * len(places)
+        for place, outcome in zip(places, done, strict=True):
+            outcomes[place] = outcome
+
+    await asyncio.gather(*map(take, by_round.values()))
     return _answered(request, parts, "lone", outcomes)
 
 
 async def _batches(request: Request, parts: PieceParts, sender: Party, body: bytes) -> Response:
     """The same for batches, in an array of CBOR; they share a transaction."""
     items = _items(parts, body, CBOR)
-    context = await parts.aggregator.round(request.path_params["round_id"])
 
     async def take(value: object) -> Outcome | DomainError:
         batch = _parsed(value, CarriedBatch)
         if isinstance(batch, DomainError):
             return batch
-        accept = partial(pieces.accept_batch, parts.aggregator, parts.intake, context)
         try:
+            context = await _round_of(request, parts, batch)
+            accept = partial(pieces.accept_batch, parts.aggregator, parts.intake, context)
             own = sender if batch.token is None else await _sender(request, parts, batch.token)
             try:
                 return await accept(own, batch.body)
@@ -240,21 +282,31 @@ def _answered(
     return answer(request, shown)
 
 
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """A piece of an array, with its sender and its round."""
+
+    sender: Party
+    piece: Piece
+    context: RoundContext
+
+
 async def _carried(
     request: Request, parts: PieceParts, sender: Party, value: object
-) -> tuple[Party, Piece] | DomainError:
+) -> _Carried | DomainError:
     """A piece of an array with its sender, who may have a new key; or its problem."""
     piece = _parsed(value, CarriedPiece)
     if isinstance(piece, DomainError):
         return piece
     try:
+        context = await _round_of(request, parts, piece)
         if piece.token is not None:
             sender = await _sender(request, parts, piece.token)
         if piece.key_epoch is not None and piece.key_epoch not in sender.keys:
             sender = await _sender(request, parts, piece.token, fresh=True)
     except DomainError as error:
         return error
-    return sender, piece
+    return _Carried(sender, piece, context)
 
 
 def _refused(index: int, error: DomainError) -> dict[str, Any]:

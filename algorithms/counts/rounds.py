@@ -25,8 +25,9 @@ from algorithms.counts.contract import (
     State,
 )
 from algorithms.counts.forecast import PlannedQuestion, forecast
+from algorithms.problems import NotOverCurators
 from algorithms.round_reports import by_rounds
-from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
+from tacit.encoders.count_sums import MOST_CELLS, MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import Counter, ranges
 from tacit.encoders.sums import RecordSum, length
 from tacit.report.model import PrivacyReport
@@ -67,15 +68,15 @@ class Opened:
 class Counting(Generic[State]):
     """An algorithm that curators can answer.
 
-    questions(params): its functions; first(params, draws): the state before any question, draws
-    being the whole noises that a sum holds; truncated(state): what is released when a round fails,
+    questions(params, draws): its functions; first(params, draws): the state before any question;
+    draws: the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
     universe(params): the items in order; forecast(params, draws): the questions as planned;
     budget(params): what a record spends at most.
     """
 
     counter: Counter
-    questions: Callable[[Any], AdaptiveCounting[State]]
+    questions: Callable[[Any, Fraction], AdaptiveCounting[State]]
     first: Callable[[Any, Fraction], State]
     truncated: Callable[[State], State | None]
     planned: Callable[[Any], int]
@@ -89,12 +90,14 @@ class Counting(Generic[State]):
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
     """A run of given parameters; draws: whole noises in a sum; steps: what was asked so far, in
-    public figures; ended: an aborted round ended it early."""
+    public figures; opened: sums of the first parts of a question that one round cannot carry;
+    ended: an aborted round ended it early."""
 
     params: Any
     draws: Fraction
     state: State
     steps: tuple[dict[str, Any], ...] = ()
+    opened: tuple[Ints, ...] = ()
     ended: bool = False
 
 
@@ -108,19 +111,27 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         return Run(params, noise_share, counting.first(params, noise_share))
 
     def question(run: Run[State]) -> Question | None:
-        return None if run.ended else counting.questions(run.params).ask(run.state)
+        return None if run.ended else counting.questions(run.params, run.draws).ask(run.state)
 
     def next_sum(run: Run[State]) -> CountSum | None:
         found = question(run)
-        return None if found is None else sum_of(counting.counter, found)
+        if found is None:
+            return None
+        if int(found.sizes.sum()) > MOST_CELLS:
+            raise NotOverCurators(f"a question has more than {MOST_CELLS} cells")
+        return sum_of(counting.counter, found).parts[len(run.opened)]
 
     def absorb(run: Run[State], asked: RecordSum, opened: Ints) -> Run[State]:
         found = question(run)
         assert found is not None
         assert isinstance(asked, CountSum)
-        algorithm = counting.questions(run.params)
-        state = algorithm.absorb(run.state, found, Opened(found, opened))
-        return replace(run, state=state, steps=(*run.steps, _figures(found, asked)))
+        words = (*run.opened, opened)
+        run = replace(run, steps=(*run.steps, _figures(found, asked)))
+        if len(words) < len(asked.parts):
+            return replace(run, opened=words)
+        algorithm = counting.questions(run.params, run.draws)
+        state = algorithm.absorb(run.state, found, Opened(found, asked.whole(words)))
+        return replace(run, state=state, opened=())
 
     def aborted(run: Run[State], _asked: RecordSum) -> Run[State] | None:
         state = counting.truncated(run.state)

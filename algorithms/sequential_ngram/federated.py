@@ -1,7 +1,7 @@
 """N-grams over curators: nobody keeps the sequences, rounds open the noisy counts.
 
-Spec: federated-counting. Budgets `uniform` only: each round then debits what every path spends;
-the `adaptive` ones spend different parts on different paths (section 4).
+Spec: federated-counting. Budgets `adaptive` spend different parts on different paths (section 4):
+one debit pays for all rounds, and curators let no sequence spend more (section 6).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ MOST_CELLS: Final = 4_096
 
 def over_curators(params: Parameters) -> Parameters:
     """With the limit of cells of a round. Raises NotOverCurators."""
-    if params.budget != "uniform":
-        raise NotOverCurators("budgets are uniform over curators", pointer="/params/budget")
     if params.metrics is not None:
         raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
     if params.max_cells is not None:
@@ -87,7 +85,7 @@ def release(params: Parameters, state: State) -> Outcome:
 ROUNDS: Final = counting_rounds(
     Counting(
         counter=COUNTER,
-        questions=lambda _params: COUNTING,
+        questions=lambda _params, _draws: COUNTING,
         first=first,
         truncated=truncated,
         planned=planned,
@@ -97,5 +95,5 @@ ROUNDS: Final = counting_rounds(
         forecast=planned_questions,
         budget=lambda params: params.epsilon,
     ),
-    when="stance sound, budget uniform",
+    when="stance sound",
 )

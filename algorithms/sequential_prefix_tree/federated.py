@@ -86,7 +86,7 @@ def release(params: Parameters, state: State) -> Outcome:
 ROUNDS: Final = counting_rounds(
     Counting(
         counter=COUNTER,
-        questions=lambda _params: COUNTING,
+        questions=lambda _params, _draws: COUNTING,
         first=first,
         truncated=truncated,
         planned=planned,

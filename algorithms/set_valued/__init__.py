@@ -11,9 +11,16 @@ decide which partitions live, and what ends as an itemset is released with its n
     histogram    the baseline `basic`            report        what is true of a run's privacy
     supports     exact supports, top itemsets    evaluation    comparison with the true data
     pictures     plots of the release            problems      what is refused
+    federated    the same over curators
 """
 
-from algorithms.set_valued.algorithm import ALGORITHM, check, preview, run
+from dataclasses import replace
+
+from algorithms.set_valued import algorithm
+from algorithms.set_valued.algorithm import check, preview, run
+from algorithms.set_valued.federated import ROUNDS
 from algorithms.set_valued.parameters import Parameters
+
+ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -33,7 +33,7 @@ from algorithms.set_valued.pictures import pictures
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import check_items, itemsets, record_masks
 from algorithms.set_valued.report import NAME, set_valued_report
-from algorithms.set_valued.rest import measured_margins, remainder, rest_rows
+from algorithms.set_valued.rest import Margins, measured_margins, remainder, rest_rows
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from tacit.encoders.set_valued_taxonomy import Taxonomy
@@ -92,32 +92,16 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
             "rest_records": sum(count for _, count in rest),
         }
         files = _files_by_kind(found.rows, rest, universe, context)
+        report = _report(params, stance, universe, found.rows, found.transcript, margins)
+        outcome = Outcome(
+            result={**_summary(method, released, found.transcript), **own},
+            report=report,
+            files=(*files, _splits_file(found.transcript)),
+            plots=pictures(released),
+        )
     else:
-        margins, released, own = None, found.rows, {}
-        files = _release_files(found.rows, universe, context)
-    outcome = Outcome(
-        result={
-            "method": method,
-            "rows": len(released),
-            "records": sum(count for _, count in released),
-            "partitions_split": found.transcript.splits,
-            **own,
-        },
-        report=set_valued_report(
-            params,
-            stance,
-            len(universe),
-            splits=found.transcript.splits,
-            rows=len(found.rows),
-            derived=params.universe is None,
-            margins=margins,
-        ),
-        files=(
-            *files,
-            _splits_file(found.transcript),
-        ),
-        plots=pictures(released),
-    )
+        released = found.rows
+        outcome = published(released, found.transcript, params, stance, universe, context)
     truth = found.truth
     private = {
         "empty_records": masks.empty,
@@ -129,6 +113,51 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
         "records_covered": truth.records_covered,
     }
     return _evaluated(outcome, dataset, params, universe, released, private, context)
+
+
+def published(
+    rows: tuple[Row, ...],
+    transcript: Transcript,
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> Outcome:
+    """Everything that leaves a run of `diffpart`: a function of noisy counts."""
+    return Outcome(
+        result=_summary("diffpart", rows, transcript),
+        report=_report(params, stance, universe, rows, transcript, None),
+        files=(*_release_files(rows, universe, context), _splits_file(transcript)),
+        plots=pictures(rows),
+    )
+
+
+def _summary(method: str, rows: Sequence[Row], transcript: Transcript) -> dict[str, Any]:
+    return {
+        "method": method,
+        "rows": len(rows),
+        "records": sum(count for _, count in rows),
+        "partitions_split": transcript.splits,
+    }
+
+
+def _report(
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    rows: Sequence[Row],
+    transcript: Transcript,
+    margins: Margins | None,
+) -> PrivacyReport:
+    return set_valued_report(
+        params,
+        stance,
+        len(universe),
+        splits=transcript.splits,
+        rows=len(rows),
+        derived=params.universe is None,
+        margins=margins,
+    )
 
 
 def _run_basic(

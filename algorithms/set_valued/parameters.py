@@ -34,6 +34,7 @@ FANOUTS: Final = range(2, 17)
 MOST_ITEMS: Final = 100_000
 MOST_CELL_ITEMS: Final = 22
 """A histogram over all itemsets has 2^items cells."""
+ONE_DRAW: Final = Fraction(1)
 
 
 Method = Literal["diffpart", "diffpart+rest", "basic"]
@@ -178,19 +179,21 @@ def noise_scales(params: Parameters, method: Method, items: int) -> tuple[Fracti
     return *tree, 1 / (params.epsilon * LENGTHS_SHARE), most
 
 
-def law_of(params: Parameters, stance: Stance) -> Law:
-    """The noise of the stance."""
+def law_of(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> Law:
+    """The noise of the stance; draws: whole noises that a sum holds (sound)."""
     if stance == "sound":
-        return SoundLaw(params.eta, params.eta_leaf)
+        return SoundLaw(params.eta, params.eta_leaf, draws)
     return PaperLaw(params.c_1, params.c_2)
 
 
-def settings_of(params: Parameters, stance: Stance, taxonomy: Taxonomy) -> Settings:
-    """DiffPart's public choices."""
+def settings_of(
+    params: Parameters, stance: Stance, taxonomy: Taxonomy, draws: Fraction = ONE_DRAW
+) -> Settings:
+    """DiffPart's public choices; draws: whole noises that a sum holds (sound)."""
     paper = stance == "paper"
     return Settings(
         epsilon=diffpart_epsilon(params, params.method_of(stance, taxonomy.size)),
-        law=law_of(params, stance),
+        law=law_of(params, stance, draws),
         leaf_mode=params.leaf_mode if paper else "example",
         choose=anywhere if paper else leftmost,
         max_partitions=params.max_partitions,

@@ -54,8 +54,12 @@ def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Conte
     parts = DiffPart(taxonomy, settings, pick, beat)
     source = KeeperSource(context, COUNTER, [masks], streams, empties=tossed, beat=beat)
     found = drive(AdaptiveCounting(parts.ask, parts.absorb), parts.first(), source)
-    rows = tuple(sorted(found.rows, key=lambda row: (len(row[0]), row[0])))
-    return Run(rows, found.transcript, _truth(found, masks, source))
+    return Run(released_rows(found), found.transcript, _truth(found, masks, source))
+
+
+def released_rows(state: State) -> tuple[Row, ...]:
+    """All released itemsets, sorted by (length, items)."""
+    return tuple(sorted(state.rows, key=lambda row: (len(row[0]), row[0])))
 
 
 def _truth(found: State, masks: Masks, source: KeeperSource) -> Truth:

@@ -16,7 +16,7 @@ _schemas: dict[str, dict[str, Any]] = {}
 
 
 def takes(
-    model: type[BaseModel], example: dict[str, Any] | None = None, *, required: bool = True
+    model: type[BaseModel], example: object = None, *, required: bool = True
 ) -> dict[str, Any]:
     """The `openapi_extra` of a route whose body is `model`, in JSON or CBOR."""
     content: dict[str, Any] = {"schema": {"$ref": _PREFIX + _described(model)}}

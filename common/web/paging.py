@@ -102,12 +102,19 @@ PageQuery: TypeAlias = Annotated[Page, Depends(page)]
 
 
 def page_response(
-    request: Request, name: str, items: Sequence[Mapping[str, Any]], limit: int, key: str
+    request: Request,
+    name: str,
+    items: Sequence[Mapping[str, Any]],
+    limit: int,
+    key: str,
+    *,
+    total: int | None = None,
 ) -> Response:
     """A page of items under `name`; behind a full page the address of the next one, after the
-    `key` of the last item."""
+    `key` of the last item. `total`: how many there are on all pages, where that is told."""
     headers = next_link(request, items[-1][key]) if len(items) == limit else None
-    return JSONResponse({name: items}, headers=headers)
+    counted = {} if total is None else {"total": total}
+    return JSONResponse({name: items, **counted}, headers=headers)
 
 
 def next_link(request: Request, *key: str | int) -> dict[str, str]:

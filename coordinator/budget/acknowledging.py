@@ -21,6 +21,7 @@ from coordinator.store import ledger as store
 from coordinator.store import registry
 from tacit import sets
 from tacit.errors import Invalid
+from tacit.protocol.round import RoundId
 from tacit.wire import Binary, WireModel
 
 NAMED = 100
@@ -33,15 +34,16 @@ class Acknowledgement(WireModel):
 
 
 class CarriedAcknowledgement(Acknowledgement):
-    """One party's among those of several in one request: with its own token."""
+    """One party's for one round among several in one request: with its own token."""
 
+    round: RoundId
     token: Annotated[str, Field(max_length=512)]
 
 
 class Acknowledgements(WireModel):
-    """What several parties of one process say of a round."""
+    """What the parties of one process say of rounds."""
 
-    parties: Annotated[tuple[CarriedAcknowledgement, ...], Field(min_length=1, max_length=1000)]
+    reports: Annotated[tuple[CarriedAcknowledgement, ...], Field(min_length=1, max_length=1000)]
 
 
 async def acknowledge(

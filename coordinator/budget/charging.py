@@ -28,6 +28,7 @@ from coordinator.store import ledger as store
 from tacit import sets
 from tacit.accounting.amounts import MICRO, Amount, scaled
 from tacit.accounting.credit import abort_credit
+from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.unit_costs import job_costs, unit_costs
 from tacit.crypto.signing import Signed
@@ -46,7 +47,7 @@ NAMED = 10
 """At most this many curators and rounds are named in a refusal."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _price(text: str, operators: tuple[str, ...] | None) -> Price:
     costs = unit_costs(Query.model_validate_json(text), operators)
     return Price.of({key: scaled(cost) for key, cost in costs.items()})
@@ -54,7 +55,7 @@ def _price(text: str, operators: tuple[str, ...] | None) -> Price:
 
 def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
     """What a round of this query costs each member. May take a second, once."""
-    return _price(query.canonical().decode(), None if operators is None else tuple(operators))
+    return _price(priced_text(query), None if operators is None else tuple(operators))
 
 
 def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Price:

@@ -213,14 +213,13 @@ def _add_acknowledgements(app: FastAPI) -> None:
             await acknowledging.acknowledge(transaction, state, round_id, party, body, clock)
 
     @app.put(
-        "/v1/rounds/{round_id}/acknowledgements",
+        "/v1/acknowledgements",
         tags=["budget"],
-        summary="Several parties, each with its token, say whom they debited; an answer for each",
+        summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
         openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
     )
     async def acknowledge_together(
         request: Request,
-        round_id: str,
         database: DatabasePart,
         ledger: LedgerPart,
         clock: ClockPart,
@@ -228,17 +227,19 @@ def _add_acknowledgements(app: FastAPI) -> None:
         _: Party,
     ) -> Response:
         body = await read_body(request, Acknowledgements)
-        callers = [await _caller(authenticator, said.token) for said in body.parties]
+        tokens = dict.fromkeys(said.token for said in body.reports)
+        known = {token: await _caller(authenticator, token) for token in tokens}
         answers = []
         async with database.begin() as transaction:
             state = await ledger.current(transaction)
-            for index, (caller, said) in enumerate(zip(callers, body.parties, strict=True)):
+            for index, said in enumerate(body.reports):
                 try:
+                    caller = known[said.token]
                     if isinstance(caller, DomainError):
                         raise caller
                     party = caller.subject or ""
                     await acknowledging.acknowledge(
-                        transaction, state, round_id, party, said, clock
+                        transaction, state, said.round, party, said, clock
                     )
                 except DomainError as error:
                     status = status_of(error)

@@ -28,8 +28,8 @@ from coordinator.errors import UnknownQuery
 from coordinator.queries import queries
 from coordinator.rounds import asking, views
 from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.rounds.state_machine import Conduct
 from coordinator.store import queries as query_store
 from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.scenarios import Scenario

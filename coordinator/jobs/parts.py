@@ -18,7 +18,7 @@ from coordinator.jobs.schedules.scheduler import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
 from coordinator.rounds.changes import Changes
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
 

@@ -314,7 +314,11 @@ class Peers:
         """Held for each chunk of verifier shares that is in memory."""
         self._transports = dict(transports or {})
         self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
-        self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(StepQueue)
+        self.pace_s = 0.0
+        """How long the steps that are due at an aggregator are gathered."""
+        self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(
+            lambda: StepQueue(lambda: self.pace_s)
+        )
         self._shown: defaultdict[tuple[str, bytes], ShownKeys] = defaultdict(ShownKeys)
 
     def of(self, row: AggregatorRow) -> Peer:

@@ -1,7 +1,8 @@
 """Steps that are due in many rounds at one aggregator share a request.
 
 The first goes at once. What comes while a request is under way waits for it to return, and goes
-together: there is no timer, and a round alone waits for nothing.
+together. With many rounds in progress the requests follow each other at a pace, so that more share
+one; a few rounds wait for nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import httpx
@@ -57,7 +59,10 @@ class _Waiting:
 class StepQueue:
     """The steps that wait for one aggregator."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._pace_s = pace_s
+        self._sent_at = -inf
+        self._later: asyncio.TimerHandle | None = None
         self._waiting: deque[_Waiting] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._awaited: asyncio.Task[None] | None = None
@@ -70,11 +75,22 @@ class StepQueue:
         return await waiting.answer
 
     def _start(self) -> None:
-        if self._awaited is not None or len(self._senders) >= AT_ONCE:
+        if self._awaited is not None or len(self._senders) >= AT_ONCE or not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        early_s = self._sent_at + self._pace_s() - loop.time()
+        if early_s > 0 and len(self._waiting) < MOST_STEPS:
+            if self._later is None:
+                self._later = loop.call_later(early_s, self._resume)
             return
         if lot := self._lot():
+            self._sent_at = loop.time()
             sender = self._awaited = asyncio.create_task(self._send(lot), name="steps")
             self._senders.add(sender)
+
+    def _resume(self) -> None:
+        self._later = None
+        self._start()
 
     async def _send(self, lot: Sequence[_Waiting]) -> None:
         sender = asyncio.current_task()
@@ -117,6 +133,8 @@ class StepQueue:
     async def aclose(self) -> None:
         """End the requests under way."""
         self._waiting.clear()
+        if self._later is not None:
+            self._later.cancel()
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()

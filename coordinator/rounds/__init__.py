@@ -1,5 +1,8 @@
 """The rounds of the coordinator, from announcement to the released result.
 
+context          what all steps share, and how a stored round is read
+announcing       the descriptor goes to every aggregator
+awaiting         whom an open round awaits, and whether all have delivered
 state_machine    states and transitions, one transaction each
 conductor        advances every unfinished round
 verifying        the contributions of proved rounds are verified

@@ -11,9 +11,9 @@ from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from coordinator.errors import RoundClosed
 from coordinator.queries import queries
-from coordinator.rounds import opening, state_machine, views
+from coordinator.rounds import context, opening, views
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.rounds.state_machine import Conduct
 from coordinator.store import rounds as store
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import encode
@@ -44,7 +44,7 @@ async def open_round(conduct: Conduct, request: OpenRequest, key: RequestKey | N
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return Asked(stored, replayed=True)
         await opening.add(conduct, transaction, prepared)
-        row = await state_machine.find(transaction, prepared.signed.statement.round)
+        row = await context.find(transaction, prepared.signed.statement.round)
         content = encode(views.head(row))
         answer = StoredAnswer(201, content, location=f"/v1/rounds/{row.id}")
         now = conduct.clock.now()
@@ -55,7 +55,7 @@ async def open_round(conduct: Conduct, request: OpenRequest, key: RequestKey | N
 async def close(database: Database, clock: Clock, round_id: str) -> None:
     """Let an open round freeze now. Raises RoundClosed."""
     async with database.begin() as transaction:
-        row = await state_machine.find(transaction, round_id)
+        row = await context.find(transaction, round_id)
         now = clock.now()
         if row.state is not RoundState.OPEN or row.ending is not None:
             raise RoundClosed(extra={"state": row.state.value})
@@ -66,7 +66,7 @@ async def close(database: Database, clock: Clock, round_id: str) -> None:
 async def abort(database: Database, round_id: str) -> None:
     """Wish a round ended without a sum: its conductor does that. Raises RoundClosed."""
     async with database.begin() as transaction:
-        row = await state_machine.find(transaction, round_id)
+        row = await context.find(transaction, round_id)
         if row.state is RoundState.RELEASED:
             raise RoundClosed(extra={"state": row.state.value})
         await store.wish_end(transaction, round_id, OPERATOR_ABORTS)

@@ -20,9 +20,9 @@ from common.runtime.logs import describe, get_logger
 from common.runtime.tracing import Tracer, Untraced
 from coordinator.errors import StillVerifying
 from coordinator.registry.peers import CONNECTIONS
-from coordinator.rounds import state_machine, verifying
+from coordinator.rounds import announcing, awaiting, context, state_machine, verifying
+from coordinator.rounds.context import Conduct, RoundAborted
 from coordinator.rounds.refusals import Refusing
-from coordinator.rounds.state_machine import Conduct, RoundAborted
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
@@ -44,6 +44,8 @@ HOLD_S = 1.0
 TOGETHER = 4
 """Open rounds that cost as much to ask about as one that has a request of its own."""
 FEW = CONNECTIONS // 2
+PACE_S = 0.005
+MOST_PACE_S = 0.5
 QUIET_SHARE = 1 / 200
 """A round without changes is polled again after this share of the time since its last change."""
 
@@ -66,6 +68,12 @@ class Look:
     asked_late: float = 0.0
     failures: int = 0
     problem: str = ""
+
+
+def pace_s(rounds: int) -> float:
+    """How long steps are gathered while this many rounds are in progress: the more there are, the
+    more of them share requests and transactions. A few rounds wait for nothing."""
+    return min(MOST_PACE_S, PACE_S * max(0, rounds - FEW))
 
 
 class Conductor:
@@ -117,6 +125,7 @@ class Conductor:
     async def _run(self) -> None:
         pause = min(CLAIM_S, self._lease.total_seconds() / 4)
         while not self._pauses.ending:
+            await asyncio.sleep(self._conduct.peers.pace_s)  # what is opened meanwhile joins
             self._pauses.begin()
             try:
                 await self._claim()
@@ -141,9 +150,11 @@ class Conductor:
             task.add_done_callback(partial(self._finished, round_id))
         for round_id in set(self._tasks) - held:
             self._looks[round_id].pauses.end()
+        self._conduct.peers.pace_s = pace_s(len(self._tasks))
 
     def _finished(self, round_id: str, task: asyncio.Task[None]) -> None:
         del self._tasks[round_id], self._looks[round_id]
+        self._conduct.peers.pace_s = pace_s(len(self._tasks))
         error = None if task.cancelled() else task.exception()
         if error is not None:  # the next claim begins again
             log.error("round_task_failed", round=round_id, **describe(error))
@@ -153,8 +164,7 @@ class Conductor:
     async def _carry(self, round_id: str, look: Look) -> None:
         while not look.pauses.ending:
             look.pauses.begin()
-            async with self._conduct.database.reading() as transaction:
-                row = await store.find(transaction, round_id)
+            row = await self._conduct.rows.submit(round_id)
             if row is None or row.state in (RoundState.RELEASED, RoundState.ABORTED):
                 return
             pause = await self._step(row, look)
@@ -199,7 +209,7 @@ class Conductor:
                 await state_machine.release(conduct, row)
         elif not row.announced:
             with self._step_of("announce"):
-                look.all_heard = await state_machine.announce(conduct, row)
+                look.all_heard = await announcing.announce(conduct, row)
         elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
             shown, look.shown = look.shown, ()
             with self._step_of("freeze"):
@@ -210,12 +220,12 @@ class Conductor:
         return 0
 
     async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
-        descriptor = state_machine.signed_descriptor(row).statement
+        descriptor = context.signed_descriptor(row).statement
         invited, refusing = await self._invited(row, look)
         awaited = invited & ~refusing
-        peers = await state_machine.peers_of(self._conduct, descriptor)
+        peers = await context.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
-        asked = state_machine.delivered(
+        asked = awaiting.delivered(
             peers, descriptor, awaited, wait_s, all_invited=not (invited & refusing).any()
         )
         answer = await look.pauses.attend(asked)
@@ -236,15 +246,14 @@ class Conductor:
     async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
         """The curators invited, and those refused so far; one boolean per roster number each."""
         if look.invited is None or look.refusing is None:
-            look.invited = await state_machine.invited_curators(self._conduct, row)
+            look.invited = await awaiting.invited_curators(self._conduct, row)
             look.refusing = Refusing(row.id, look.invited.size)
-        async with self._conduct.database.reading() as transaction:
-            await look.refusing.read_on(transaction)
+        await self._conduct.looks.submit(look.refusing.read_on)
         return look.invited, look.refusing.members
 
     async def _tell_late(self, row: RoundRow, look: Look) -> None:
         """Announce a Shamir round to its aggregators that were unreachable at the first time."""
-        descriptor = state_machine.signed_descriptor(row).statement
+        descriptor = context.signed_descriptor(row).statement
         now = self._monotonic()
         if look.all_heard or now - look.asked_late < ASK_LATE_S:
             return
@@ -253,7 +262,7 @@ class Conductor:
             look.all_heard = True
             return
         try:
-            look.all_heard = await state_machine.announce(self._conduct, row)
+            look.all_heard = await announcing.announce(self._conduct, row)
         except (DomainError, RoundAborted):
             return  # those that know the round continue
 

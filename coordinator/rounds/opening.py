@@ -32,7 +32,7 @@ from coordinator.errors import (
 from coordinator.registry import groups
 from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.store import registry, suites
 from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow

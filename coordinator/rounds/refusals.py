@@ -14,7 +14,7 @@ from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty
-from coordinator.rounds import state_machine
+from coordinator.rounds import context
 from coordinator.store import refusals as store
 from coordinator.store import registry
 from coordinator.store import rounds as round_store
@@ -33,7 +33,7 @@ async def take(
     """
     # Rows get their ids in the order of their commits, so that an incremental reader misses none.
     await exclusive(transaction, f"refusals {round_id}")
-    head = await state_machine.find(transaction, round_id)
+    head = await context.find(transaction, round_id)
     party = await registry.party(transaction, party_id)
     if party is None:
         raise UnknownParty

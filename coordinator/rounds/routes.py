@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
+from pydantic import Field
 from starlette.responses import JSONResponse
 
 from common.store.transactions import Database
@@ -19,11 +20,11 @@ from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import RoundClosed
-from coordinator.rounds import asking, refusals, standing, state_machine, views
+from coordinator.rounds import asking, context, refusals, standing, views
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.rounds.state_machine import Conduct
 from coordinator.store import refusals as refusal_store
 from coordinator.store import suites
 from coordinator.store.rounds import Filter
@@ -37,17 +38,25 @@ from coordinator.web import (
     Wait,
     encode,
 )
-from tacit.protocol.round import Refusal, RefusalGround, RoundState
+from tacit.protocol.round import Refusal, RefusalGround, RoundId, RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
+from tacit.wire import WireModel
 
 ChangesPart = Annotated[Changes, Depends(part(Changes))]
+ConductPart = Annotated[Conduct, Depends(part(Conduct))]
 ConductorPart = Annotated[Conductor, Depends(part(Conductor))]
 
 ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
 """Rounds that are opened together are shown together."""
 SECOND_FORMAT = b'"tacit.round/2"'
+
+
+class RoundIds(WireModel):
+    """The rounds that are asked about."""
+
+    rounds: Annotated[tuple[RoundId, ...], Field(min_length=1, max_length=1000)]
 
 
 def add_rounds(app: FastAPI) -> None:
@@ -70,7 +79,7 @@ def _add_opening(app: FastAPI) -> None:
     )
     async def open_round(
         request: Request,
-        conduct: Annotated[Conduct, Depends(part(Conduct))],
+        conduct: ConductPart,
         conductor: ConductorPart,
         caller: Operator,
     ) -> Response:
@@ -93,6 +102,7 @@ def _add_following(app: FastAPI) -> None:
         database: DatabasePart,
         changes: ChangesPart,
         caller: Reader,
+        conduct: ConductPart,
         state: RoundState | None = None,
         query_id: str | None = None,
         newest_first: Annotated[bool, Parameter(description="Else the oldest first.")] = False,
@@ -121,7 +131,8 @@ def _add_following(app: FastAPI) -> None:
 
         # Who comes to be open, or is no longer, was open before its last step.
         of = state if state is RoundState.OPEN else None
-        return await changes.poll(look, wait_s, key=of, gather_s=GATHER_S)
+        gather_s = max(GATHER_S, conduct.peers.pace_s)
+        return await changes.poll(look, wait_s, key=of, gather_s=gather_s)
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
     async def one(
@@ -142,6 +153,16 @@ def _add_following(app: FastAPI) -> None:
             return answer, unfinished if finished else answer.status_code == 304
 
         return await changes.poll(look, wait_s, key=round_id)
+
+    @app.post(
+        "/v1/rounds/states",
+        tags=["rounds"],
+        summary="Several rounds, as lists show them, without those that are not known",
+        openapi_extra=takes(RoundIds, examples.ROUND_IDS),
+    )
+    async def states(request: Request, database: DatabasePart, _: Reader) -> Response:
+        asked = await read_body(request, RoundIds)
+        return JSONResponse({"rounds": await views.several(database, asked.rounds)})
 
     @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
     async def descriptor(
@@ -217,7 +238,7 @@ def _add_refusals(app: FastAPI) -> None:
     )
     async def refused(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
         async with database.reading() as transaction:
-            row = await state_machine.find(transaction, round_id)
+            row = await context.find(transaction, round_id)
             counts = await refusal_store.counts(transaction, round_id)
         return {
             "round": row.id,

@@ -19,8 +19,8 @@ from common.web.grants import forget_grants
 from common.web.idempotency import forget_before
 from coordinator.queries import periods
 from coordinator.rounds import opening
+from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.rounds.state_machine import Conduct
 from coordinator.store import queries
 from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow

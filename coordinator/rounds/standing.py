@@ -13,7 +13,7 @@ from pydantic import Field
 
 from common.store.transactions import Transaction
 from coordinator.errors import UnknownParty
-from coordinator.rounds import state_machine
+from coordinator.rounds import context
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.ledger import curator_names
@@ -46,7 +46,7 @@ class Refused(WireModel):
 
 async def own_standing(transaction: Transaction, round_id: str, party_id: str) -> dict[str, Any]:
     """Which curators of a party were refused. Raises UnknownRound, RoundExpired, UnknownParty."""
-    head = await state_machine.find(transaction, round_id)
+    head = await context.find(transaction, round_id)
     party = await registry.party(transaction, party_id)
     if party is None:
         raise UnknownParty
@@ -57,7 +57,7 @@ async def own_standing(transaction: Transaction, round_id: str, party_id: str) -
 
 async def whole_standing(transaction: Transaction, round_id: str) -> dict[str, Any]:
     """Which curators were refused, the first of them by name; for operators."""
-    head = await state_machine.find(transaction, round_id)
+    head = await context.find(transaction, round_id)
     refused = await _refused(transaction, round_id)
     found = {} if refused is None else refused.within(0, refused.size)
     first = dict(list(found.items())[:NAMED])

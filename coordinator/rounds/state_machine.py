@@ -12,53 +12,40 @@ as any other party would.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
-from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
-from common.store.own_identities import OwnIdentities
-from common.store.transactions import Database, Transaction
-from common.web.problems import ProblemReceived
+from common.store.transactions import Transaction
 from coordinator.budget import charging
-from coordinator.budget.ledger import LOCK, Ledger
+from coordinator.budget.ledger import LOCK
 from coordinator.errors import (
     AggregatorUnreachable,
-    RoundExpired,
-    StillVerifying,
-    UnknownRound,
 )
 from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
-from coordinator.registry.answers import (
-    Opening,
-    Progress,
-    RelayedPiece,
-    answered,
-    gather,
-    refusal,
-    refuses,
-    silence,
-)
-from coordinator.registry.identities import Identities
-from coordinator.registry.peers import Peer, Peers
-from coordinator.registry.seal_keys import SealKeyMirror
-from coordinator.registry.suites import Formats
+from coordinator.registry.answers import answered, gather, refuses
+from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing, hosts, quorum
+from coordinator.rounds.context import (
+    ACCEPTED_SETS,
+    Conduct,
+    RoundAborted,
+    change,
+    failure,
+    peers_of,
+    salt_of,
+    signed_descriptor,
+)
 from coordinator.rounds.figures import figures
-from coordinator.store import registry
 from coordinator.store import rounds as store
-from coordinator.store.rounds import RoundHead, RoundRow
+from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.agreement import (
     ManifestRefused,
@@ -75,9 +62,7 @@ from tacit.protocol.round import (
     AbortStatement,
     AcceptedSet,
     Commitment,
-    Contribution,
     Manifest,
-    RelayedKeyShares,
     Reveal,
     RevealRequest,
     RoundDescriptor,
@@ -86,196 +71,15 @@ from tacit.protocol.round import (
 )
 from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode
-from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.report.validity import with_total
-from tacit.sets import Bits
-from tacit.wire import format_instant
 
 REASON_CHARACTERS = 256
 log = get_logger("tacit.rounds")
 
-ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
-
-
-@dataclass(frozen=True)
-class Conduct:
-    """What every transition needs."""
-
-    database: Database
-    own: OwnIdentities
-    salt_key: bytes
-    deployment: str
-    peers: Peers
-    clock: Clock
-    patience_s: float
-    ledger: Ledger
-    formats: Formats
-    mirror: SealKeyMirror
-    identities: Identities
-
-
-class RoundAborted(Exception):
-    """The round cannot continue; the reason is public."""
-
-
-async def find(transaction: Transaction, round_id: str) -> RoundHead:
-    """What is shown of a round. Raises UnknownRound or RoundExpired."""
-    row = await store.head(transaction, round_id)
-    if row is None:
-        raise UnknownRound
-    if row.expired is not None:
-        raise RoundExpired(extra={"state": row.state.value, "expired": format_instant(row.expired)})
-    return row
-
-
-# --- open ----------------------------------------------------------------------------------------
-
-
-async def announce(conduct: Conduct, row: RoundRow) -> bool:
-    """Show the descriptor to every aggregator and relay their noise contributions; whether all
-    have heard (or refuse).
-
-    Additive sharing needs all of them; a Shamir quorum may start without some, as long as those
-    whose noise must be in the sum are there. The others may still come while the round is open.
-    """
-    signed = signed_descriptor(row)
-    query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
-    await conduct.identities.hand_over(peers)
-    if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
-        await conduct.mirror.hand_over(peers, signed.statement)
-    answers = await gather(peer.open(signed) for peer in peers)
-    needed = quorum.quorum_size(query)
-    opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
-    if len(opened) < needed:
-        raise failure("the descriptor", peers, answers)
-    heard = sum(index in opened or refuses(item) for index, item in enumerate(answers))
-    if shares_its_noise(query):
-        contributions = [
-            item.contribution for item in answered(answers) if item.contribution is not None
-        ]
-        if len(contributions) < noisy_aggregators(query):
-            raise RoundAborted("fewer aggregators contribute noise than c_noise")
-        reached_peers = [peers[index] for index in opened]
-        relays = await gather(
-            peer.relay(row.id, _for_peer(index, peer.id, contributions))
-            for index, peer in zip(opened, reached_peers, strict=True)
-        )
-        reached = len(answered(relays))
-        if reached < needed:
-            raise failure("the noise contributions", reached_peers, relays)
-        heard = min(heard, len(peers) - len(opened) + reached)
-    if is_proved(query):
-        await _fix_keys(signed.statement, peers, answered(answers))
-    if not row.announced:
-        async with conduct.database.begin() as transaction:
-            now = conduct.clock.now()
-            await store.change(
-                transaction, row.id, RoundState.OPEN, announced=True, announced_at=now
-            )
-    return heard == len(peers)
-
-
-async def _fix_keys(
-    descriptor: RoundDescriptor, peers: Sequence[Peer], opened: Sequence[Opening]
-) -> None:
-    """Give each aggregator the others' shares of the verify key; all must make the same key of
-    them, before any curator is shown the round (spec: validity, section 7)."""
-    shares = [share for answer in opened for share in answer.key_shares or ()]
-    answers = await gather(
-        peer.fix_key(
-            descriptor.round,
-            RelayedKeyShares(shares=tuple(share for share in shares if share.receiver == peer.id)),
-        )
-        for peer in peers
-    )
-    checks = answered(answers)
-    if len(checks) < len(peers):
-        raise failure("the verification keys", peers, answers)
-    digest = descriptor.digest()
-    if len({item.key_check for item in checks}) > 1 or any(
-        item.descriptor_hash != digest for item in checks
-    ):
-        raise RoundAborted("verify_keys_differ: the aggregators made different verify keys")
-
-
-def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> list[RelayedPiece]:
-    return [
-        RelayedPiece(aggregator=item.aggregator, piece=item.pieces[index])
-        for item in contributions
-        if item.aggregator != name
-    ]
-
-
-async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
-    """The curators that the round awaits: those charged at its opening, which were in U then and on
-    its roster, or of its group. A curator that enrolled later is in no round opened before."""
-    async with conduct.database.reading() as transaction:
-        state = await conduct.ledger.current(transaction)
-        members = state.spending.members_of(state.spending.rounds[row.id])
-    invited = np.zeros(signed_descriptor(row).statement.roster_size, np.bool_)
-    invited[: members.size] = members[: invited.size]
-    return invited
-
-
-@dataclass(frozen=True)
-class Delivered:
-    """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
-    first one holds, as far as it is known. `accepted`: the sets that all of them have shown with
-    that, in their order and not checked yet."""
-
-    whole: bool
-    count: int | None = None
-    accepted: Sequence[Signed[AcceptedSet]] = ()
-
-
-async def delivered(
-    peers: Sequence[Peer],
-    descriptor: RoundDescriptor,
-    awaited: Bits,
-    wait_s: float,
-    *,
-    all_invited: bool,
-) -> Delivered:
-    """Whether all awaited curators have delivered.
-
-    The first aggregator is asked alone, until it holds this many or `wait_s` is over, and the
-    others only then. Where `all_invited` are awaited a count suffices, and who holds that many
-    freezes at once: nobody could come later. Otherwise it does not, as curators that refuse may
-    deliver all the same, and each aggregator is asked which are missing. A round that will be
-    aborted freezes nowhere, so that its curators get their credit. It may be cancelled at any
-    moment.
-    """
-    expected = int(awaited.sum())
-    if expected == 0:
-        return Delivered(not all_invited)
-    if not all_invited or expected < descriptor.query.min_participants:
-        return await _delivered_by_number(peers, descriptor.round, awaited, expected, wait_s)
-    first, *others = peers
-    round_id = descriptor.round
-    [answer] = await gather([first.freeze_once_held(round_id, expected, wait_s)])
-    if not isinstance(answer, Signed):
-        return Delivered(False, answer.accepted if isinstance(answer, Progress) else None)
-    rest = await gather(peer.freeze_once_held(round_id, expected, wait_s) for peer in others)
-    shown = [answer, *(item for item in rest if isinstance(item, Signed))]
-    whole = len(shown) == len(peers)
-    return Delivered(whole, expected, shown if whole else ())
-
-
-async def _delivered_by_number(
-    peers: Sequence[Peer], round_id: str, awaited: Bits, expected: int, wait_s: float
-) -> Delivered:
-    [progress] = await gather([peers[0].progress(round_id, expected, wait_s)])
-    if isinstance(progress, Exception):
-        return Delivered(False)
-    if progress.accepted < expected:
-        return Delivered(False, progress.accepted)
-    missing = await gather(peer.missing(round_id, awaited) for peer in peers)
-    found = answered(missing)
-    return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
 
 
 # --- transitions ---------------------------------------------------------------------------------
@@ -297,22 +101,22 @@ async def freeze(
         )
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
-    async with conduct.database.begin() as transaction:
-        frozen = await store.change(
-            transaction,
-            row.id,
-            RoundState.OPEN,
-            state=RoundState.FROZEN,
-            frozen_at=conduct.clock.now(),
-            accepted=ACCEPTED_SETS.dump_json(chosen).decode(),
-            manifest=manifest.model_dump_json(),
-            participants=manifest.count,
-        )
-        try:
-            if frozen:
-                await differencing.freeze(transaction, descriptor, manifest.members)
-        except DifferenceRefused as error:
-            raise RoundAborted(error.detail) from None
+    values = {
+        "state": RoundState.FROZEN,
+        "frozen_at": conduct.clock.now(),
+        "accepted": ACCEPTED_SETS.dump_json(chosen).decode(),
+        "manifest": manifest.model_dump_json(),
+        "participants": manifest.count,
+    }
+
+    async def run(transaction: Transaction) -> None:
+        if await store.change(transaction, row.id, RoundState.OPEN, **values):
+            await differencing.freeze(transaction, descriptor, manifest.members)
+
+    try:
+        await conduct.changes.submit(run)
+    except DifferenceRefused as error:
+        raise RoundAborted(error.detail) from None
 
 
 async def _freeze_proved(
@@ -327,28 +131,20 @@ async def _freeze_proved(
         await asyncio.to_thread(candidates_of, descriptor, accepted)
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
-    async with conduct.database.begin() as transaction:
-        await store.change(
-            transaction,
-            row.id,
-            RoundState.OPEN,
-            state=RoundState.FROZEN,
-            frozen_at=conduct.clock.now(),
-            accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
-        )
-
-
-def salt_of(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
-    """The salt of a round's members, always the same: a coordinator that was restored from a backup
-    of before the freeze makes the manifest again to which the aggregators have committed."""
-    return hmac.digest(conduct.salt_key, b"tacit manifest salt v1" + descriptor.digest(), "sha256")
+    await change(
+        conduct,
+        row.id,
+        RoundState.OPEN,
+        state=RoundState.FROZEN,
+        frozen_at=conduct.clock.now(),
+        accepted=ACCEPTED_SETS.dump_json(list(accepted)).decode(),
+    )
 
 
 async def _note_due(conduct: Conduct, row: RoundRow) -> None:
     """A freeze before the deadline that some miss: it is final, and their grace time begins."""
     if conduct.clock.now() < row.due:
-        async with conduct.database.begin() as transaction:
-            await store.change(transaction, row.id, RoundState.OPEN, due=conduct.clock.now())
+        await change(conduct, row.id, RoundState.OPEN, due=conduct.clock.now())
 
 
 async def _accepted_sets(
@@ -415,15 +211,14 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     if len(commitments) < len(peers):
         raise failure("the commitment", peers, answers)
     check_commitments(descriptor, manifest_hash(manifest), manifest.quorum, commitments)
-    async with conduct.database.begin() as transaction:
-        await store.change(
-            transaction,
-            row.id,
-            row.state,
-            state=RoundState.COMMITTED,
-            committed_at=conduct.clock.now(),
-            commitments=_COMMITMENTS.dump_json(commitments).decode(),
-        )
+    await change(
+        conduct,
+        row.id,
+        row.state,
+        state=RoundState.COMMITTED,
+        committed_at=conduct.clock.now(),
+        commitments=_COMMITMENTS.dump_json(commitments).decode(),
+    )
 
 
 async def release(conduct: Conduct, row: RoundRow) -> None:
@@ -470,23 +265,21 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     )
     accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
-    result = decode(query, total)
-    async with conduct.database.begin() as transaction:
-        await _conclude(
-            conduct,
-            transaction,
-            row,
-            event,
-            state=RoundState.RELEASED,
-            result=json.dumps(result),
-            figures=json.dumps(figures(query, report, result)),
-            report=with_total(report, query, total).model_dump_json(),
-            transcript=transcript.model_dump_json(),
-            finished=conduct.clock.now(),
-        )
-        await suites.note_delivered(
-            transaction, manifest.members, descriptor.roster_size, conduct.clock.now()
-        )
+    result, now = decode(query, total), conduct.clock.now()
+    values = {
+        "state": RoundState.RELEASED,
+        "result": json.dumps(result),
+        "figures": json.dumps(figures(query, report, result)),
+        "report": with_total(report, query, total).model_dump_json(),
+        "transcript": transcript.model_dump_json(),
+        "finished": now,
+    }
+
+    async def run(transaction: Transaction) -> None:
+        await _conclude(conduct, transaction, row, event, **values)
+        await suites.note_delivered(transaction, manifest.members, descriptor.roster_size, now)
+
+    await conduct.changes.submit(run)
 
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
@@ -504,17 +297,17 @@ async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
         except SignatureBroken:
             log.warning("abort_statement_broken", round=row.id, aggregator=peer.id)
     event = charging.aborted(descriptor, statements, reason)
-    async with conduct.database.begin() as transaction:
-        await _conclude(
-            conduct,
-            transaction,
-            row,
-            event,
-            state=RoundState.ABORTED,
-            reason=reason,
-            aborts=json.dumps([_shown(item) for item in statements]),
-            finished=conduct.clock.now(),
-        )
+    values = {
+        "state": RoundState.ABORTED,
+        "reason": reason,
+        "aborts": json.dumps([_shown(item) for item in statements]),
+        "finished": conduct.clock.now(),
+    }
+
+    async def run(transaction: Transaction) -> None:
+        await _conclude(conduct, transaction, row, event, **values)
+
+    await conduct.changes.submit(run)
     log.info("round_aborted", round=row.id, reason=reason, statements=len(statements))
 
 
@@ -532,19 +325,6 @@ def _shown(statement: Signed[AbortStatement]) -> dict[str, Any]:
     return shown
 
 
-# --- reading a row -------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=128)
-def _signed(text: str) -> Signed[RoundDescriptor]:
-    return Signed[RoundDescriptor].model_validate_json(text)
-
-
-def signed_descriptor(row: RoundRow) -> Signed[RoundDescriptor]:
-    """The signed descriptor of a stored round."""
-    return _signed(row.descriptor)
-
-
 def _manifest_fields(manifest: Manifest) -> dict[str, Any]:
     """A transcript's manifest fields other than figures; format 1 for an earlier version."""
     if manifest.salt is None:
@@ -557,32 +337,6 @@ def _manifest(row: RoundRow) -> Manifest:
     return Manifest.model_validate_json(row.manifest)
 
 
-# --- the aggregators of a round ------------------------------------------------------------------
-
-
-async def peers_of(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
-    """The aggregators of a round, in its order."""
-    async with conduct.database.reading() as transaction:
-        rows = await registry.list_aggregators(transaction, also_removed=True)
-    by_id = {row.id: row for row in rows}
-    return [conduct.peers.of(by_id[entry.id]) for entry in descriptor.aggregators]
-
-
 async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manifest) -> list[Peer]:
     peers = await peers_of(conduct, descriptor)
     return [peers[index] for index in manifest.quorum]
-
-
-def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
-    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is at work for
-    it, else AggregatorUnreachable: both are retried."""
-    reason = refusal(step, peers, answers)
-    if reason is not None:
-        return RoundAborted(reason)
-    if any(_is_at_work(item) for item in answers):
-        return StillVerifying()
-    return silence(step, peers, answers)
-
-
-def _is_at_work(answer: object) -> bool:
-    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name

@@ -20,8 +20,7 @@ from coordinator.errors import AggregatorUnreachable
 from coordinator.registry.answers import answered, gather
 from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing
-from coordinator.rounds.standing import Refused
-from coordinator.rounds.state_machine import (
+from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
     RoundAborted,
@@ -30,6 +29,7 @@ from coordinator.rounds.state_machine import (
     salt_of,
     signed_descriptor,
 )
+from coordinator.rounds.standing import Refused
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit import sets

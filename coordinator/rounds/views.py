@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from common.store.transactions import Database
 from common.web.paging import Page
 from coordinator.errors import NotReleased
-from coordinator.rounds import state_machine
+from coordinator.rounds import context
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.web import encode, time_text
@@ -63,17 +64,29 @@ async def page(
     return ids, shown, newest
 
 
+async def several(database: Database, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Rounds as lists show them; of one whose content was dropped, how it ended."""
+    async with database.reading() as transaction:
+        found = await store.heads_of(transaction, ids)
+    return [
+        head(row)
+        if row.expired is None
+        else {"id": row.id, "state": row.state.value, "expired": time_text(row.expired)}
+        for row in found
+    ]
+
+
 async def find(database: Database, round_id: str) -> RoundHead:
     """A round, or UnknownRound, or RoundExpired."""
     async with database.reading() as transaction:
-        return await state_machine.find(transaction, round_id)
+        return await context.find(transaction, round_id)
 
 
 async def document(database: Database, round_id: str, name: str) -> bytes:
     """One JSON text of a round: see `coordinator.store.rounds.document`. Raises NotReleased where
     it is not there yet, or never."""
     async with database.reading() as transaction:
-        row = await state_machine.find(transaction, round_id)
+        row = await context.find(transaction, round_id)
         text = await store.document(transaction, round_id, name)
     if text is None:
         raise NotReleased(extra={"state": row.state.value, "reason": row.reason})

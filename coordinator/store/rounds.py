@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     Select,
     Update,
     and_,
@@ -101,7 +102,8 @@ _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
 _ROW = (*(rounds.c[name] for name in RoundRow.__dataclass_fields__), rounds.c.sample)
 # Asked many times in every round: made once, and so compiled once.
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
-_ROW_OF = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
+_HEADS_OF = select(*_HEAD).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
+_ROWS_OF = select(*_ROW).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
 _ALIVE = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
 _LAST = select(func.max(rounds.c.id))
 _HELD = select(rounds.c.id).where(
@@ -236,10 +238,24 @@ async def head(transaction: Transaction, round_id: str) -> RoundHead | None:
     return None if row is None else RoundHead(**_values(row))
 
 
+async def heads_of(transaction: Transaction, ids: Sequence[str]) -> list[RoundHead]:
+    """Those of some rounds that there are."""
+    found = await transaction.execute(_HEADS_OF, {"round_ids": ids})
+    return [RoundHead(**_values(row)) for row in found]
+
+
 async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
-    row = (await transaction.execute(_ROW_OF, {"round_id": round_id})).first()
-    if row is None:
-        return None
+    return (await find_all(transaction, [round_id]))[0]
+
+
+async def find_all(transaction: Transaction, ids: Sequence[str]) -> list[RoundRow | None]:
+    """Rounds in the order of their ids; None for one that is not there."""
+    rows = await transaction.execute(_ROWS_OF, {"round_ids": ids})
+    found = {row.id: await _read(transaction, row) for row in rows}
+    return [found.get(round_id) for round_id in ids]
+
+
+async def _read(transaction: Transaction, row: Row[Any]) -> RoundRow:
     values = _values(row)
     dictionary = await _dictionary(transaction, values.pop("sample"))
     for name in values.keys() & set(TEXTS):

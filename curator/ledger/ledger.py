@@ -35,6 +35,7 @@ from curator.policy import Limit, Limits
 from tacit import sets
 from tacit.accounting.amounts import FEMTO, MICRO
 from tacit.accounting.costs import Cost
+from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.sweep import covering_within
 from tacit.accounting.unit_costs import job_costs, unit_cost
@@ -97,7 +98,7 @@ def charges_of(query: Query, operators: Sequence[str] | None = None) -> Charges:
 
     `operators`: those of its aggregators (two of one operator count as one aggregator).
     """
-    return _charges(query.canonical().decode(), None if operators is None else tuple(operators))
+    return _charges(priced_text(query), None if operators is None else tuple(operators))
 
 
 def job_charges(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Charges:

@@ -1,6 +1,7 @@
 """From a round's announcement to a settled contribution.
 
 loop            finds, prepares and delivers, repeatedly
+planning        a moment for each party of a round that is listed
 discovery       which rounds ask for these curators
 consent         whether a policy allows a query
 windows         the readings of a window

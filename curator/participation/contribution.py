@@ -17,13 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
+from common.store.together import Together
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
@@ -42,6 +43,7 @@ from curator.participation.federated_steps import Steps
 from curator.participation.grouping import (
     Portion,
     Task,
+    concerned,
     groups,
     keys_of,
     lots,
@@ -79,6 +81,7 @@ from tacit.query.words import PrivacyUnit
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
 STEP_RETRY_S = 1.0
+CHARGES_KEPT: Final = 1024
 
 _logger = get_logger("tacit.curator.contribution")
 
@@ -91,6 +94,30 @@ class Work:
     charges: Charges
     policy: Policy
     debit: JobDebit | None = None
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Portions of one round that are prepared together, and what they share."""
+
+    work: Work
+    portions: Sequence[Portion]
+    window: Window
+
+    @property
+    def rows(self) -> int:
+        """How many numbers it seals for an aggregator, at most."""
+        invited = self.work.terms.invited
+        near = (concerned(portion, invited) for portion in self.portions)
+        return self.work.terms.dimension * sum(int(each.stop - each.start) for each in near)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The sealed bytes of a lot, and in which states contributions ended with it, by id."""
+
+    sealed: list[Sealed]
+    ended: dict[int, State]
 
 
 @lru_cache(maxsize=4)  # of a large roster each has megabytes
@@ -130,6 +157,8 @@ class Contributor:
         self._identities = identities
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
+        self._charges: dict[tuple[bytes, tuple[str, ...]], Charges] = {}
+        self._lots = Together(database.begin, self._write, rows_of=lambda lot: lot.rows)
 
     async def contribute(
         self, round_row: RoundRow, tasks: Sequence[Task]
@@ -137,7 +166,7 @@ class Contributor:
         """Sealed bytes of one round, as they become durable; each lot may be sent immediately."""
         descriptor = round_row.signed().statement
         terms: Terms | None = None
-        charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
+        charges = await self._charges_of(descriptor)
         willing = []
         for task in tasks:
             try:
@@ -164,14 +193,24 @@ class Contributor:
         for group in groups(left, source.reach):
             window: Window = source
             if not read_in_blocks(terms, group, source.reach):
-                large = sum(portion.span.length for portion in group) >= LARGE_ROWS
-                async with self._store.reading(large=large) as transaction:
-                    window = await source.load(transaction, keys_of(group))
+                keys = keys_of(group, terms.invited)
+                async with self._store.reading(large=keys[1] - keys[0] >= LARGE_ROWS) as reading:
+                    window = await source.load(reading, keys)
             for lot in lots(group, terms.dimension, terms.piece_words):
-                sealed = await self._lot(work, lot, window)
+                sealed = await self._lot(Lot(work, lot, window))
                 if sealed:
                     yield sealed
                 del sealed  # not held here while the next are prepared
+
+    async def _charges_of(self, descriptor: RoundDescriptor) -> Charges:
+        """What a round costs: computed in a thread, once."""
+        asked = (descriptor.query.digest(), descriptor.operators)
+        if asked not in self._charges:
+            charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
+            while len(self._charges) >= CHARGES_KEPT:
+                self._charges.pop(next(iter(self._charges)))
+            self._charges[asked] = charges
+        return self._charges[asked]
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]
@@ -276,47 +315,55 @@ class Contributor:
             outcome=outcome,
         )
 
-    # --- a lot, in one transaction ---------------------------------------------------------------
+    # --- lots, in one transaction ----------------------------------------------------------------
 
-    async def _lot(self, work: Work, lot: Sequence[Portion], window: Window) -> list[Sealed]:
+    async def _lot(self, lot: Lot) -> list[Sealed]:
         """Sealed bytes of a lot, durable; none if no curator participates."""
-        tasks = {each.task.contribution.id: each.task for each in lot}
-        sealed: list[Sealed] = []
-        words = sum(portion.span.length for portion in lot) * work.terms.dimension
-        async with self._store.begin(large=words >= LARGE_ROWS) as transaction:
-            # Always in this order: two processes would wait for each other otherwise.
-            for party in sorted({task.party.id for task in tasks.values()}):
-                await exclusive(transaction, f"ledger {party}")
-            done = await accounts.debited_segments(transaction, list(tasks))
-            left = [
-                each
-                for each in lot  # another process may have been faster
-                if each.span.segment not in done[each.task.contribution.id]
-            ]
-            decided = [await self._decide(transaction, work, run) for run in runs(left)]
-            every = [each for run in decided for each in run]
-            if every:
-                prepared = iter(await self._prepared(transaction, work.terms, every, window))
-                for run in filter(None, decided):
-                    own = [next(prepared) for _ in run]
-                    sealed += await self._debit(transaction, work, run, own)
-                    done[run[0].portion.task.contribution.id].update(
-                        each.portion.span.segment for each in run
-                    )
-                await outbox.add_sealed(transaction, sealed)
-            ended = {
-                each.task.contribution.id: State.PREPARED
-                if done[each.task.contribution.id]
-                else State.REFUSED
-                for each in lot
-                if each.last
-            }
-            for state in set(ended.values()):
-                ids = [contribution for contribution, found in ended.items() if found is state]
-                await outbox.set_state(transaction, ids, state, self._clock.now())
-        for contribution, state in ended.items():
+        written = await self._lots.submit(lot)
+        tasks = {each.task.contribution.id: each.task for each in lot.portions}
+        for contribution, state in written.ended.items():
             self._note(tasks[contribution], state.value)
-        return sealed
+        return written.sealed
+
+    async def _write(self, transaction: Transaction, lots: Sequence[Lot]) -> list[Written]:
+        """Lots of any rounds, one after the other: each sees the debits of those before it."""
+        # Always in this order: two processes would wait for each other otherwise.
+        for party in sorted({each.task.party.id for lot in lots for each in lot.portions}):
+            await exclusive(transaction, f"ledger {party}")
+        return [await self._write_lot(transaction, lot) for lot in lots]
+
+    async def _write_lot(self, transaction: Transaction, lot: Lot) -> Written:
+        work, portions = lot.work, lot.portions
+        sealed: list[Sealed] = []
+        ids = list({each.task.contribution.id: None for each in portions})
+        done = await accounts.debited_segments(transaction, ids)
+        left = [
+            each
+            for each in portions  # another process may have been faster
+            if each.span.segment not in done[each.task.contribution.id]
+        ]
+        decided = [await self._decide(transaction, work, run) for run in runs(left)]
+        every = [each for run in decided for each in run]
+        if every:
+            prepared = iter(await self._prepared(transaction, work.terms, every, lot.window))
+            for run in filter(None, decided):
+                own = [next(prepared) for _ in run]
+                sealed += await self._debit(transaction, work, run, own)
+                done[run[0].portion.task.contribution.id].update(
+                    each.portion.span.segment for each in run
+                )
+            await outbox.add_sealed(transaction, sealed)
+        ended = {
+            each.task.contribution.id: State.PREPARED
+            if done[each.task.contribution.id]
+            else State.REFUSED
+            for each in portions
+            if each.last
+        }
+        for state in set(ended.values()):
+            chosen = [contribution for contribution, found in ended.items() if found is state]
+            await outbox.set_state(transaction, chosen, state, self._clock.now())
+        return Written(sealed, ended)
 
     async def _decide(
         self, transaction: Transaction, work: Work, run: Sequence[Portion]

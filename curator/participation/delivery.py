@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -24,14 +24,15 @@ import cbor2
 from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store.transactions import Database
+from common.store.together import Together
+from common.store.transactions import Database, Transaction
 from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
 from common.web.wire import CBOR, encode
 from curator.engine import OCTETS
 from curator.errors import PeerUnavailable, Stopped
 from curator.parties.keyring import Keyring
-from curator.parties.peers import Peers
+from curator.parties.peers import BATCHES, PIECES, Carried, Peers
 from curator.store import outbox, stops
 from curator.store.outbox import MISSED, PENDING, SENT, Answer, Sealed, State
 from curator.store.parties import Anchor, PartyRow
@@ -40,8 +41,6 @@ from tacit.protocol.round import ItemAnswer
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20
 """Pieces or batches in one request, at most, and their bytes; a larger one goes alone."""
-PIECES: Final = "pieces"
-BATCHES: Final = "batches"
 _RETRIED = frozenset({"unknown_round", "token_unknown", "round_not_keyed"})
 _logger = get_logger("tacit.curator.delivery")
 
@@ -85,7 +84,7 @@ class Letter:
 
 
 Line: TypeAlias = dict[Letter, "asyncio.Future[Answer | None]"]
-"""Pieces, or batches, of one round that wait for one aggregator, in the order of their coming."""
+"""Pieces, or batches, of any rounds that wait for one aggregator, in the order of their coming."""
 
 
 class Delivery:
@@ -108,7 +107,9 @@ class Delivery:
         self._grace = timedelta(seconds=grace_s)
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
-        self._lines: dict[tuple[str, str, str], Line] = {}
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._notes = Together(database.begin, _note)
+        self._ends = Together(database.begin, self._end)
 
     async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
         """Send sealed bytes once; the answer, or nothing if they have to be sent again.
@@ -120,7 +121,7 @@ class Delivery:
             return Answer(item.place, MISSED, "key_not_anchored")
         letter = Letter(parcel, anchor, item)
         gate = self._gates.setdefault(anchor.url, asyncio.Semaphore(self._in_flight))
-        place = (anchor.url, parcel.round, letter.kind)
+        place = (anchor.url, letter.kind)
         line = self._lines.setdefault(place, {})
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         line[letter] = answer
@@ -166,13 +167,16 @@ class Delivery:
 
     async def _carried(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         if len(letters) > 1:
-            carried = [(letter.anchor, self._body(letter)) for letter in letters]
+            carried = [
+                Carried(letter.anchor, letter.parcel.round, self._body(letter))
+                for letter in letters
+            ]
             try:
-                found = await self._peers.upload_together(carried, letters[0].path)
+                found = await self._peers.upload_together(carried, letters[0].kind)
             except PeerUnavailable:
                 return [None] * len(letters)
             except ProblemReceived as error:
-                if error.name == "unknown_round" or error.retryable or error.status >= 500:
+                if error.retryable or error.status >= 500:
                     return [None] * len(letters)
                 # else it may be about the first one's token, or the aggregator's own limits
             else:
@@ -244,23 +248,13 @@ class Delivery:
         found = list(answers)
         final = [answer for answer in found if answer is not None]
         if final:
-            async with self._store.begin() as transaction:
-                await outbox.mark_sent(transaction, final)
+            await self._notes.submit(final)
         return len(final) == len(found)
 
     async def finish(self, parcels: Sequence[Parcel]) -> None:
         """Close the contributions that were sent; pending ones are retried until the round no
         longer awaits them. Contributions that were refused are not changed."""
-        ids = [parcel.contribution for parcel in parcels]
-        async with self._store.reading() as transaction:
-            states = await outbox.delivery_states(transaction, ids)
-        sent: list[Parcel] = []
-        waiting: list[Parcel] = []
-        for parcel in parcels:
-            if parcel.contribution in states:
-                pending = PENDING in states[parcel.contribution]
-                (waiting if pending else sent).append(parcel)
-        await self._close(sent)
+        waiting = await self._closed(parcels)
         await asyncio.gather(*map(self._persist, waiting))
 
     async def _persist(self, parcel: Parcel) -> None:
@@ -279,28 +273,33 @@ class Delivery:
             if not await self.note(answers):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 30.0)
-        await self._close([parcel])
+        await self._closed([parcel])
 
-    async def _close(self, parcels: Sequence[Parcel]) -> None:
-        if not parcels:
-            return
-        ids = [parcel.contribution for parcel in parcels]
-        outcomes: dict[State, list[Parcel]] = {State.DELIVERED: [], State.MISSED: []}
-        async with self._store.begin() as transaction:
-            states = await outbox.delivery_states(transaction, ids)
-            for parcel in parcels:
-                missed = MISSED in states[parcel.contribution]
-                outcomes[State.MISSED if missed else State.DELIVERED].append(parcel)
-            for state, found in outcomes.items():
-                closed = [parcel.contribution for parcel in found]
-                if closed:
-                    await outbox.set_state(transaction, closed, state, self._clock.now())
-        for state, found in outcomes.items():
-            for parcel in found:
+    async def _closed(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        """Close the contributions of which all was sent; those of which some is pending."""
+        ended = await self._ends.submit(parcels)
+        for parcel in parcels:
+            state = ended.get(parcel.contribution, State.PREPARED)
+            if state in (State.DELIVERED, State.MISSED):
                 self._counted(state.value)
                 _logger.info(
                     "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
                 )
+        return [each for each in parcels if ended.get(each.contribution) is State.PREPARED]
+
+    async def _end(
+        self, transaction: Transaction, several: Sequence[Sequence[Parcel]]
+    ) -> list[dict[int, State]]:
+        """In which state each contribution is now; nothing of those that were refused."""
+        ids = [parcel.contribution for parcels in several for parcel in parcels]
+        ended = {
+            contribution: _state_of(bodies)
+            for contribution, bodies in (await outbox.delivery_states(transaction, ids)).items()
+        }
+        for state in (State.DELIVERED, State.MISSED):
+            closed = [contribution for contribution, found in ended.items() if found is state]
+            await outbox.set_state(transaction, closed, state, self._clock.now())
+        return [ended] * len(several)
 
     async def _answer_to(self, letter: Letter, error: ProblemReceived) -> Answer | None:
         parcel, place = letter.parcel, letter.item.place
@@ -324,6 +323,18 @@ class Delivery:
             problem=error.name,
         )
         return Answer(place, MISSED, error.name)
+
+
+def _state_of(bodies: Collection[str]) -> State:
+    """The state of a contribution whose sealed bodies are in these."""
+    if PENDING in bodies:
+        return State.PREPARED
+    return State.MISSED if MISSED in bodies else State.DELIVERED
+
+
+async def _note(transaction: Transaction, several: Sequence[Sequence[Answer]]) -> list[None]:
+    await outbox.mark_sent(transaction, [answer for answers in several for answer in answers])
+    return [None] * len(several)
 
 
 def _anchor(party: PartyRow, aggregator: str) -> Anchor | None:

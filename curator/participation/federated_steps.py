@@ -21,7 +21,7 @@ from curator.errors import StepRefused
 from curator.ledger.ledger import job_charges
 from curator.participation.restoring import Restore
 from curator.parties.peers import Peers
-from curator.records.questions import JobDebit, Question, RowQuestion, SequenceQuestion
+from curator.records.questions import ItemQuestion, JobDebit, Question, RowQuestion
 from curator.store import records as store
 from curator.store.parties import PartyRow
 from curator.store.records import JobRow
@@ -30,9 +30,9 @@ from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.protocol.federation import (
     ALWAYS,
     FederatedStep,
+    ItemTable,
     JobTerms,
     RegisterStatistic,
-    SequenceTable,
     step_of,
 )
 from tacit.protocol.round import RoundDescriptor
@@ -136,10 +136,10 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
         raise sums.SumRefused("a job's rounds are sound")
     if len(step.columns) != asked.columns:
         raise sums.SumRefused("the sum takes another number of columns")
-    sequences = any(isinstance(column, SequenceTable) for column in step.columns)
+    lists = any(isinstance(column, ItemTable) for column in step.columns)
     if query.every_record and isinstance(step.columns[0], RegisterStatistic):
         raise sums.SumRefused("a statistic changes with one reading: it is not one record alone")
-    if isinstance(asked, CountSum) != sequences:
+    if isinstance(asked, CountSum) != lists:
         raise sums.SumRefused("the algorithm's sum is of other records")
     if isinstance(asked, CountSum):
         _check_sequences(query, step, asked)
@@ -149,7 +149,7 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
 def _check_sequences(query: Query, step: FederatedStep, asked: CountSum) -> None:
     """Raises SumRefused where a table may hold more than counts, or where places name no item."""
     if not query.every_record or query.max_readings < MOST_SEQUENCES:
-        raise sums.SumRefused("all sequences of a table count")
+        raise sums.SumRefused("all records of a table count")
     universe = step.universe or ()
     if len(set(universe)) != len(universe) or len(universe) != asked.asked.items:
         raise sums.SumRefused("the universe is not that of the question")
@@ -183,11 +183,11 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
 def _question(step: FederatedStep, asked: sums.RecordSum, job: JobRow) -> Question:
     """What is asked of which records."""
     column = step.columns[0]
-    if isinstance(column, SequenceTable):
+    if isinstance(column, ItemTable):
         assert isinstance(asked, CountSum)
         debit = None
         if step.terms is not None:
             debit = JobDebit(step.job, step.step, job.first_round, step.terms.epsilon)
-        return SequenceQuestion(column.sequences, asked, step.universe or (), job.seen, debit)
+        return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)
     assert isinstance(asked, sums.RowSum)
     return RowQuestion(step.columns, asked, job.seed)

@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from common.batches import batches
 from curator.store.outbox import ContributionRow
 from curator.store.parties import PartyRow
 from tacit.crypto.sealing import Span, spans
 from tacit.protocol.enrolment import PartyKind
+from tacit.sets import Bits
 
 LOT_PORTIONS: Final = 100
 LOT_WORDS: Final = 1 << 18
@@ -77,9 +80,24 @@ def portions(task: Task, segment_size: int, done: Collection[int]) -> list[Porti
     return [Portion(task, span, span is left[-1]) for span in left]
 
 
-def keys_of(found: Sequence[Portion]) -> tuple[int, int]:
-    """The half-open range of keys that holds all curators of some portions."""
-    return min(each.first_key for each in found), max(each.end_key for each in found)
+def concerned(portion: Portion, invited: Bits | None) -> slice:
+    """From the first to the last of its curators that a round invites; `invited`: one boolean per
+    roster number, None for all."""
+    length = portion.span.length
+    if invited is None or portion.task.party.first is None:
+        return slice(0, length)
+    first = portion.task.party.first + portion.offset
+    places = np.flatnonzero(invited[first : first + length])
+    return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
+
+
+def keys_of(found: Sequence[Portion], invited: Bits | None = None) -> tuple[int, int]:
+    """The half-open range of keys that holds all invited curators of some portions."""
+    near = [(each.first_key, concerned(each, invited)) for each in found]
+    keys = [(first + own.start, first + own.stop) for first, own in near if own.stop > own.start]
+    if not keys:
+        return found[0].first_key, found[0].first_key
+    return min(first for first, _ in keys), max(end for _, end in keys)
 
 
 def groups(found: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:

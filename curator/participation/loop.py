@@ -13,11 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from functools import partial
-from secrets import SystemRandom
 from typing import Any
-
-from pydantic import ValidationError
-from pydantic_core import to_json
 
 from common.runtime.clock import Clock
 from common.runtime.logs import describe, get_logger
@@ -32,6 +28,7 @@ from curator.participation.delivery import Delivery, Parcel
 from curator.participation.discovery import Discovery
 from curator.participation.grouping import Task
 from curator.participation.noisy_reports import Reporting
+from curator.participation.planning import Planning
 from curator.participation.refusals import Refusing
 from curator.participation.settlement import Settling
 from curator.parties.capabilities import Capabilities
@@ -43,11 +40,7 @@ from curator.settings import CuratorSettings
 from curator.store import outbox
 from curator.store import parties as party_store
 from curator.store.outbox import Answer, ContributionRow, RoundRow, Sealed
-from curator.store.parties import Coordinator
-from tacit.crypto.signing import Signed, signer_of
-from tacit.errors import DomainError
-from tacit.protocol.agreement import check_descriptor
-from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
+from curator.store.parties import Coordinator, PartyRow, Speaker
 
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
@@ -58,7 +51,6 @@ RESUME_S = 30.0
 ERASE_S = 30.0
 ROTATE_S = 60.0
 
-_moment = SystemRandom()
 _logger = get_logger("tacit.curator.participation")
 
 
@@ -87,12 +79,16 @@ class Participation:
         self._settling, self._enroller = settling, enroller
         self._capabilities = capabilities
         self._reporting, self._refusing = reporting, refusing
+        self._planning = Planning(database, clock, settings.send_window_share)
         self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
         self._collections = Discovery(database, coordinators, peers.collecting, reporting.take_up)
         self._watched: set[str] = set()
+        self._speakers: set[Speaker] = set()
         self._enrolled = Notice()
         self._gone: dict[str, RoundRow] = {}
         self._busy: set[int] = set()
+        self._more = False
+        """Whether more was due than one pass takes."""
         self._awake = Notice()
         self._tasks: set[asyncio.Task[None]] = set()
         self.erasure = Erasure(database)
@@ -125,6 +121,7 @@ class Participation:
         """Poll now: a party was enrolled, or a policy changed."""
         self._rounds.forget()
         self._collections.forget()
+        self._planning.forget()
         self._enrolled.notify()
         self._awake.notify()
 
@@ -153,6 +150,9 @@ class Participation:
         ticket = self._enrolled.ticket()
         async with self._store.reading() as transaction:
             found = await party_store.speakers(transaction)
+        if set(found) != self._speakers:
+            self._speakers = set(found)
+            self._planning.forget()
         wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
         for url in {speaker.url for speaker in found} - self._watched:
             self._watched.add(url)
@@ -171,64 +171,10 @@ class Participation:
         return await self._collections.look(url)
 
     async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
-        open_now, foreign = set(), False
-        for item in items:
-            try:
-                signed = Signed[RoundDescriptor].model_validate_json(to_json(item))
-            except ValidationError:
-                _logger.warning("descriptor_malformed")
-                continue
-            open_now.add(signed.statement.round)
-            planned = [await self._plan(signed, coordinator) for coordinator in known]
-            foreign = foreign or not any(planned)
-        await self._note_gone(open_now)
+        listed, foreign = await self._planning.take_up(known, items)
+        await self._note_gone(listed)
         self._awake.notify()
         return foreign
-
-    async def _plan(self, signed: Signed[RoundDescriptor], coordinator: Coordinator) -> bool:
-        """Whether it is a sound descriptor of this coordinator; it is planned then."""
-        descriptor = signed.statement
-        now = self._clock.now()
-        try:
-            key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
-            check_descriptor(signed, key, now)
-        except DomainError as error:
-            _logger.warning("descriptor_refused", round=descriptor.round, problem=error.name)
-            return False
-        await self._plan_parties(descriptor, signed, coordinator.key, now)
-        return True
-
-    async def _plan_parties(
-        self,
-        descriptor: RoundDescriptor,
-        signed: Signed[RoundDescriptor],
-        coordinator_key: bytes,
-        now: datetime,
-    ) -> None:
-        digest = descriptor.digest()
-        async with self._store.reading() as transaction:  # most are known, and planned
-            known = await outbox.find_round(transaction, descriptor.round)
-            if known is not None and known.hash == digest:
-                left = await outbox.parties_without(
-                    transaction, descriptor.round, coordinator_key, descriptor.deployment
-                )
-                if not left:
-                    return
-        async with self._store.begin() as transaction:
-            known = await outbox.find_round(transaction, descriptor.round)
-            if known is not None and known.hash != digest:
-                _logger.warning("descriptor_changed", round=descriptor.round)
-                return
-            if known is None:
-                await outbox.add_round(transaction, signed, digest)
-            parties = await outbox.parties_without(
-                transaction, descriptor.round, coordinator_key, descriptor.deployment
-            )
-            if parties:
-                open_for = max(timedelta(0), descriptor.deadline - now)
-                share = open_for * self._settings.send_window_share
-                moments = [(party, now + share * _moment.random()) for party in parties]
-                await outbox.plan(transaction, descriptor.round, moments, now)
 
     async def _note_gone(self, open_now: set[str]) -> None:
         """Rounds that are no longer open: poll soon for their final state."""
@@ -259,28 +205,30 @@ class Participation:
         async with self._store.reading() as transaction:
             due = await outbox.due(transaction, latest)
             following = await outbox.next_moment(transaction, latest)
-        due = [item for item in due if item.id not in self._busy]
+            self._more = len(due) == outbox.DUE
+            due = [item for item in due if item.id not in self._busy]
+            rounds = await outbox.rounds_by_id(transaction, list({item.round for item in due}))
+            parties = await party_store.parties_by_id(transaction, [item.party for item in due])
         by_round: dict[str, list[ContributionRow]] = {}
         for item in due:
-            by_round.setdefault(item.round, []).append(item)
+            if item.id not in self._busy:
+                by_round.setdefault(item.round, []).append(item)
         started = []
         for round_id, items in by_round.items():
             self._busy.update(item.id for item in items)
-            started.append(self._spawn(self._perform(round_id, items)))
+            started.append(self._spawn(self._perform(rounds[round_id], items, parties)))
         if wait:
             await asyncio.gather(*started)
         return following
 
-    async def _perform(self, round_id: str, items: Sequence[ContributionRow]) -> None:
+    async def _perform(
+        self, row: RoundRow, items: Sequence[ContributionRow], parties: Mapping[str, PartyRow]
+    ) -> None:
         try:
-            async with self._store.reading() as transaction:
-                row = await outbox.find_round(transaction, round_id)
-                assert row is not None
-                parties = await party_store.parties_by_id(transaction, [i.party for i in items])
             await self._settle_earlier(row)
             tasks = [Task(item, parties[item.party]) for item in items]
             parcels = {
-                item.id: Parcel(item.id, parties[item.party], round_id, row.deadline)
+                item.id: Parcel(item.id, parties[item.party], row.id, row.deadline)
                 for item in items
             }
             moments = {item.id: item.send_at for item in items}
@@ -297,7 +245,8 @@ class Participation:
             self._spawn(self.tell_refusals())  # a coordinator that hangs delays no contribution
             await asyncio.gather(*under_way)
             await self._delivery.finish(list(parcels.values()))
-            self._awake.notify()  # more may be due than one pass takes
+            if self._more:
+                self._awake.notify()
             await asyncio.to_thread(give_back)
         finally:
             self._busy.difference_update(item.id for item in items)
@@ -333,10 +282,10 @@ class Participation:
         async with self._store.reading() as transaction:
             left = [i for i in await outbox.undelivered(transaction) if i.id not in self._busy]
             parties = await party_store.parties_by_id(transaction, [item.party for item in left])
-            rounds = {item.round: await outbox.find_round(transaction, item.round) for item in left}
+            rounds = await outbox.rounds_by_id(transaction, list({item.round for item in left}))
         jobs = []
         for item in left:
-            row = rounds[item.round]
+            row = rounds.get(item.round)
             if row is not None and item.id not in self._busy:
                 self._busy.add(item.id)
                 parcel = Parcel(item.id, parties[item.party], item.round, row.deadline)
@@ -360,17 +309,17 @@ class Participation:
             earlier = await outbox.open_ended(
                 transaction, descriptor.query.digest(), descriptor.window, descriptor.round
             )
-        for item in earlier:
-            await self._settling.ask(item)
+        if earlier:
+            await self._settling.ask(earlier)
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
         async with self._store.reading() as transaction:
             asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
-        for row in {**self._gone, **{item.id: item for item in asked}}.values():
-            if await self._settling.ask(row) is not None:
-                self._gone.pop(row.id, None)
+        rows = list({**self._gone, **{item.id: item for item in asked}}.values())
+        for round_id in await self._settling.ask(rows) if rows else ():
+            self._gone.pop(round_id, None)
 
     async def _erase(self) -> None:
         """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""

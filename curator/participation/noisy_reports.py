@@ -49,7 +49,7 @@ from tacit.accounting.costs import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
 from tacit.encoders.reports import Cost, Encoding, EncodingRefused, read
 from tacit.protocol.agreement import DescriptorRefused, check_opened
-from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, SequenceTable
+from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.query.words import PrivacyUnit
 from tacit.randomness import SecureRandom
@@ -201,7 +201,7 @@ class Reporting:
             raise EncodingRefused("no column but the one named as the label is sent as it is")
         if encoding.columns != len(descriptor.taken):
             raise EncodingRefused("a report takes another number of columns")
-        if any(isinstance(column, SequenceTable) for column in descriptor.taken):
+        if any(isinstance(column, ItemTable) for column in descriptor.taken):
             raise EncodingRefused("reports are of numbers")
         of_table = {isinstance(column, str) for column in descriptor.taken}
         if len(of_table) != 1:

@@ -8,9 +8,9 @@ Here a party of a proved round also learns whose proof did not hold (spec: valid
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -23,11 +23,11 @@ from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
 from curator.ledger.ledger import presence_bits
-from curator.parties.peers import Peers
+from curator.parties.peers import Peers, Said
 from curator.store import accounts, outbox
 from curator.store import parties as party_store
 from curator.store import records as record_store
-from curator.store.outbox import ContributionRow, RoundRow
+from curator.store.outbox import Asked, ContributionRow, RoundRow
 from curator.store.parties import PartyRow
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
@@ -37,11 +37,11 @@ from tacit.query.words import PrivacyUnit
 from tacit.sets import pack
 
 FINAL = frozenset({"released", "aborted"})
-TOGETHER: Final = 1000
+TOGETHER: Final = 500
 TOGETHER_BYTES: Final = 1 << 20
-"""Parties whose reports share a request, at most, and the bytes of these."""
-Said: TypeAlias = tuple[str, bytes]
-"""A party's token at its coordinator, and the bitmap of whom it debited."""
+"""Rounds or reports that share a request, at most, and the bytes of reports."""
+CURATORS: Final = 1 << 22
+"""Of how many curators it is looked up in one go whether they were debited: a byte each."""
 _logger = get_logger("tacit.curator.settling")
 
 
@@ -53,44 +53,90 @@ class Settling:
     peers: Peers
     clock: Clock
 
-    async def ask(self, row: RoundRow) -> str | None:
-        """The final state of a round, None if it is open or not answered; credits what is due."""
+    async def ask(self, rows: Sequence[RoundRow]) -> dict[str, str]:
+        """The final states of those rounds that are over, by id; credits what is due. Rounds of one
+        coordinator share requests, and what became of them a transaction."""
         async with self.database.reading() as transaction:
-            found = await outbox.of_round(transaction, row.id)
-            parties = await party_store.parties_by_id(transaction, [item.party for item in found])
-        speaker = next((p for p in parties.values() if p.coordinator_token is not None), None)
-        if speaker is None:
-            return None
-        assert speaker.coordinator_token is not None
+            found = await outbox.of_rounds(transaction, [row.id for row in rows])
+            ids = [item.party for items in found.values() for item in items]
+            parties = await party_store.parties_by_id(transaction, ids)
+        documents = await self._documents(found, parties)
+        over = {
+            row.id: found[row.id] for row in rows if documents.get(row.id, {}).get("state") in FINAL
+        }
+        known = await self._acknowledged(over, parties)
+        outcomes: dict[str, str] = {}
+        for row in rows:
+            document = documents.get(row.id, {})
+            if row.id in known and await self._stood(row, document, found[row.id], parties):
+                outcomes[row.id] = str(document["state"])
+        now, aborted = self.clock.now(), {}
+        for row in rows:
+            if outcomes.get(row.id) == "aborted" and (aborts := statements(documents[row.id])):
+                aborted[row.id] = aborts
+        asked = [Asked(row.id, outcomes.get(row.id)) for row in rows if row.id not in aborted]
+        async with self.database.begin() as transaction:
+            await outbox.settle_rounds(transaction, asked, now)
+        for row in rows:
+            if row.id in aborted:
+                await self._settle_aborted(row, aborted[row.id], found[row.id], parties)
+        return outcomes
+
+    async def _documents(
+        self, found: Mapping[str, Sequence[ContributionRow]], parties: Mapping[str, PartyRow]
+    ) -> dict[str, dict[str, Any]]:
+        """What coordinators tell of rounds, by id; nothing of those that they do not know."""
+        asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for round_id, items in found.items():
+            speakers = (parties[item.party] for item in items)
+            speaker = next((each for each in speakers if each.coordinator_token), None)
+            if speaker is not None and speaker.coordinator_token is not None:
+                asked[speaker.coordinator_url, speaker.coordinator_token].append(round_id)
+        documents: dict[str, dict[str, Any]] = {}
+        for (url, token), ids in asked.items():
+            for start in range(0, len(ids), TOGETHER):
+                some = ids[start : start + TOGETHER]
+                if len(some) > 1:
+                    try:
+                        documents |= await self.peers.round_states(url, token, some)
+                        continue
+                    except PeerUnavailable:
+                        continue
+                    except ProblemReceived:
+                        pass  # an earlier version, or the token: each alone
+                for round_id in some:
+                    documents[round_id] = await self._document(url, token, round_id)
+        return documents
+
+    async def _document(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         try:
-            document = await self.peers.round_state(
-                speaker.coordinator_url, speaker.coordinator_token, row.id
-            )
+            return await self.peers.round_state(url, token, round_id)
         except ProblemReceived as problem:
             # Its statements are gone, and with them a credit; how it ended is still said.
-            document = dict(problem.problem) if problem.name == "round_expired" else {}
+            return dict(problem.problem) if problem.name == "round_expired" else {}
         except PeerUnavailable:
-            document = {}
-        state = document.get("state")
-        outcome = state if state in FINAL else None
-        if outcome is not None and not await self._acknowledged(row.id, found, parties):
-            outcome = None  # asked again later
-        if outcome is not None and not await self._stood(row, document, found, parties):
-            outcome = None
-        aborts = statements(document) if outcome == "aborted" else []
+            return {}
+
+    async def _settle_aborted(
+        self,
+        row: RoundRow,
+        aborts: Sequence[Signed[AbortStatement]],
+        found: Sequence[ContributionRow],
+        parties: Mapping[str, PartyRow],
+    ) -> None:
         async with self.database.begin() as transaction:
-            await outbox.settle_round(transaction, row.id, self.clock.now(), outcome, aborts)
-            due = aborts and abort_credit(row.signed().statement, aborts)
+            asked = [Asked(row.id, "aborted", aborts)]
+            await outbox.settle_rounds(transaction, asked, self.clock.now())
+            due = abort_credit(row.signed().statement, aborts)
             if due and not await _went_on(transaction, row):
                 await self._credit(transaction, row, found, parties)
-        return outcome
 
     async def _stood(
         self,
         row: RoundRow,
         document: dict[str, Any],
         found: Sequence[ContributionRow],
-        parties: dict[str, PartyRow],
+        parties: Mapping[str, PartyRow],
     ) -> bool:
         """Note whose proofs were refused, with their debits, which stay; whether it is known.
 
@@ -120,46 +166,52 @@ class Settling:
         return True
 
     async def _acknowledged(
-        self, round_id: str, found: Sequence[ContributionRow], parties: dict[str, PartyRow]
-    ) -> bool:
-        """Report to coordinators whom this process debited, to be compared; whether all have it.
+        self, found: Mapping[str, Sequence[ContributionRow]], parties: Mapping[str, PartyRow]
+    ) -> set[str]:
+        """Report to coordinators whom this process debited, to be compared; the rounds of which
+        all have it.
 
         A coordinator that refuses a report is not sent it again.
         """
-        curators = {item.id: parties[item.party].curators for item in found}
-        async with self.database.reading() as transaction:
-            members = await accounts.debited_members(transaction, curators)
+        every = [item for items in found.values() for item in items]
         said: defaultdict[str, list[Said]] = defaultdict(list)
-        for item in found:
-            party = parties[item.party]
-            if party.coordinator_token is not None:
-                report = party.coordinator_token, pack(members[item.id])
-                said[party.coordinator_url].append(report)
+        for some in batches(every, lambda item: parties[item.party].curators, CURATORS):
+            curators = {item.id: parties[item.party].curators for item in some}
+            async with self.database.reading() as transaction:
+                members = await accounts.debited_members(transaction, curators)
+            for item in some:
+                party = parties[item.party]
+                if party.coordinator_token is not None:
+                    report = Said(item.round, party.coordinator_token, pack(members[item.id]))
+                    said[party.coordinator_url].append(report)
+        silent: set[str] = set()
         for url, reports in said.items():
-            for some in batches(reports, lambda each: len(each[1]), TOGETHER_BYTES, TOGETHER):
-                if not await self._acknowledge(url, round_id, some):
-                    return False
-        return True
+            for together in batches(
+                reports, lambda each: len(each.members), TOGETHER_BYTES, TOGETHER
+            ):
+                if not await self._acknowledge(url, together):
+                    silent |= {each.round for each in together}
+        return found.keys() - silent
 
-    async def _acknowledge(self, url: str, round_id: str, reports: Sequence[Said]) -> bool:
-        """Send the reports of several parties in one request, or each alone where that is refused:
-        the reason may be the first one's token. Whether the coordinator answered."""
+    async def _acknowledge(self, url: str, reports: Sequence[Said]) -> bool:
+        """Send several reports in one request, or each alone where that is refused: the reason may
+        be the first one's token. Whether the coordinator answered."""
         try:
             if len(reports) > 1:
                 try:
-                    answers = await self.peers.acknowledge_together(url, reports, round_id)
+                    answers = await self.peers.acknowledge_together(url, reports)
                 except ProblemReceived:
                     pass
                 else:
-                    for answer in answers:
+                    for each, answer in zip(reports, answers, strict=True):
                         if answer.status >= 400:
-                            _refused(round_id, answer.problem or "")
+                            _refused(each.round, answer.problem or "")
                     return True
-            for token, members in reports:
+            for each in reports:
                 try:
-                    await self.peers.acknowledge(url, token, round_id, members)
+                    await self.peers.acknowledge(url, each.token, each.round, each.members)
                 except ProblemReceived as problem:
-                    _refused(round_id, problem.name)
+                    _refused(each.round, problem.name)
         except PeerUnavailable:
             return False
         return True
@@ -169,7 +221,7 @@ class Settling:
         transaction: Transaction,
         row: RoundRow,
         found: Sequence[ContributionRow],
-        parties: dict[str, PartyRow],
+        parties: Mapping[str, PartyRow],
     ) -> None:
         for contribution in sorted(found, key=lambda item: item.party):
             party = parties[contribution.party]

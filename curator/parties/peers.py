@@ -57,6 +57,32 @@ class Listing:
     etag: str | None
 
 
+PIECES: Final = "pieces"
+BATCHES: Final = "batches"
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Sealed bytes among others in one request: to whom, and of which round."""
+
+    anchor: Anchor
+    round: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a party reports of a round: with its token at the coordinator, whom it debited."""
+
+    round: str
+    token: str
+    members: bytes
+
+    def size(self) -> int:
+        """Bytes of the bitmap."""
+        return len(self.members)
+
+
 class Peers:
     """Clients of all services that the hosted parties call."""
 
@@ -207,6 +233,19 @@ class Peers:
         document: dict[str, Any] = response.json()
         return document
 
+    async def round_states(
+        self, url: str, token: str, ids: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """The same of several rounds, by id, without those that the coordinator does not know."""
+        body, headers = json.dumps({"rounds": list(ids)}).encode(), {**_JSON, **_bearer(token)}
+        response = await self._call(
+            url, lambda client: client.post("/v1/rounds/states", content=body, headers=headers)
+        )
+        try:
+            return {str(each["id"]): dict(each) for each in response.json()["rounds"]}
+        except (ValueError, KeyError, TypeError):
+            raise PeerUnavailable("the states of rounds are not understood") from None
+
     async def transcript(self, url: str, token: str | None, round_id: str) -> bytes:
         """The transcript of a released round, as it came."""
         path = f"/v1/rounds/{round_id}/transcript"
@@ -255,16 +294,16 @@ class Peers:
             ),
         )
 
-    async def acknowledge_together(
-        self, url: str, said: Sequence[tuple[str, bytes]], round_id: str
-    ) -> list[ItemAnswer]:
-        """The same of several parties: the token and the bitmap of each; an answer for each."""
-        items = [{"token": token, "members": encode_binary(members)} for token, members in said]
-        body = json.dumps({"parties": items}).encode()
-        headers = {**_JSON, **_bearer(said[0][0])}
-        path = f"/v1/rounds/{round_id}/acknowledgements"
+    async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
+        """The same of several rounds and parties; an answer for each."""
+        items = [
+            {"round": each.round, "token": each.token, "members": encode_binary(each.members)}
+            for each in said
+        ]
+        body = json.dumps({"reports": items}).encode()
+        headers = {**_JSON, **_bearer(said[0].token)}
         response = await self._call(
-            url, lambda client: client.put(path, content=body, headers=headers)
+            url, lambda client: client.put("/v1/acknowledgements", content=body, headers=headers)
         )
         return _answers(response, len(said))
 
@@ -283,17 +322,21 @@ class Peers:
         )
         return response.status_code
 
-    async def upload_together(
-        self, carried: Sequence[tuple[Anchor, bytes]], path: str
-    ) -> list[ItemAnswer]:
-        """Send lone pieces, or batches, of several parties to one aggregator, each with its own
-        token; an answer for each. What was sealed stays as it is. Raises as `upload` does."""
-        anchor = carried[0][0]
-        items: list[dict[str, object]]
-        if path.endswith("/batches"):
-            items = [{"body": body, "token": own.token} for own, body in carried]
-        else:
-            items = [{**cbor2.loads(body), "token": own.token} for own, body in carried]
+    async def upload_together(self, carried: Sequence[Carried], kind: str) -> list[ItemAnswer]:
+        """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
+        with its round where they are of several; an answer for each. What was sealed stays as it
+        is. Raises as `upload` does."""
+        anchor, rounds = carried[0].anchor, {each.round for each in carried}
+        one = len(rounds) == 1
+        path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"
+        items = [
+            {
+                **({"body": each.body} if kind == BATCHES else cbor2.loads(each.body)),
+                **({} if one else {"round": each.round}),
+                "token": each.anchor.token,
+            }
+            for each in carried
+        ]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
         response = await self._call(

@@ -1,8 +1,8 @@
 """What a round of a federated job takes from its curators' own records.
 
 Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves, the sum over
-the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) or sequences
-(`SequenceQuestion`): who prepares a contribution does not see which.
+the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) or lists of
+items (`ItemQuestion`): who prepares a contribution does not see which.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,6 @@ from tacit.query.fields import Window
 from tacit.query.functions import Encoded
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
-
-SEQUENCES: Final = "sequences"
 
 
 @dataclass(frozen=True)
@@ -115,13 +113,14 @@ class RowQuestion:
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceQuestion:
-    """A question about sequences: all of a table count. `universe`: the items that places in the
-    question are of; `seen`: when this job was first heard of. A table that is younger answers as
-    one that was deleted, by zeros: a job counts in the tables that were there when it began. Under
-    a job's one debit a sequence counts only while it has not spent the job's epsilon."""
+class ItemQuestion:
+    """A question about sequences or sets: all of a table count. table: kind and name; `universe`:
+    the items that places in the question are of; `seen`: when this job was first heard of. A table
+    that is younger answers as one that was deleted, by zeros: a job counts in the tables that were
+    there when it began. Under a job's one debit a record counts only while it has not spent the
+    job's epsilon."""
 
-    table: str
+    table: tuple[str, str]
     asked: CountSum
     universe: tuple[str, ...]
     seen: datetime
@@ -134,10 +133,10 @@ class SequenceQuestion:
         window: Window,  # noqa: ARG002
         keys: tuple[int, int],
     ) -> dict[int, Lists]:
-        """Sequences by key, over the question's universe; an item that it lacks is place -1."""
+        """Lists by key, over the question's universe; an item that it lacks is place -1."""
         places = {item: place for place, item in enumerate(self.universe)}
         found = {}
-        for each in await item_store.tables(transaction, SEQUENCES, self.table, keys, self.seen):
+        for each in await item_store.tables(transaction, self.table, keys, self.seen):
             if each.lists.count <= query.max_readings:
                 known = np.array([places.get(item, -1) for item in each.universe], np.int32)
                 items = known[each.lists.items] if known.size else each.lists.items
@@ -151,7 +150,7 @@ class SequenceQuestion:
         records: Mapping[int, Lists],
         keys: Sequence[int],
     ) -> Mapping[int, Lists]:
-        """Without the sequences that would spend more than the job's epsilon; what the others spend
+        """Without the records that would spend more than the job's epsilon; what the others spend
         is stored. Spec: federated-counting, section 6.2."""
         if self.debit is None:
             return records

@@ -48,6 +48,9 @@ _ACCOUNT: Final = insert(accounts)
 _MEMBERS: Final = select(
     debits.c.contribution, debits.c.offset, debits.c.length, debits.c.presence
 ).where(debits.c.contribution.in_(bindparam("contributions", expanding=True)))
+_SEGMENTS: Final = select(debits.c.contribution, debits.c.segment).where(
+    debits.c.contribution.in_(bindparam("contributions", expanding=True))
+)
 _SPAN: Final = select(accounts).where(
     accounts.c.party == bindparam("of_party"),
     accounts.c.chunk >= bindparam("first"),
@@ -130,9 +133,7 @@ def _values(row: NewDebit) -> dict[str, Any]:
 
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
     """Segments of each contribution that are in the ledger already."""
-    rows = await transaction.execute(
-        select(debits.c.contribution, debits.c.segment).where(debits.c.contribution.in_(ids))
-    )
+    rows = await transaction.execute(_SEGMENTS, {"contributions": ids})
     found: dict[int, set[int]] = {contribution: set() for contribution in ids}
     for row in rows:
         found[row.contribution].add(row.segment)

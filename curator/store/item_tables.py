@@ -80,16 +80,15 @@ async def outlines(transaction: Transaction, curator: int, kind: str) -> list[Ou
 
 async def tables(
     transaction: Transaction,
-    kind: str,
-    name: str,
+    table: tuple[str, str],
     keys: tuple[int, int],
     until: datetime,
 ) -> list[StoredItems]:
     """The tables of this kind and name of the curators with keys in a half-open range, as far as
     they are not younger than `until`."""
     query = select(item_tables).where(
-        item_tables.c.kind == kind,
-        item_tables.c.name == name,
+        item_tables.c.kind == table[0],
+        item_tables.c.name == table[1],
         item_tables.c.curator >= keys[0],
         item_tables.c.curator < keys[1],
         item_tables.c.stored <= until,

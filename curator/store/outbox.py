@@ -10,11 +10,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import BindParameter, Row, bindparam, func, insert, or_, select, update
 
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
-from curator.store.parties import enrolled_but
 from curator.store.tables import contributions, debits, outbox, rounds
 from tacit.crypto.signing import Signed
 from tacit.protocol.round import AbortStatement, RoundDescriptor
@@ -62,6 +61,15 @@ class ContributionRow:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """When a party sends its contribution to a round."""
+
+    round: str
+    party: str
+    send_at: datetime
+
+
+@dataclass(frozen=True)
 class Place:
     """What sealed bytes are: which part of a contribution's segment, for whom."""
 
@@ -92,7 +100,43 @@ class Answer:
     problem: str | None = None
 
 
-# Asked for every party of a round: made once, and so compiled once.
+DUE: Final = 1000
+"""Most contributions that one pass takes."""
+IDS: Final = 500
+"""Most ids that one statement lists."""
+_IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
+# Asked in every round: made once, and so compiled once.
+_ROUNDS_OF: Final = select(rounds).where(rounds.c.id.in_(_IDS))
+_ADD_ROUND: Final = insert(rounds)
+_ADD_CONTRIBUTION: Final = insert(contributions)
+_ADD_SEALED: Final = insert(outbox)
+_STATES: Final = (
+    select(outbox.c.contribution, outbox.c.state, func.count().label("n"))
+    .where(outbox.c.contribution.in_(_IDS))
+    .group_by(outbox.c.contribution, outbox.c.state)
+)
+_MOVE: Final = {
+    name: update(contributions)
+    .where(contributions.c.id.in_(_IDS))
+    .values({"state": bindparam("moved"), name: bindparam("now")})
+    for name in ("prepared", "finished")
+}
+_SETTLE: Final = (
+    update(rounds)
+    .where(rounds.c.id == bindparam("of_round"))
+    .values({name: bindparam(name) for name in ("asked", "outcome", "aborts")})
+)
+_OF_ROUNDS: Final = select(contributions).where(contributions.c.round.in_(_IDS))
+_PARTIES_OF: Final = select(contributions.c.round, contributions.c.party).where(
+    contributions.c.round.in_(_IDS)
+)
+_OPEN_ENDED: Final = select(rounds).where(
+    rounds.c.query_hash == bindparam("of_query"),
+    rounds.c.window_start == bindparam("start"),
+    rounds.c.window_end == bindparam("end"),
+    rounds.c.id != bindparam("except_round"),
+    rounds.c.outcome.is_(None),
+)
 _CONTRIBUTED: Final = (
     select(rounds.c.id)
     .distinct()
@@ -119,28 +163,38 @@ def _signed(text: str) -> Signed[RoundDescriptor]:
 
 async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None:
     """A round that was shown before."""
-    row = (await transaction.execute(select(rounds).where(rounds.c.id == round_id))).first()
-    return None if row is None else _round(row)
+    return (await rounds_by_id(transaction, [round_id])).get(round_id)
 
 
-async def add_round(
-    transaction: Transaction, signed: Signed[RoundDescriptor], digest: bytes
-) -> None:
-    """Keep a descriptor that was checked."""
-    descriptor = signed.statement
-    await transaction.execute(
-        insert(rounds).values(
-            id=descriptor.round,
-            hash=digest,
-            descriptor=signed.model_dump_json(),
-            deployment=descriptor.deployment,
-            query_hash=descriptor.query.digest(),
-            window_start=descriptor.window.start,
-            window_end=descriptor.window.end,
-            opened=descriptor.opened,
-            deadline=descriptor.deadline,
+async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundRow]:
+    """Those of some rounds that were shown before, by id."""
+    found: dict[str, RoundRow] = {}
+    for start in range(0, len(ids), IDS):
+        rows = await transaction.execute(_ROUNDS_OF, {"ids": ids[start : start + IDS]})
+        found |= {row.id: _round(row) for row in rows}
+    return found
+
+
+async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDescriptor]]) -> None:
+    """Keep descriptors that were checked."""
+    if signed:
+        await transaction.execute(
+            _ADD_ROUND,
+            [
+                {
+                    "id": each.statement.round,
+                    "hash": each.statement.digest(),
+                    "descriptor": each.model_dump_json(),
+                    "deployment": each.statement.deployment,
+                    "query_hash": each.statement.query.digest(),
+                    "window_start": each.statement.window.start,
+                    "window_end": each.statement.window.end,
+                    "opened": each.statement.opened,
+                    "deadline": each.statement.deadline,
+                }
+                for each in signed
+            ],
         )
-    )
 
 
 async def unsettled_rounds(
@@ -160,20 +214,28 @@ async def unsettled_rounds(
     return [_round(row) for row in rows]
 
 
-async def settle_round(
-    transaction: Transaction,
-    round_id: str,
-    asked: datetime,
-    outcome: str | None,
-    aborts: Sequence[Signed[AbortStatement]],
-) -> None:
-    """Store what the coordinator reported about a round, with the abort statements it sent."""
-    text = _ABORTS.dump_json(list(aborts)).decode() if aborts else None
-    await transaction.execute(
-        update(rounds)
-        .where(rounds.c.id == round_id)
-        .values(asked=asked, outcome=outcome, aborts=text)
-    )
+@dataclass(frozen=True)
+class Asked:
+    """What a coordinator reported about a round, with the abort statements it sent."""
+
+    round: str
+    outcome: str | None
+    aborts: Sequence[Signed[AbortStatement]] = ()
+
+
+async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: datetime) -> None:
+    """Store what coordinators reported about rounds."""
+    values = [
+        {
+            "of_round": each.round,
+            "asked": now,
+            "outcome": each.outcome,
+            "aborts": _ABORTS.dump_json(list(each.aborts)).decode() if each.aborts else None,
+        }
+        for each in asked
+    ]
+    if values:
+        await transaction.execute(_SETTLE, values)
 
 
 def stored_aborts(text: str | None) -> list[Signed[AbortStatement]]:
@@ -199,16 +261,13 @@ async def open_ended(
     transaction: Transaction, query_hash: bytes, window: Window, except_round: str
 ) -> list[RoundRow]:
     """Rounds of the same query and window whose outcome is not known."""
-    rows = await transaction.execute(
-        select(rounds).where(
-            rounds.c.query_hash == query_hash,
-            rounds.c.window_start == window.start,
-            rounds.c.window_end == window.end,
-            rounds.c.id != except_round,
-            rounds.c.outcome.is_(None),
-        )
-    )
-    return [_round(row) for row in rows]
+    asked = {
+        "of_query": query_hash,
+        "start": window.start,
+        "end": window.end,
+        "except_round": except_round,
+    }
+    return [_round(row) for row in await transaction.execute(_OPEN_ENDED, asked)]
 
 
 def _round(row: Row[Any]) -> RoundRow:
@@ -218,38 +277,26 @@ def _round(row: Row[Any]) -> RoundRow:
 # --- contributions -------------------------------------------------------------------------------
 
 
-async def parties_without(
-    transaction: Transaction, round_id: str, coordinator_key: bytes, deployment: str
-) -> list[str]:
-    """Enrolled parties of a deployment that have not taken up a round yet."""
-    taken = select(contributions.c.party).where(contributions.c.round == round_id)
-    return await enrolled_but(transaction, taken, coordinator_key, deployment)
+async def parties_of(transaction: Transaction, ids: Sequence[str]) -> dict[str, set[str]]:
+    """The parties that have taken up each of some rounds."""
+    found: dict[str, set[str]] = {round_id: set() for round_id in ids}
+    for start in range(0, len(ids), IDS):
+        rows = await transaction.execute(_PARTIES_OF, {"ids": ids[start : start + IDS]})
+        for row in rows:
+            found[row.round].add(row.party)
+    return found
 
 
-async def plan(
-    transaction: Transaction,
-    round_id: str,
-    moments: Sequence[tuple[str, datetime]],
-    now: datetime,
-) -> None:
-    """Store a round: each party with its moment of sending."""
-    await transaction.execute(
-        insert(contributions),
-        [
-            {
-                "party": party,
-                "round": round_id,
-                "state": State.PLANNED.value,
-                "send_at": moment,
-                "planned": now,
-            }
-            for party, moment in moments
-        ],
-    )
+async def plan(transaction: Transaction, plans: Sequence[Plan], now: datetime) -> None:
+    """Store who contributes to which rounds when."""
+    if plans:
+        state = State.PLANNED.value
+        values = [{**asdict(each), "state": state, "planned": now} for each in plans]
+        await transaction.execute(_ADD_CONTRIBUTION, values)
 
 
 async def due(
-    transaction: Transaction, before: datetime, limit: int = 1000
+    transaction: Transaction, before: datetime, limit: int = DUE
 ) -> list[ContributionRow]:
     """Planned contributions whose moment comes before an instant, earliest first."""
     rows = await transaction.execute(
@@ -287,11 +334,9 @@ async def set_state(
 ) -> None:
     """Move contributions on."""
     column = "prepared" if state is State.PREPARED else "finished"
-    await transaction.execute(
-        update(contributions)
-        .where(contributions.c.id.in_(ids))
-        .values(state=state.value, **{column: now})
-    )
+    for start in range(0, len(ids), IDS):
+        asked = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
+        await transaction.execute(_MOVE[column], asked)
 
 
 async def set_credited(transaction: Transaction, contribution: int, now: datetime) -> None:
@@ -301,10 +346,15 @@ async def set_credited(transaction: Transaction, contribution: int, now: datetim
     )
 
 
-async def of_round(transaction: Transaction, round_id: str) -> list[ContributionRow]:
-    """All parties' contributions to a round."""
-    rows = await transaction.execute(select(contributions).where(contributions.c.round == round_id))
-    return [_contribution(row) for row in rows]
+async def of_rounds(
+    transaction: Transaction, ids: Sequence[str]
+) -> dict[str, list[ContributionRow]]:
+    """All parties' contributions to each of some rounds."""
+    found: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
+    for start in range(0, len(ids), IDS):
+        for row in await transaction.execute(_OF_ROUNDS, {"ids": ids[start : start + IDS]}):
+            found[row.round].append(_contribution(row))
+    return found
 
 
 def _contribution(row: Row[Any]) -> ContributionRow:
@@ -317,7 +367,7 @@ def _contribution(row: Row[Any]) -> ContributionRow:
 async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
     """Put sealed bytes into the outbox, in the transaction of their debits."""
     await transaction.execute(
-        insert(outbox),
+        _ADD_SEALED,
         [
             {
                 **asdict(item.place),
@@ -373,14 +423,10 @@ async def delivery_states(
     transaction: Transaction, ids: Sequence[int]
 ) -> dict[int, dict[str, int]]:
     """How many sealed bodies of each contribution are pending, sent, missed."""
-    rows = await transaction.execute(
-        select(outbox.c.contribution, outbox.c.state, func.count().label("n"))
-        .where(outbox.c.contribution.in_(ids))
-        .group_by(outbox.c.contribution, outbox.c.state)
-    )
     result: dict[int, dict[str, int]] = {}
-    for row in rows:
-        result.setdefault(row.contribution, {})[row.state] = row.n
+    for start in range(0, len(ids), IDS):
+        for row in await transaction.execute(_STATES, {"ids": ids[start : start + IDS]}):
+            result.setdefault(row.contribution, {})[row.state] = row.n
     return result
 
 

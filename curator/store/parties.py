@@ -147,6 +147,10 @@ class CuratorRow:
     refreshed: int
 
 
+_ENROLLED: Final = select(parties.c.id, parties.c.deployment).where(
+    parties.c.state == bindparam("state"), parties.c.coordinator_key == bindparam("key")
+)
+
 # --- facts ---------------------------------------------------------------------------------------
 
 
@@ -196,6 +200,15 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
         ).where(*_SPEAKS)
     )
     return [Speaker(*row) for row in rows]
+
+
+async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
+    """The enrolled parties of a coordinator, by deployment."""
+    rows = await transaction.execute(_ENROLLED, {"key": coordinator_key, "state": ACTIVE})
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.deployment, []).append(row.id)
+    return found
 
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:

@@ -38,6 +38,7 @@ from tacit.query.functions import parts
 from tacit.query.mechanisms import NoisePlan, aggregator_plan, curator_plan, noisy_aggregators
 from tacit.query.query import Query
 from tacit.query.words import Mechanism, PrivacyUnit, Stance
+from tacit.wire import canonical_json
 
 Model = Literal["pure-dp", "approximate-dp", "none"]
 
@@ -193,6 +194,13 @@ def _nothing(
     )
 
 
+def priced_text(query: Query) -> str:
+    """The canonical text of a query under which its figures are kept: without its name and its
+    group, on which none depends. Feeders that are asked the same share them."""
+    fields = query.model_dump(mode="json", exclude_none=True, exclude={"name", "group"})
+    return canonical_json({**fields, "name": "priced"}).decode()
+
+
 def verified_line(
     query: Query,
     scenario: Scenario,
@@ -200,15 +208,11 @@ def verified_line(
     operators: Sequence[str] | None = None,
 ) -> VerifiedLine:
     """The verified guarantee in one scenario; see `verified_lines`."""
-    return _cached(
-        query.canonical().decode(),
-        scenario,
-        participants,
-        None if operators is None else tuple(operators),
-    )
+    by = None if operators is None else tuple(operators)
+    return _cached(priced_text(query), scenario, participants, by)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _cached(
     text: str, scenario: Scenario, participants: int | None, operators: tuple[str, ...] | None
 ) -> VerifiedLine:
@@ -355,4 +359,5 @@ def verified_lines(
     operators: Sequence[str] | None = None,
 ) -> tuple[VerifiedLine, ...]:
     """The five rows a to e, each certified. `participants` None: any manifest that is allowed."""
-    return tuple(verified_line(query, scenario, participants, operators) for scenario in Scenario)
+    text, by = priced_text(query), None if operators is None else tuple(operators)
+    return tuple(_cached(text, scenario, participants, by) for scenario in Scenario)

@@ -117,7 +117,7 @@ def _answer(curator: str, round_id: str) -> Steps[Json]:
     return json_of(get(_answer_path(curator, round_id)))
 
 
-def _anchors(curator: str, round_id: str) -> Steps[Json]:
+def _answer_anchors(curator: str, round_id: str) -> Steps[Json]:
     """Which round a curator answered, and to whose identities: {"descriptor_hash", "trust", ...}.
 
     `trust` is a trust file for `verify` and `tacit round verify`.
@@ -263,7 +263,7 @@ class Readings:
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
     answer = operation(_answer)
-    anchors = operation(_anchors)
+    answer_anchors = operation(_answer_anchors)
     answer_transcript = operation(_answer_transcript)
     check_answer = operation(_check_answer)
     reading_counts = operation(_reading_counts)

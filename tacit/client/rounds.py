@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from tacit.client.exchange import (
     content_of,
     creating,
     get,
+    items_of,
     json_of,
     pages,
     text_of,
@@ -96,6 +98,12 @@ def _report(round_id: str) -> Steps[Json]:
 def _report_words(round_id: str) -> Steps[str]:
     """The privacy report of a result in plain words."""
     return text_of(f"/v1/rounds/{round_id}/report")
+
+
+def _round_states(round_ids: Sequence[str]) -> Steps[list[Json]]:
+    """Several rounds, as lists show them, up to a thousand; without those that are not known."""
+    body = {"rounds": list(round_ids)}
+    return items_of(Request("POST", "/v1/rounds/states", body, repeatable=True), "rounds")
 
 
 def _descriptor(round_id: str) -> Steps[Json]:
@@ -196,6 +204,11 @@ def _end(round_id: str, how: str) -> Steps[Json]:
     return json_of(Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"))
 
 
+def _received(round_id: str) -> Steps[Json]:
+    """How far an open round is: whom it awaits, what every aggregator says it holds."""
+    return json_of(get(f"/v1/rounds/{round_id}/received"))
+
+
 def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Json]:
     """Whether contributions arrive and where they stop, in counts: RFC 3339 times, by default the
     last 24 hours (coordinator; an aggregator tells its own hours)."""
@@ -208,6 +221,7 @@ class Rounds:
     open_round = operation(_open_round)
     rounds = stream(_rounds)
     round = operation(_round)
+    round_states = operation(_round_states)
     watch = stream(_watch)
     wait_for = operation(_wait_for)
     result = operation(_result)
@@ -217,6 +231,7 @@ class Rounds:
     transcript = operation(_transcript)
     refusals = operation(_refusals)
     refused = operation(_refused)
+    received = operation(_received)
     flow = operation(_flow)
     standing = operation(_standing)
     close_round = operation(_close_round)

@@ -8,7 +8,7 @@ is at most the question's reach in L1 norm, and that is enforced here, whoever a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -23,6 +23,8 @@ from tacit.wire import format_exact, parse_exact
 MOST_SEQUENCES: Final = 1_000_000
 """Lists of one curator that count, for the privacy unit `record`."""
 MOST_RATES: Final = 1_024
+MOST_PARTS: Final = 64
+MOST_CELLS: Final = MOST_PARTS * MAX_DIMENSION
 MOST_REACH: Final = 1_000
 MOST_LEVELS: Final = 64
 
@@ -47,14 +49,16 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CountSum:
-    """A question. reach: what a record adds to a block at most; rates: distinct ones, rising;
-    rate_of (groups,): the rate of each group, as its place among them."""
+    """A question, or a part of it. reach: what a record adds to a block at most; rates: distinct
+    ones, rising; rate_of (groups,): the rate of each group, as its place among them; first: of its
+    words that are asked here, MAX_DIMENSION at most; those after it are asked by further parts."""
 
     counter: Counter
     asked: Asked
     reach: int
     rates: tuple[Fraction, ...]
     rate_of: Ints
+    first: int = 0
 
     @classmethod
     def of(
@@ -63,9 +67,14 @@ class CountSum:
         """From rates in any order, of which some may have no cells: those are not asked for."""
         used = np.unique(rate_of[asked.sizes > 0])
         order = sorted(used.tolist(), key=lambda place: rates[place])
+        # More than fit are rounded down, neighbours to the lowest of them.
+        kept = np.arange(len(order)) * min(len(order), MOST_RATES) // max(len(order), 1)
         rank = np.zeros(len(rates), np.int64)
-        rank[order] = np.arange(len(order))
-        return cls(counter, asked, reach, tuple(rates[place] for place in order), rank[rate_of])
+        rank[order] = kept
+        lowest = np.unique(kept, return_index=True)[1].tolist()
+        return cls(
+            counter, asked, reach, tuple(rates[order[place]] for place in lowest), rank[rate_of]
+        )
 
     def __post_init__(self) -> None:
         rising = all(low < high for low, high in zip(self.rates, self.rates[1:], strict=False))
@@ -76,8 +85,10 @@ class CountSum:
             raise ValueError("every group has a rate, and a record reaches one cell at least")
         if set(np.unique(self.rate_of[sizes > 0]).tolist()) != set(range(len(self.rates))):
             raise ValueError("every rate is of some cell")
-        if not 0 < int(sizes.sum()) <= MAX_DIMENSION or (sizes < 0).any():
-            raise ValueError(f"at most {MAX_DIMENSION} cells")
+        if not 0 < int(sizes.sum()) <= MOST_CELLS or (sizes < 0).any():
+            raise ValueError(f"at most {MOST_CELLS} cells")
+        if self.first not in range(0, int(sizes.sum()), MAX_DIMENSION):
+            raise ValueError("parts are as long as they can be")
 
     @property
     def columns(self) -> int:
@@ -85,17 +96,38 @@ class CountSum:
         return 1
 
     @property
+    def parts(self) -> tuple[CountSum, ...]:
+        """The whole question as sums that rounds can carry."""
+        firsts = range(0, self._cells.size, MAX_DIMENSION)
+        return tuple(replace(self, first=first) for first in firsts)
+
+    @cached_property
+    def _ends(self) -> Ints:
+        """Of each rate: the word after its last one."""
+        return np.cumsum(np.bincount(self.rate_of, self.asked.sizes, len(self.rates))).astype(
+            np.int64
+        )
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        """Words of each rate that are asked here."""
+        end = min(self.first + MAX_DIMENSION, int(self._ends[-1]))
+        ends = np.clip(self._ends, self.first, end)
+        return np.diff(ends, prepend=self.first)
+
+    @property
     def epsilon(self) -> Fraction:
         """The sum of the distinct rates."""
-        return sum(self.rates, Fraction(0))
+        asked = np.flatnonzero(self._sizes).tolist()
+        return sum((self.rates[place] for place in asked), Fraction(0))
 
     @cached_property
     def blocks(self) -> tuple[SumBlock, ...]:
         """One for each rate."""
-        cells = np.bincount(self.rate_of, self.asked.sizes, len(self.rates)).astype(np.int64)
         return tuple(
             SumBlock(f"rate-{place}", size, self.reach, rate / self.epsilon)
-            for place, (rate, size) in enumerate(zip(self.rates, cells.tolist(), strict=True))
+            for place, (rate, size) in enumerate(zip(self.rates, self._sizes.tolist(), strict=True))
+            if size
         )
 
     @cached_property
@@ -113,7 +145,7 @@ class CountSum:
         return places
 
     def added(self, lists: Lists) -> tuple[Ints, Ints]:
-        """Records and places of the vector, one entry for each count of 1 that a record adds.
+        """Records and words, one entry for each count of 1 that a record adds.
 
         A record with an item outside the universe counts nowhere, and nobody hears of it. A
         record's counts beyond the reach of a block are dropped, the last ones first.
@@ -121,29 +153,31 @@ class CountSum:
         records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
         inside = (cells >= 0) & (cells < self._cells.size)
         places, records = self._places[cells[inside]], records[inside]
-        kept = _first(records * len(self.blocks) + self._block_of(places), self.reach)
-        return records[kept], places[kept]
-
-    def _block_of(self, places: Ints) -> Ints:
-        ends = np.cumsum([block.dimension for block in self.blocks])
-        return np.searchsorted(ends, places, side="right")
+        rates = np.searchsorted(self._ends, places, side="right")
+        kept = _first(records * len(self.rates) + rates, self.reach)
+        records, words = records[kept], places[kept] - self.first
+        here = (words >= 0) & (words < int(self._sizes.sum()))
+        return records[here], words[here]
 
     def total(self, lists: Lists) -> Ints:
         """What all lists add together (length,)."""
-        return np.bincount(self.added(lists)[1], minlength=self._cells.size)
+        return np.bincount(self.added(lists)[1], minlength=int(self._sizes.sum()))
 
     def moved(self, lists: Lists) -> Ints:
         """What each record adds to each block, in L1 norm (records, blocks)."""
-        records, places = self.added(lists)
-        blocks = len(self.blocks)
-        found = np.bincount(
-            records * blocks + self._block_of(places), minlength=lists.count * blocks
-        )
-        return found.reshape(lists.count, blocks)
+        records, words = self.added(lists)
+        ends = np.cumsum([block.dimension for block in self.blocks])
+        keys = records * ends.size + np.searchsorted(ends, words, side="right")
+        found = np.bincount(keys, minlength=lists.count * ends.size)
+        return found.reshape(lists.count, ends.size)
 
     def restored(self, opened: Ints) -> Ints:
-        """(length,) in the question's order."""
-        return opened[self._places]
+        """(length,) in the question's order; of a part as it is: `whole` puts parts together."""
+        return opened if self._cells.size > MAX_DIMENSION else opened[self._places]
+
+    def whole(self, parts: Sequence[Ints]) -> Ints:
+        """All cells in the question's order, from the opened sums of its parts."""
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)[self._places]
 
     def document(self) -> dict[str, Any]:
         """The question as JSON."""
@@ -152,6 +186,7 @@ class CountSum:
             "rates": [format_exact(rate) for rate in self.rates],
             "rate_of": self.rate_of.tolist() if len(self.rates) > 1 else None,
             "asked": self.asked.json(),
+            **({"first": self.first} if self.first else {}),
         }
 
 
@@ -165,10 +200,11 @@ def read_with(
     if document["rate_of"] is not None:
         rate_of = whole_numbers(document["rate_of"], len(rates))
     reach = whole_number(document["reach"], MOST_REACH)
-    return CountSum(counter, asked, reach, rates, rate_of)
+    first = whole_number(document["first"], MOST_CELLS) if "first" in document else 0
+    return CountSum(counter, asked, reach, rates, rate_of, first)
 
 
-def read_levels(listed: Any, items: int, most: int = MAX_DIMENSION) -> tuple[Level, ...]:
+def read_levels(listed: Any, items: int, most: int = MOST_CELLS) -> tuple[Level, ...]:
     """Levels of at most so many grams or prefixes, which differ and are sorted by (parent, item).
 
     What was kept was asked before, and so many cells a question has: with these limits a document

@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.count_sums import CountSum, read_levels, read_with, whole_number
+from tacit.encoders.count_sums import MOST_CELLS, CountSum, read_levels, read_with, whole_number
 from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
-from tacit.query.words import MAX_DIMENSION
 
 Symbols = NDArray[np.int16] | NDArray[np.int32]
 MOST_LENGTH: Final = 1_000
@@ -125,11 +124,11 @@ def read(document: Mapping[str, Any]) -> CountSum:
 
 
 def _asked(document: Mapping[str, Any]) -> Successors | Lengths:
-    items = whole_number(document["items"], MAX_DIMENSION)
+    items = whole_number(document["items"], MOST_CELLS)
     if "cap" in document:
         return Lengths(items, whole_number(document["cap"], MOST_LENGTH))
     l_max = whole_number(document["l_max"], MOST_LENGTH)
-    levels = read_levels(document["levels"], items, MAX_DIMENSION // (items + 1))
+    levels = read_levels(document["levels"], items, MOST_CELLS // (items + 1))
     return Successors(items, l_max, levels)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tacit.encoders.count_sums import (
+    MOST_CELLS,
     CountSum,
     read_levels,
     read_with,
@@ -22,7 +23,6 @@ from tacit.encoders.count_sums import (
 )
 from tacit.encoders.counts import Counter, Ints, Level, Lists, places_among
 from tacit.encoders.sequential_prefix_tree_layout import Layout
-from tacit.query.words import MAX_DIMENSION
 
 _MOST_BIN_GROUPS: Final = 1 << 22
 """Groups times time bins of a document, at most: a table of that size is held."""
@@ -174,7 +174,7 @@ def read(document: Mapping[str, Any]) -> CountSum:
 
 
 def _asked(document: Mapping[str, Any]) -> Below:
-    items = whole_number(document["items"], MAX_DIMENSION)
+    items = whole_number(document["items"], MOST_CELLS)
     bins = whole_number(document["bins"], items)
     if items % bins:
         raise ValueError("time bins have as many items each")

@@ -9,18 +9,23 @@ mask of the node that is split next is at the same place for all of them, and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.encoders.count_sums import CountSum, read_with, whole_number, whole_numbers
 from tacit.encoders.counts import Counter, Ints, Lists, places_among
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 
 _MASK_BITS: Final = 16
+_FIELDS: Final = ("parents", "masks", "places", "children", "ends")
+FANOUTS: Final = range(2, _MASK_BITS + 1)
+MOST_ITEMS: Final = 100_000
+MOST_DEPTH: Final = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,10 @@ class Generation:
         """Parent and mask as one number, rising."""
         return self.parents << _MASK_BITS | self.masks
 
+    def json(self) -> dict[str, list[int]]:
+        """As JSON."""
+        return {name: getattr(self, name).tolist() for name in _FIELDS}
+
 
 @dataclass(frozen=True, eq=False)
 class Splits:
@@ -82,6 +91,11 @@ class Splits:
     def last(self) -> Generation:
         """What is asked about."""
         return self.generations[-1]
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        generations = [each.json() for each in self.generations]
+        return {"items": self.items, "fanout": self.taxonomy.fanout, "generations": generations}
 
     @cached_property
     def sizes(self) -> Ints:
@@ -127,10 +141,12 @@ class Walk:
     depth: int
 
     def seen(self, document: Splits) -> Ints:
-        """The mask that each record has of the node that its partition splits here."""
+        """The mask that each record has of the node that its partition splits here; 0 where it has
+        none, which no honest question asks for: nothing of another record is ever read."""
         at = self.masks.starts[self.rows] + document.generations[self.depth].places[self.partitions]
-        seen: Ints = self.masks.masks[at].astype(np.int64)
-        return seen
+        own = at < self.masks.starts[self.rows + 1]
+        seen: Ints = self.masks.masks[np.where(own, at, 0)].astype(np.int64)
+        return np.where(own, seen, 0)
 
 
 def follow(walk: Lists | Masks | Walk, document: Splits) -> Walk:
@@ -150,11 +166,49 @@ def follow(walk: Lists | Masks | Walk, document: Splits) -> Walk:
 
 def cells(walk: Walk, document: Splits) -> tuple[partial[Ints], Ints]:
     """Records, on demand, and cells of each count of 1."""
-    found = document.cells(walk.partitions, walk.seen(document))
-    return partial(np.take, walk.masks.kept, walk.rows), found
+    seen = walk.seen(document)
+    some = seen > 0
+    found = document.cells(walk.partitions[some], seen[some])
+    return partial(np.take, walk.masks.kept, walk.rows[some]), found
 
 
 COUNTER: Final = Counter(follow, cells)
+
+
+def read(document: Mapping[str, Any]) -> CountSum:
+    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    return read_with(COUNTER, _asked, document)
+
+
+def _asked(document: Mapping[str, Any]) -> Splits:
+    items, fanout = whole_number(document["items"], MOST_ITEMS), document["fanout"]
+    if items < 2 or fanout not in FANOUTS or type(fanout) is not int:
+        raise ValueError("no taxonomy")
+    generations: list[Generation] = []
+    if not 1 <= len(document["generations"]) <= MOST_DEPTH:
+        raise ValueError("more depths than questions can have asked")
+    for each in document["generations"]:
+        before = generations[-1].parents.size if generations else 1
+        generation = Generation(
+            whole_numbers(each["parents"], before),
+            *(whole_numbers(each[name], 1 << _MASK_BITS) for name in _FIELDS[1:]),
+        )
+        _check(generation, first=not generations)
+        generations.append(generation)
+    return Splits(Taxonomy(items, fanout), tuple(generations))
+
+
+def _check(generation: Generation, *, first: bool) -> None:
+    """Raises ValueError for what is no generation."""
+    count = generation.parents.size
+    if any(getattr(generation, name).shape != (count,) for name in _FIELDS):
+        raise ValueError("a partition has a number of each kind")
+    if count < 1 or (np.diff(generation.keys) <= 0).any() or (generation.children < 1).any():
+        raise ValueError("partitions are sorted by parent and mask")
+    if (first and (count, int(generation.masks[0])) != (1, 0)) or (
+        not first and (generation.masks < 1).any()
+    ):
+        raise ValueError("all records are one partition first, then partitions have masks")
 
 
 # ------------------------------------------------------------------------------------------ masks

@@ -43,6 +43,7 @@ MODULES: Final = {
     "dpbv-clustering": "dpbv_clustering.sums",
     "sequential-ngram": "sequential_ngram_counts",
     "sequential-prefix-tree": "sequential_prefix_tree_counts",
+    "set-valued": "set_valued_counts",
 }
 _NUMBERS: Final = 1 << 21
 """Numbers of the vectors that are held at a time."""

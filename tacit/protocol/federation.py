@@ -81,15 +81,32 @@ class SequenceTable(WireModel):
 
     sequences: ColumnName
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Kind and name of the table."""
+        return "sequences", self.sequences
 
-FederatedColumn = ColumnName | RegisterStatistic | SequenceTable
+
+class TransactionTable(WireModel):
+    """The curator's own sets of items of this name: each is one record."""
+
+    transactions: ColumnName
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Kind and name of the table."""
+        return "transactions", self.transactions
+
+
+ItemTable = SequenceTable | TransactionTable
+FederatedColumn = ColumnName | RegisterStatistic | SequenceTable | TransactionTable
 
 
 class Federation(WireModel):
     """Whom a job asks, and under which assumptions; names as in a query.
 
-    `columns`: names of the curator's own table, or its sequences of one name, or statistics of its
-    registers over `window`;
+    `columns`: names of the curator's own table, or its sequences or sets of items of one name, or
+    statistics of its registers over `window`;
     `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
     over one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
@@ -144,8 +161,10 @@ class Federation(WireModel):
             raise PydanticCustomError(
                 "bad_parameter", "columns: either of a table or statistics of registers"
             )
-        if len(self.columns) > 1 and any(isinstance(each, SequenceTable) for each in self.columns):
-            raise PydanticCustomError("bad_parameter", "columns: sequences stand alone")
+        if len(self.columns) > 1 and any(isinstance(each, ItemTable) for each in self.columns):
+            raise PydanticCustomError(
+                "bad_parameter", "columns: a table of sequences or sets stands alone"
+            )
         if self.of_table and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
         if not self.of_table and self.window is None and self.schedule is None:
@@ -160,9 +179,10 @@ class Federation(WireModel):
         return _timeless(self.columns)
 
     @property
-    def of_sequences(self) -> bool:
-        """Whether the records are sequences."""
-        return isinstance(self.columns[0], SequenceTable)
+    def items(self) -> str | None:
+        """The kind of the records that are lists of items; None for numbers."""
+        column = self.columns[0]
+        return column.place[0] if isinstance(column, ItemTable) else None
 
     @property
     def covers(self) -> Window:
@@ -182,8 +202,8 @@ class Federation(WireModel):
 def _name(item: FederatedColumn) -> str:
     if isinstance(item, str):
         return item
-    if isinstance(item, SequenceTable):
-        return f"sequences {item.sequences}"
+    if isinstance(item, ItemTable):
+        return " ".join(item.place)
     return f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
 
 
@@ -192,7 +212,7 @@ def _of_table(columns: Sequence[FederatedColumn]) -> bool:
 
 
 def _timeless(columns: Sequence[FederatedColumn]) -> bool:
-    return any(isinstance(column, str | SequenceTable) for column in columns)
+    return any(isinstance(column, str | ItemTable) for column in columns)
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -220,7 +240,7 @@ class JobTerms(WireModel):
     collusion: Collusion
     min_participants: int
     n_max: int
-    steps_at_most: Annotated[int, Field(ge=1, le=10_000)]
+    steps_at_most: Annotated[int, Field(ge=1, le=10_000_000)]
 
     @classmethod
     def of(
@@ -261,7 +281,7 @@ def universe_hash(universe: Sequence[str]) -> bytes:
 class FederatedStep(WireModel):
     """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
     `sum`: a document of `tacit.encoders.sums`; `universe`: the items that the places in a document
-    of sequences are of; `terms`: of a job that is debited once, the same in every step."""
+    of sequences or sets are of; `terms`: of a job that is debited once, the same in every step."""
 
     format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
     job: Identifier

@@ -183,16 +183,20 @@ class Piece(WireModel):
 
 
 class CarriedPiece(Piece):
-    """A piece among those of several parties in one request: each with its own party's token."""
+    """A piece among those of several parties in one request: each with its own party's token, and
+    with its round where the request is for several."""
 
     token: Annotated[str, Field(max_length=512)] | None = None
+    round: RoundId | None = None
 
 
 class CarriedBatch(WireModel):
-    """A sealed batch among several in one request: each with its own host's token."""
+    """A sealed batch among several in one request: each with its own host's token, and with its
+    round where the request is for several."""
 
     body: Binary
     token: Annotated[str, Field(max_length=512)] | None = None
+    round: RoundId | None = None
 
 
 class Contribution(WireModel):

@@ -220,6 +220,8 @@ async def test_the_document_names_every_route(pair: Federation) -> None:
     for path in (
         "/v1/rounds/{round_id}/pieces",
         "/v1/rounds/{round_id}/batches",
+        "/v1/pieces",
+        "/v1/batches",
         "/v1/rounds/{round_id}/reveal",
         "/v1/coordinator",
     ):

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from aggregator.context import Aggregator
 from cli.deployment import Deployment
 from common.web.parts import part_of
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from tacit.errors import DomainError
 from tacit.protocol.agreement import check_transcript, commitment_hash, manifest_hash_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey

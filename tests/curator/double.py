@@ -126,6 +126,8 @@ class FakeAggregator:
     announced: list[tuple[str, bytes]] = field(default_factory=list)
     """Party and session of every announcement that was opened."""
     serves_seal_keys: bool = True
+    rounds_together: list[int] = field(default_factory=list)
+    """Of how many rounds requests for several were."""
 
     def __post_init__(self) -> None:
         self.url = f"http://{self.id}.test"
@@ -138,6 +140,8 @@ class FakeAggregator:
                 Route("/v1/seal-keys/{hash}", self.shown_seal_key),
                 Route("/v1/rounds/{round}/pieces", self.piece, methods=["POST"]),
                 Route("/v1/rounds/{round}/batches", self.batch, methods=["POST"]),
+                Route("/v1/pieces", self.of_rounds, methods=["POST"]),
+                Route("/v1/batches", self.of_rounds, methods=["POST"]),
             ]
         )
         self.transport = Transport(self.app)
@@ -290,6 +294,24 @@ class FakeAggregator:
             return problem(401, "token_unknown")
         return self._open(round_id, piece)
 
+    async def of_rounds(self, request: Request) -> Response:
+        """Pieces or batches of several rounds."""
+        items = cast(list[dict[str, Any]], decode_cbor(await request.body()))
+        self.rounds_together.append(len({item["round"] for item in items}))
+        answers = []
+        for index, item in enumerate(items):
+            round_id = item.pop("round")
+            body = item["body"] if "body" in item else _without_token(item)
+            answer = self._gate(round_id, body)
+            if answer is None and "body" in item:
+                answer = self._batch(round_id, body, item["token"])
+            elif answer is None:
+                piece = CarriedPiece.model_validate_json(to_json(item, bytes_mode="base64"))
+                assert piece.token == self.tokens[piece.sender]
+                answer = self._open(round_id, piece)
+            answers.append(_item(index, answer))
+        return JSONResponse(answers)
+
     def _several(self, round_id: str, items: list[dict[str, Any]]) -> Response:
         """Pieces of several parties, each with its own token."""
         self.together.append(len(items))
@@ -423,6 +445,8 @@ class FakeWorld:
         self.tokens: dict[str, str] = {}
         self.rounds: dict[str, Signed[RoundDescriptor]] = {}
         self.states: dict[str, dict[str, Any]] = {}
+        self.junk: list[Any] = []
+        """What is listed besides rounds."""
         self.standing: dict[tuple[str, str], list[dict[str, Any]]] = {}
         """Who was refused by its proof, by round and party."""
         self.asked: list[tuple[str, str]] = []
@@ -614,7 +638,7 @@ class FakeWorld:
         if not self._known(request):
             return problem(401, "token_unknown")
         shown = [r for name, r in self.rounds.items() if name not in self.states]
-        document = {"rounds": [item.model_dump(mode="json") for item in shown]}
+        document = {"rounds": [*self.junk, *(item.model_dump(mode="json") for item in shown)]}
         return Response(to_json(document), media_type="application/json")
 
     async def _standing(self, request: Request) -> Response:

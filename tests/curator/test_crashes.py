@@ -72,7 +72,7 @@ async def test_what_was_sent_but_not_closed_is_closed_after_a_restart(
         await s.enrol("gw", ["a", "b"])
         s.open(noisy())
         with monkeypatch.context() as patched:
-            patched.setattr(part_of(s.app, Delivery), "_close", crash)
+            patched.setattr(part_of(s.app, Delivery), "_closed", crash)
             await part_of(s.app, Participation).discover(COORDINATOR)
             await part_of(s.app, Participation).contribute_due()
         assert (await s.history("a"))[0]["state"] == "prepared"

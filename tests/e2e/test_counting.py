@@ -14,8 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import pytest_asyncio
+from scipy.stats import chisquare, nbinom
 
 from algorithms import sequential_ngram, sequential_prefix_tree
 from algorithms.contract import SequentialContext
@@ -83,7 +85,10 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
                 answer = await give(running, name, "\n".join(lines) + "\n")
                 assert answer.status_code == 200, answer.text
         await running.agree(
-            "sequential-ngram", "sequential-prefix-tree", record={"period": {"epsilon": "9000"}}
+            "sequential-ngram",
+            "sequential-prefix-tree",
+            "set-valued",
+            record={"period": {"epsilon": "9000"}},
         )
         yield running
 
@@ -96,16 +101,18 @@ def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in names}
 
 
-async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site) -> None:
+@pytest.mark.parametrize("budget", ["uniform", "adaptive"])
+async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site, budget: str) -> None:
     before = len(await debits(it))
-    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
+    params = {**NGRAMS, "budget": budget}
+    asked = await it.ask(job("sequential-ngram", params, "100"))
     async with asyncio.timeout(30):
         while (await it.shown(asked["id"]))["progress"] <= 0.3:
             await asyncio.sleep(0.02)
     await it.house.restart()
     found = await it.result(asked["id"])
-    params = sequential_ngram.Parameters(**NGRAMS, epsilon="100")
-    kept = sequential_ngram.run(Sequences.of(ITEMS, ALL), params, "sound", SequentialContext())
+    own = sequential_ngram.Parameters(**params, epsilon="100")
+    kept = sequential_ngram.run(Sequences.of(ITEMS, ALL), own, "sound", SequentialContext())
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
     spent = (await debits(it))[before:]
     assert spent == ["100", "0"]  # one debit, with the first step
@@ -128,6 +135,92 @@ async def test_a_prefix_tree_is_that_of_one_keeper(it: Site, grouped: bool) -> N
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
 
 
+def mass(draws: int, scale: float, reach: int) -> np.ndarray[Any, Any]:
+    """P(Z = z), z from -reach to reach: the difference of two sums of `draws` geometric numbers."""
+    numbers = np.arange(4 * reach + 1)
+    one = nbinom.pmf(numbers, draws, 1 - np.exp(-1 / scale))
+    found = np.array([(one[abs(z) :] * one[: one.size - abs(z)]).sum() for z in range(reach + 1)])
+    return np.concatenate((found[:0:-1], found))
+
+
+def chance(noise: np.ndarray[Any, Any], draws: int, scale: float) -> float:
+    """The chi-square test's chance of so odd a sample in twelve classes, if this is the law."""
+    reach = 400
+    law = mass(draws, scale, reach)
+    ends = np.searchsorted(np.cumsum(law), np.arange(1, 12) / 12)
+    bounds = np.concatenate(([0], ends + 1, [law.size]))
+    expected = np.add.reduceat(law, bounds[:-1])
+    seen = np.histogram(noise + reach, bounds)[0]
+    return float(chisquare(seen, noise.size * expected / expected.sum()).pvalue)
+
+
+async def test_a_release_at_a_useful_epsilon_has_the_noise_of_its_law(it: Site) -> None:
+    """Epsilon 1/10, one item of a sequence counts: 250 cells of scale 10, each aggregator draws a
+    whole one. Noise is secret and new in every run: a correct law fails once in 10^6 runs."""
+    universe = [*ITEMS, *(f"page {number}" for number in range(246))]
+    params = {"universe": universe, "l_max": 1, "n_max": 1, "max_rows": 1000}
+    truth = np.zeros(len(universe), np.int64)
+    for each in ALL:
+        truth[universe.index(each[0])] += 1
+    noise = []
+    for _ in range(4):
+        asked = await it.ask(job("sequential-ngram", params, "1/10"))
+        await it.result(asked["id"])
+        (name,) = (await it.report(asked["id"]))["details"]["rounds_asked"]
+        answer = await it.house.ask("GET", f"/v1/rounds/{name}/result")
+        opened = np.array([int(value) for value in answer.json()["result"]["rate-0"]])
+        noise.append(opened - truth)
+    everything = np.concatenate(noise)
+    assert chance(everything, 3, 10) > 1e-6
+    # The same sample is neither that of two draws nor of three at four fifths of the scale.
+    assert chance(everything, 2, 10) < 1e-6
+    assert chance(everything, 3, 8) < 1e-6
+
+
+async def test_sets_of_items_are_counted_too(it: Site) -> None:
+    """DiffPart: a basket that 60 people have, one that 48 have, and a stray one. Epsilon 20 and a
+    threshold that no noise passes (10^-6 a split): the release has the two baskets."""
+    for number, name in enumerate((LONE, *HOSTED)):
+        baskets = [["home", "news", "home"]] * 5 + [["sports"]] * 4 + [["mail", "elsewhere"]] * 9
+        if number == 3:
+            baskets.append(["home", "mail", "sports", "news"])
+        answer = await it.own(
+            "POST",
+            "/v1/transactions",
+            content="\n".join(map(" ".join, baskets)).encode(),
+            params={"curator": name, "name": "baskets"},
+            headers={"Content-Type": "text/plain"},
+        )
+        assert answer.status_code == 200, answer.text
+    before = len(await debits(it))
+    params = {"universe": ITEMS, "fanout": 2, "eta": "1/1000000", "eta_leaf": "1/1000000"}
+    columns = [{"transactions": "baskets"}]
+    asked = await it.ask(job("set-valued", params, "20", columns=columns))
+    found = await it.result(asked["id"])
+    assert (found["summary"]["method"], found["summary"]["rows"]) == ("diffpart", 2)
+    assert abs(found["summary"]["records"] - 108) <= 4
+    spent = (await debits(it))[before:]
+    assert (spent[0], set(spent[1:])) == ("20", {"0"})
+    report = await it.report(asked["id"])
+    assert report["charged"]["epsilon"] == "20"
+    assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "20"
+
+
+async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> None:
+    before = len(await debits(it))
+    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
+    async with asyncio.timeout(30):
+        while len(await debits(it)) == before:
+            await asyncio.sleep(0.02)
+    answer = await it.house.ask("DELETE", f"/v1/jobs/{asked['id']}")
+    assert answer.status_code < 300, answer.text
+    assert (await it.finished(asked["id"]))["state"] == "cancelled"
+    await asyncio.sleep(1)
+    spent = (await debits(it))[before:]
+    assert spent[0] == "100"
+    assert set(spent[1:]) <= {"0"}
+
+
 async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     before = await debits(it)
     asked = job("sequential-ngram", {**NGRAMS, "l_max": 20, "n_max": 5}, "1", n_hint=10**6)
@@ -137,7 +230,7 @@ async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     assert (error["rounds"], error["mean_absolute_error"]) == (5, "187.5")
     assert error["draws_of_noise"] == "3"
     # P(Z >= t) <= 1/5 for three draws of scale 100.
-    assert error["smallest_count_released"] == error["steps"][0]["threshold"]
+    assert error["smallest_count_that_shows"] == error["steps"][0]["threshold"]
     assert await debits(it) == before
 
 
@@ -146,9 +239,9 @@ async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     [
         ({"federation": {**FEDERATION, "columns": ["a"]}}, "/federation/columns"),
         ({"federation": {**FEDERATION, "collect": "reports"}}, "/federation/collect"),
-        ({"params": {**NGRAMS, "epsilon": "1", "budget": "adaptive"}}, "/params/budget"),
         ({"params": {**NGRAMS, "epsilon": "1", "evaluate": True}}, "/params/evaluate"),
         ({"algorithm": "kmeans"}, None),
+        ({"federation": {**FEDERATION, "columns": [{"transactions": "a"}]}}, "/federation/columns"),
     ],
 )
 async def test_what_is_not_offered_is_refused_and_debits_nothing(

@@ -11,7 +11,7 @@ from coordinator.jobs.attempts import RUNNING, Attempts
 from coordinator.jobs.results import Results
 from coordinator.jobs.workers.packing import pack
 from coordinator.models.job import JobState
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobRow
 from tacit.errors import DomainError

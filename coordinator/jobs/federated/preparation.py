@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from hashlib import sha256
-from typing import Final
 
 from algorithms.contract import Algorithm
 from common.runtime.clock import uuid7
@@ -24,7 +23,7 @@ from coordinator.jobs.federated.statements import completed, foreseen, local, un
 from coordinator.jobs.prices import Price
 from coordinator.models.job import JobRequest, JobState
 from coordinator.queries import queries
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import job_steps
 from coordinator.store import jobs as store
@@ -39,8 +38,6 @@ from tacit.registers import asked_mismatch
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.wire import WireModel
-
-SEQUENCES_NEEDED: Final = 'the algorithm takes sequences: [{"sequences": "their name"}]'
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,11 @@ class FederatedAsking:
             raise StanceRefused("rounds are for the sound stance", pointer="/stance")
         if plan.federation.label is not None:
             raise FederationUnsupported("rounds take no labels", pointer="/federation/label")
-        if plan.federation.of_sequences != (rounds.universe is not None):
-            reason = "the algorithm takes numbers" if rounds.universe is None else SEQUENCES_NEEDED
+        kind = None if rounds.universe is None else algorithm.dataset_kind
+        if plan.federation.items != kind:
+            reason = "the algorithm takes numbers"
+            if kind is not None:
+                reason = f'the algorithm takes {kind}: [{{"{kind}": "their name"}}]'
             raise FederationUnsupported(reason, pointer="/federation/columns")
         if rounds.universe is not None:
             plan = replace(plan, universe=rounds.universe(params))
@@ -134,7 +134,7 @@ class FederatedAsking:
     ) -> tuple[PrivacyReport, str]:
         reports, federation = algorithm.reports, plan.federation
         assert reports is not None
-        if federation.of_sequences:
+        if federation.items is not None:
             reason = "single noisy reports are of numbers"
             raise FederationUnsupported(reason, pointer="/federation/columns")
         encoding = await asyncio.to_thread(reports.encoding, params, request.stance)

@@ -38,6 +38,7 @@ from coordinator.store import rounds as round_store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.rounds import RoundHead
+from tacit.encoders.count_sums import MOST_PARTS
 from tacit.encoders.sums import RecordSum, length
 from tacit.encoders.sums import read as read_sum
 from tacit.errors import Conflict, DomainError
@@ -188,7 +189,7 @@ class Rounds:
             aggregators=[row.id for row in rows[: query.aggregators]],
             universe=matter.plan.universe or (),
             epsilon=budget,
-            steps_at_most=matter.rounds.planned(state),
+            steps_at_most=matter.rounds.planned(state) * MOST_PARTS,
         )
         return replace(matter, plan=replace(matter.plan, terms=terms))
 

@@ -9,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from aggregator.context import Aggregator
 from common.web.problems import TYPE_PREFIX
 from tacit.protocol.round import Piece
 from tests.aggregator.conftest import Alliance
@@ -227,6 +228,77 @@ async def test_an_array_may_hold_pieces_of_several_parties_each_with_its_token(
     assert await sent(*everything) == [(200, None), (201, None), (201, None)]
     assert await sent(*everything) == [(200, None)] * 3
     assert await held(current) == 3
+
+
+async def test_a_request_may_be_for_many_rounds(pair: Federation) -> None:
+    """Each item names its round; bad ones among them spoil no other."""
+    senders, peer = await pair.lone(2), pair.peers[0]
+    rounds = [await pair.open(query(aggregators=2, mechanism="exact")) for _ in range(20)]
+    items: list[dict[str, Any]] = []
+    for current in rounds:
+        for sender, words in zip(senders, current.split(np.array([[1], [2]]))[0], strict=True):
+            piece = current.piece(sender, 0, words).model_dump(exclude_none=True)
+            items.append({**piece, "token": sender.tokens[0], "round": current.id})
+    nowhere = {**items[0], "round": "019a0c2e-8f00-7000-8000-000000000001"}
+    elsewhere = {**items[0], "round": rounds[1].id}
+    unnamed = {name: value for name, value in items[0].items() if name != "round"}
+    await pair.peers[0].coordinate("POST", rounds[3].path("freeze"))
+
+    async def sent(path: str, *some: Any) -> list[tuple[int, str | None]]:
+        packed, token = cbor2.dumps(list(some)), senders[0].tokens[0]
+        answer = await peer.ask("POST", path, packed, token, form="application/cbor")
+        assert answer.status_code == 200, answer.text
+        assert [item["index"] for item in answer.json()] == list(range(len(some)))
+        return [(item["status"], item.get("problem")) for item in answer.json()]
+
+    found = await sent("/v1/pieces", nowhere, elsewhere, unnamed, 7, *items)
+    assert found[:4] == [
+        (404, "unknown_round"),
+        (400, "seal_broken"),
+        (422, "bad_parameter"),
+        (422, "bad_parameter"),
+    ]
+    assert found[4:] == [
+        (410, "round_closed") if number in (6, 7) else (201, None) for number in range(40)
+    ]
+    assert {await held(current) for current in rounds} == {0, 2}
+    assert await sent(rounds[0].path("pieces"), items[0], items[2]) == [
+        (200, None),
+        (422, "bad_parameter"),
+    ]
+    alone = cbor2.dumps(items[0])
+    answer = await peer.ask(
+        "POST", "/v1/pieces", alone, senders[0].tokens[0], form="application/cbor"
+    )
+    assert answer.status_code == 400
+
+
+async def test_batches_of_many_rounds_share_a_request(pair: Federation) -> None:
+    one, other, peer = await pair.host("one", 64), await pair.host("other", 64), pair.peers[0]
+    rounds = [await pair.open(query(aggregators=2, mechanism="exact")) for _ in range(3)]
+    items: list[dict[str, Any]] = []
+    for current in rounds:
+        words = current.split(np.ones((64, 1), np.int64))[0]
+        for host in (one, other):
+            (body,) = current.batches(host, 0, words)
+            items.append({"body": body, "token": host.tokens[0], "round": current.id})
+    swapped = {**items[0], "round": rounds[1].id}
+    counts = peer.part(Aggregator).database.counts
+    before = counts.writing
+    answer = await peer.ask(
+        "POST",
+        "/v1/batches",
+        cbor2.dumps([swapped, {**items[0], "round": "x"}, *items]),
+        one.tokens[0],
+        form="application/cbor",
+    )
+    assert [item["status"] for item in answer.json()] == [400, 422, *[201] * 6]
+    assert {await held(current) for current in rounds} == {128}
+    assert counts.writing - before <= 2
+    answer = await peer.ask(
+        "POST", "/v1/batches", items[0]["body"], one.tokens[0], form="application/octet-stream"
+    )
+    assert answer.status_code == 415
 
 
 async def test_who_may_send(alliance: Alliance) -> None:

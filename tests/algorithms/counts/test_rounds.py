@@ -29,15 +29,23 @@ from algorithms.sequential_prefix_tree import Parameters as TreeParameters
 from algorithms.sequential_prefix_tree import counts as tree_counts
 from algorithms.sequential_prefix_tree import federated as trees
 from algorithms.sequential_prefix_tree.parameters import resolved
+from algorithms.set_valued import Parameters as SetParameters
+from algorithms.set_valued import federated as sets
 from algorithms.set_valued.counts import DiffPart
 from algorithms.set_valued.laws import SoundLaw
 from algorithms.set_valued.settings import Settings as SetSettings
 from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
 from simulation.sequential_stand_in import metro
 from simulation.set_valued_data import msnbc_like
-from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
+from tacit.encoders import (
+    count_sums,
+    sequential_ngram_counts,
+    sequential_prefix_tree_counts,
+    set_valued_counts,
+    sums,
+)
 from tacit.encoders.count_sums import CountSum
-from tacit.encoders.counts import Counter, Lists
+from tacit.encoders.counts import Counter, Level, Lists
 from tacit.encoders.sequential_ngram_counts import Successors
 from tacit.encoders.sequential_prefix_tree_counts import Below
 from tacit.encoders.set_valued_taxonomy import Taxonomy
@@ -278,6 +286,146 @@ def test_diffpart_over_curators_is_that_of_one_keeper(
     assert found.rows == expected.rows
 
 
+@pytest.mark.parametrize("words", [65_536, 40])
+def test_a_job_over_sets_also_in_parts(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+    """The whole job by its documents; parts of few words each open the same cells."""
+    if words < 65_536:
+        monkeypatch.setattr(count_sums, "MAX_DIMENSION", words)
+    universe = tuple(f"i{number}" for number in range(9))
+    params = SetParameters(universe=universe, epsilon="20", fanout=3)
+    data = msnbc_like(3_000, 9, 4).dataset
+    lists = Lists(data.values, data.offsets)
+    source = Curators(set_valued_counts.COUNTER, split(lists, 7), set_valued_counts.read)
+    run = sets.ROUNDS.first(params, ("sets",), DRAWS)
+    while (asked := sets.ROUNDS.next_sum(run)) is not None:
+        assert isinstance(asked, CountSum)
+        run = sets.ROUNDS.absorb(run, asked, asked.restored(source.opened(asked)))
+    found = sets.ROUNDS.release(run)
+    parts = sets.parts(params, DRAWS)
+    counting = AdaptiveCounting(parts.ask, parts.absorb)
+    kept = central(counting, parts.first(), set_valued_counts.COUNTER, lists)
+    assert found.result["rows"] == len(kept.rows) > 15
+    assert len(run.steps) == sum(-(-step // words) for step in _cells_of(counting, parts, lists))
+    assert max(step["words"] for step in run.steps) <= words
+    assert sets.ROUNDS.aborted(run, None) is None  # type: ignore[arg-type]
+
+
+def _cells_of(counting: AdaptiveCounting[Any], parts: DiffPart, lists: Lists) -> list[int]:
+    source, sizes, state = Curators(set_valued_counts.COUNTER, [lists]), [], parts.first()
+    while (question := counting.ask(state)) is not None:
+        sizes.append(int(question.sizes.sum()))
+        whole = sum_of(set_valued_counts.COUNTER, question)
+        opened = [source.opened(each) for each in whole.parts]
+        state = counting.absorb(state, question, Opened(question, whole.whole(opened)))
+    return sizes
+
+
+def test_parts_of_a_sum_spend_what_the_whole_spends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several rates: each part has blocks of its own, with the same scales; bounds are those of the
+    whole, so that no part counts what the whole would drop."""
+    levels = (Level(np.zeros(3, np.int64), np.arange(3)),)
+    rates = (Fraction(1, 3), Fraction(1, 5), Fraction(1, 7))
+    whole = CountSum.of(
+        sequential_ngram_counts.COUNTER, Successors(3, 5, levels), 2, rates, np.arange(3)
+    )
+    lists = lists_of([[0, 1, 2, 0, 1], [1, 1, 1, 1, 1], [2], []])
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 5)
+    parts = whole.parts
+    assert [sum(block.dimension for block in part.blocks) for part in parts] == [5, 5, 2]
+
+    def spends(asked: CountSum) -> list[Fraction]:
+        costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
+        return [
+            sum((int(n) * cost for n, cost in zip(row, costs, strict=True)), Fraction(0))
+            for row in asked.moved(lists)
+        ]
+
+    added = np.sum([spends(part) for part in parts], axis=0)
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 65_536)
+    assert added.tolist() == spends(whole)
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 5)
+    total = np.concatenate([part.total(lists) for part in parts])
+    assert whole.whole([total, total[:0]]).tolist() == whole.whole([total[:7], total[7:]]).tolist()
+
+
+def test_more_rates_than_blocks_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less epsilon, never more: each rate is at most what was asked."""
+    monkeypatch.setattr(count_sums, "MOST_RATES", 2)
+    levels = (Level(np.zeros(3, np.int64), np.arange(3)),)
+    rates = (Fraction(1, 7), Fraction(1, 3), Fraction(1, 5))
+    found = CountSum.of(
+        sequential_ngram_counts.COUNTER, Successors(3, 5, levels), 5, rates, np.arange(3)
+    )
+    assert found.rates == (Fraction(1, 7), Fraction(1, 3))
+    assert [found.rates[place] for place in found.rate_of] == [
+        Fraction(1, 7),
+        Fraction(1, 3),
+        Fraction(1, 7),
+    ]
+
+
+SETS = {
+    "reach": 1,
+    "rates": ["1"],
+    "rate_of": None,
+    "asked": {
+        "items": 4,
+        "fanout": 2,
+        "generations": [
+            {"parents": [0], "masks": [0], "places": [0], "children": [3], "ends": [0]}
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": 1},
+        {"fanout": 17},
+        {"fanout": 2.0},
+        {"generations": []},
+        {"generations": [{}]},
+        {"parents": [1]},
+        {"parents": [0, 0]},
+        {"masks": [1]},
+        {"places": [-1]},
+        {"places": [0.5]},
+        {"children": [0]},
+        {"children": [1 << 16]},
+    ],
+)
+def test_a_malformed_question_about_sets_is_refused(change: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(SETS))
+    for name, value in change.items():
+        inside = name in ("parents", "masks", "places", "children", "ends")
+        (document["asked"]["generations"][0] if inside else document["asked"])[name] = value
+    assert sums.read("set-valued", SETS).blocks
+    with pytest.raises(sums.SumRefused):
+        sums.read("set-valued", document)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 65_535])
+def test_a_lying_question_reads_nothing_of_another_record(place: int) -> None:
+    """A record's cells are the same, whatever the others are; no place makes a curator fail."""
+    document = json.loads(json.dumps(SETS))
+    first = document["asked"]["generations"][0]
+    second = {
+        "parents": [0, 0, 0],
+        "masks": [1, 2, 3],
+        "places": [place] * 3,
+        "children": [3] * 3,
+        "ends": [3, 0, 1],
+    }
+    document["asked"]["generations"] = [first, second]
+    asked = sums.read("set-valued", document)
+    assert isinstance(asked, CountSum)
+    rows = [[0, 3], [1], [], [0, 1, 2, 3], [2, 3]]
+    alone = [asked.total(lists_of([row])) for row in rows]
+    np.testing.assert_array_equal(asked.total(lists_of(rows)), np.sum(alone, axis=0))
+    assert asked.moved(lists_of(rows)).max() <= 1
+
+
 # ------------------------------------------------------------------------- aborted, refused, lies
 
 
@@ -306,7 +454,7 @@ def test_an_aborted_round_leaves_the_shallower_tree() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "pointer"),
-    [({"budget": "adaptive"}, "budget"), ({"evaluate": True}, "evaluate")],
+    [({"evaluate": True}, "evaluate"), ({"evaluate": {"queries": 5}}, "evaluate")],
 )
 def test_what_curators_cannot_answer_is_refused(changes: dict[str, Any], pointer: str) -> None:
     params = NgramParameters(**({"universe": 5, "epsilon": "1", "budget": "uniform"} | changes))
@@ -343,11 +491,17 @@ GOOD = {
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [-1]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [0.5]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}]}},
-        {"asked": {"items": 70_000, "l_max": 5, "levels": []}},
+        {"asked": {"items": 64 * 65_536 + 1, "l_max": 5, "levels": []}},
         {"asked": {"items": 3, "l_max": 0, "levels": []}},
         {"asked": {"items": 3, "cap": 0}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}] * 65}},
-        {"asked": {"items": 40_000, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 2]}]}},
+        {
+            "asked": {
+                "items": 3_000_000,
+                "l_max": 5,
+                "levels": [{"parents": [0, 0], "items": [0, 2]}],
+            }
+        },
         {"asked": {}},
         {"asked": None},
     ],
@@ -389,7 +543,7 @@ TREE = {
         {"pairs": None, "asked": [2]},
         {"pairs": None, "asked": []},
         {"items": 65_536, "bins": 65_536, "groups": list(range(65_536)), "levels": []},
-        {"items": 65_537, "groups": None},
+        {"items": 64 * 65_536 + 1, "groups": None},
         {"levels": [{"parents": [0], "items": [4]}]},
         {"levels": None},
     ],

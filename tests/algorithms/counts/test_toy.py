@@ -123,7 +123,7 @@ def test_over_curators_it_is_the_same() -> None:
     rounds = counting_rounds(
         Counting(
             counter=COUNTER,
-            questions=lambda _params: TREE,
+            questions=lambda _params, _draws: TREE,
             first=first,
             truncated=lambda state: state,
             planned=lambda _params: DEPTH,

@@ -202,7 +202,7 @@ def test_a_release() -> None:
     assert len(patterns) == 7
     assert all(counts[row["items"]] == int(row["count"]) for row in patterns)
     assert outcome.evaluation is None
-    assert ALGORITHM.federated == {"rounds": "stance sound, budget uniform"}
+    assert ALGORITHM.federated == {"rounds": "stance sound"}
 
 
 def test_pictures_are_of_the_release() -> None:

@@ -324,5 +324,5 @@ def test_the_catalogue_entry() -> None:
     assert ALGORITHM.name == "set-valued"
     assert ALGORITHM.dataset_kind == "transactions"
     assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated is None
+    assert ALGORITHM.federated == {"rounds": "stance sound, method diffpart"}
     assert ALGORITHM.params is Parameters

@@ -17,7 +17,7 @@ from common.store.transactions import Database
 from common.web.parts import part_of
 from coordinator import examples
 from coordinator.models.budget_events import Kind
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.store.tables import ledger_checkpoints, ledger_events, rounds
 from tacit.sets import pack
 from tacit.wire import encode_binary
@@ -476,6 +476,9 @@ async def test_who_was_enrolled_later_may_say_that_it_was_in_a_round(house: Hous
         assert answer.json()["debited_but_not_charged"] == {"curators": 1, "some": ["late.1"]}
 
 
+NOBODY = "019a0c2e-8f00-7000-8000-000000000001"
+
+
 async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> None:
     async with house(3) as it:
         tokens, hosts = [], []
@@ -485,26 +488,33 @@ async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> N
             host.first = answer.json()["first"]
             tokens.append(answer.json()["token"])
             hosts.append(await it.federation.enrol(host))
-        opened = await it.open(query(**NOISY))
-        for host in hosts:
-            await opened.contribute(host, integers(3))
-        done = await it.finish(opened)
-        path = f"/v1/rounds/{done['id']}/acknowledgements"
+        rounds = []
+        for _ in range(2):
+            opened = await it.open(query(**NOISY))
+            for host in hosts:
+                await opened.contribute(host, integers(3))
+            rounds.append((await it.finish(opened))["id"])
 
-        def said(token: str, *members: bool) -> dict[str, str]:
-            return {"token": token, "members": encode_binary(pack(np.array(members)))}
+        def said(token: str, *members: bool, place: int = 0) -> dict[str, str]:
+            return {
+                "round": rounds[place],
+                "token": token,
+                "members": encode_binary(pack(np.array(members))),
+            }
 
         body = {
-            "parties": [
+            "reports": [
                 said(tokens[0], True, False, False),
                 said(tokens[1], True, True, False),
                 said("tct_curator_unknown", True, True, True),
                 said(await it.token("analyst"), True, True, True),
-                {"token": tokens[1], "members": "AAAA"},
+                {"round": rounds[0], "token": tokens[1], "members": "AAAA"},
+                {**said(tokens[0], True, True, True), "round": NOBODY},
+                said(tokens[1], False, True, True, place=1),
             ]
         }
-        assert problem(await it.ask("PUT", path, body)) == (403, "scope_missing")
-        answer = await it.ask("PUT", path, body, tokens[0])
+        assert problem(await it.ask("PUT", "/v1/acknowledgements", body)) == (403, "scope_missing")
+        answer = await it.ask("PUT", "/v1/acknowledgements", body, tokens[0])
         assert answer.status_code == 200
         assert not any(token in answer.text for token in tokens)
         assert [(item["status"], item.get("problem")) for item in answer.json()] == [
@@ -513,13 +523,17 @@ async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> N
             (401, "token_unknown"),
             (403, "scope_missing"),
             (422, "bad_parameter"),
+            (404, "unknown_round"),
+            (204, None),
         ]
-        found = (await it.ask("GET", f"/v1/budget/rounds/{done['id']}")).json()
+        found = (await it.ask("GET", f"/v1/budget/rounds/{rounds[0]}")).json()
         assert found["acknowledged_by"] == ["gateway", "other"]
         assert (found["charged"], found["acknowledged"]) == (6, 3)
         left_out = ["gateway.1", "gateway.2", "other.2"]
         assert found["charged_but_not_debited"] == {"curators": 3, "some": left_out}
         assert found["debited_but_not_charged"]["curators"] == 0
+        other = (await it.ask("GET", f"/v1/budget/rounds/{rounds[1]}")).json()
+        assert (other["acknowledged_by"], other["acknowledged"]) == (["other"], 2)
 
 
 async def tamper(it: House, statement: Any) -> dict[str, Any]:

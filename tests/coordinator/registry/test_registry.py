@@ -10,7 +10,7 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import ENROLMENT_LABEL, EPOCH_KEY_LABEL, PartyKind
 from tacit.wire import encode_binary
@@ -151,7 +151,8 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
             "curators": [
                 {"number": 0, "id": "g-1", "party": "gateway"},
                 {"number": 1, "id": "g-2", "party": "gateway"},
-            ]
+            ],
+            "total": 2,
         }
 
 
@@ -250,6 +251,8 @@ ROUTES = [
     ("POST", "/v1/aggregators/a/confirmation", {"operator"}),
     ("GET", "/v1/flow", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
+    ("GET", "/v1/grants", {"operator"}),
+    ("DELETE", "/v1/grants/a", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
     ("PUT", "/v1/identity/next", {"operator"}),
     ("POST", "/v1/identity/successor", {"operator"}),
@@ -280,6 +283,7 @@ ROUTES = [
     ("POST", "/v1/rounds", {"operator"}),
     ("GET", "/v1/rounds", {"operator", "analyst", "curator"}),
     ("GET", ROUND, {"operator", "analyst", "curator"}),
+    ("POST", "/v1/rounds/states", {"operator", "analyst", "curator"}),
     ("GET", f"{ROUND}/descriptor", {"operator", "analyst", "curator"}),
     ("GET", f"{ROUND}/result", {"operator", "analyst"}),
     ("GET", f"{ROUND}/report", {"operator", "analyst"}),
@@ -287,8 +291,9 @@ ROUTES = [
     ("POST", f"{ROUND}/close", {"operator"}),
     ("POST", f"{ROUND}/abort", {"operator"}),
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
-    ("PUT", f"{ROUND}/acknowledgements", {"curator"}),
+    ("PUT", "/v1/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
+    ("GET", f"{ROUND}/received", {"operator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", f"{ROUND}/refused", {"operator"}),
     ("GET", f"{ROUND}/standing", {"curator"}),

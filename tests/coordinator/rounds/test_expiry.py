@@ -99,6 +99,12 @@ async def test_what_it_said_is_gone_and_what_it_cost_stays(
                 assert answer.json()["expired"] == "2100-01-01T00:00:00Z"
                 never = await it.ask(method, f"/v1/rounds/{UNKNOWN}{ending}", body)
                 assert problem(never) == (404, "unknown_round")
+        asked_of = {"rounds": [*names, UNKNOWN]}
+        states = (await it.ask("POST", "/v1/rounds/states", asked_of)).json()["rounds"]
+        assert {each["id"]: each["state"] for each in states} == dict(
+            zip(names, ("released", "released", "aborted"), strict=True)
+        )
+        assert {each["expired"] for each in states} == {"2100-01-01T00:00:00Z"}
         for path in ("/v1/rounds", "/v1/rounds?state=released", "/v1/rounds?state=aborted"):
             assert (await it.ask("GET", path)).json() == {"rounds": []}
         assert await budget(it, names) == before

@@ -12,7 +12,7 @@ from sqlalchemy import delete, update
 
 from common.store.transactions import Database
 from common.web.parts import part_of
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.store import rounds as store
 from coordinator.store.tables import frozen_sets, rounds
 from tacit.protocol.round import RoundState

@@ -36,6 +36,7 @@ async def as_before(transaction: Transaction) -> None:
         "curator.stopped_by_owner",
         "curator.stopped_by_operator",
         "anchor.pin",
+        "token.last_used",
         "curator.owner_policy",
         "federated_job.terms",
         "federated_job.first_round",

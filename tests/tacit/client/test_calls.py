@@ -22,7 +22,7 @@ PLACE = "place-holder"
 OTHERS = {
     ("GET", "/healthz"),
     ("PUT", "/v1/rounds/{}/acknowledgement"),
-    ("PUT", "/v1/rounds/{}/acknowledgements"),
+    ("PUT", "/v1/acknowledgements"),
     ("PUT", "/v1/rounds/{}/refusal"),
     ("PUT", "/v1/parties/{}/suites"),
     ("GET", "/v1/seal-keys/{}"),

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
 from coordinator import examples
-from coordinator.rounds.state_machine import Conduct
+from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed, verify
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Reports

@@ -1,0 +1,150 @@
+"""What the steps of a round share: their surroundings, how a stored round is read, whom it asks,
+and how it ends early.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
+
+from common.runtime.clock import Clock
+from common.store.own_identities import OwnIdentities
+from common.store.together import Together
+from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
+from coordinator.budget.ledger import Ledger
+from coordinator.errors import RoundExpired, StillVerifying, UnknownRound
+from coordinator.registry.answers import refusal, silence
+from coordinator.registry.identities import Identities
+from coordinator.registry.peers import Peer, Peers
+from coordinator.registry.seal_keys import SealKeyMirror
+from coordinator.registry.suites import Formats
+from coordinator.store import registry
+from coordinator.store import rounds as store
+from coordinator.store.registry import AggregatorRow
+from coordinator.store.rounds import RoundHead, RoundRow
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AcceptedSet, RoundDescriptor, RoundState
+from tacit.wire import format_instant
+
+Change: TypeAlias = Callable[[Transaction], Awaitable[None]]
+"""Of one round, in a transaction that others may share."""
+ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """What every transition needs."""
+
+    database: Database
+    own: OwnIdentities
+    salt_key: bytes
+    deployment: str
+    peers: Peers
+    clock: Clock
+    patience_s: float
+    ledger: Ledger
+    formats: Formats
+    mirror: SealKeyMirror
+    identities: Identities
+
+    @cached_property
+    def changes(self) -> Together[Change, None]:
+        """Transitions: those that are due in many rounds share a transaction."""
+        return Together(self.database.begin, _in_turn)
+
+    @cached_property
+    def rows(self) -> Together[str, RoundRow | None]:
+        """Stored rounds by id, as those of many are read together."""
+        return Together(self.database.reading, store.find_all)
+
+    @cached_property
+    def looks(self) -> Together[Change, None]:
+        """Other reading that is due in many rounds."""
+        return Together(self.database.reading, _in_turn)
+
+    @cached_property
+    def registered(self) -> Together[None, Mapping[str, AggregatorRow]]:
+        """All aggregators by id, also those removed since a round began."""
+        return Together(self.database.reading, _registered)
+
+
+class RoundAborted(Exception):
+    """The round cannot continue; the reason is public."""
+
+
+async def find(transaction: Transaction, round_id: str) -> RoundHead:
+    """What is shown of a round. Raises UnknownRound or RoundExpired."""
+    row = await store.head(transaction, round_id)
+    if row is None:
+        raise UnknownRound
+    if row.expired is not None:
+        raise RoundExpired(extra={"state": row.state.value, "expired": format_instant(row.expired)})
+    return row
+
+
+@lru_cache(maxsize=128)
+def _signed(text: str) -> Signed[RoundDescriptor]:
+    return Signed[RoundDescriptor].model_validate_json(text)
+
+
+def signed_descriptor(row: RoundRow) -> Signed[RoundDescriptor]:
+    """The signed descriptor of a stored round."""
+    return _signed(row.descriptor)
+
+
+def salt_of(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
+    """The salt of a round's members, always the same: a coordinator that was restored from a backup
+    of before the freeze makes the manifest again to which the aggregators have committed."""
+    return hmac.digest(conduct.salt_key, b"tacit manifest salt v1" + descriptor.digest(), "sha256")
+
+
+# --- the aggregators of a round ------------------------------------------------------------------
+
+
+async def change(conduct: Conduct, round_id: str, expected: RoundState, **values: Any) -> None:
+    """Change a round if it is in the expected state, in a transaction that others may share."""
+
+    async def run(transaction: Transaction) -> None:
+        await store.change(transaction, round_id, expected, **values)
+
+    await conduct.changes.submit(run)
+
+
+async def peers_of(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
+    """The aggregators of a round, in its order."""
+    by_id = await conduct.registered.submit(None)
+    return [conduct.peers.of(by_id[entry.id]) for entry in descriptor.aggregators]
+
+
+def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
+    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is at work for
+    it, else AggregatorUnreachable: both are retried."""
+    reason = refusal(step, peers, answers)
+    if reason is not None:
+        return RoundAborted(reason)
+    if any(_is_at_work(item) for item in answers):
+        return StillVerifying()
+    return silence(step, peers, answers)
+
+
+def _is_at_work(answer: object) -> bool:
+    return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name
+
+
+async def _in_turn(transaction: Transaction, changes: Sequence[Change]) -> list[None]:
+    for change in changes:
+        await change(transaction)
+    return [None] * len(changes)
+
+
+async def _registered(
+    transaction: Transaction, asked: Sequence[None]
+) -> list[Mapping[str, AggregatorRow]]:
+    rows = await registry.list_aggregators(transaction, also_removed=True)
+    return [{row.id: row for row in rows}] * len(asked)

@@ -1,0 +1,108 @@
+"""Open rounds are planned: each party that is enrolled gets a random moment of the open time.
+
+Everything that a list newly shows is planned in one transaction. A descriptor that does not hold
+is left out and holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence, Set
+from datetime import datetime, timedelta
+from secrets import SystemRandom
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.transactions import Database
+from curator.store import outbox
+from curator.store import parties as party_store
+from curator.store.outbox import Plan
+from curator.store.parties import Coordinator
+from tacit.crypto.signing import Signed, signer_of
+from tacit.errors import DomainError
+from tacit.protocol.agreement import check_descriptor
+from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
+
+_moment = SystemRandom()
+_logger = get_logger("tacit.curator.planning")
+
+
+class Planning:
+    """Plans what coordinators list. `window_share`: of the open time in which moments are drawn."""
+
+    def __init__(self, database: Database, clock: Clock, window_share: float) -> None:
+        self._store, self._clock, self._share = database, clock, window_share
+        self._taken: dict[frozenset[Coordinator], dict[bytes, str]] = {}
+        """The ids of the rounds that each coordinator listed last, by their bytes."""
+
+    def forget(self) -> None:
+        """Take all of a list up again: it may concern a new party."""
+        self._taken.clear()
+
+    async def take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> tuple[set[str], bool]:
+        """Plan what was not listed before. The ids of all listed, and whether one of them is no
+        sound descriptor of these coordinators."""
+        taken, texts = self._taken.get(frozenset(known), {}), [to_json(item) for item in items]
+        fresh = {text: found for text in texts if text not in taken and (found := _parsed(text))}
+        held: set[str] = set()
+        for coordinator in known:
+            held |= await self._plan(fresh.values(), coordinator)
+        rounds = taken | {text: signed.statement.round for text, signed in fresh.items()}
+        listed = {text: rounds[text] for text in texts if text in rounds}
+        self._taken[frozenset(known)] = {  # what does not hold now may hold later
+            text: name for text, name in listed.items() if text in taken or name in held
+        }
+        foreign = any(signed.statement.round not in held for signed in fresh.values())
+        return set(listed.values()), foreign
+
+    async def _plan(
+        self, fresh: Collection[Signed[RoundDescriptor]], coordinator: Coordinator
+    ) -> set[str]:
+        """Plan those that are sound descriptors of this coordinator; their ids."""
+        now = self._clock.now()
+        sound = {each.statement.round: each for each in fresh if _is_sound(each, coordinator, now)}
+        if not sound:
+            return set()
+        async with self._store.begin() as transaction:
+            known = await outbox.rounds_by_id(transaction, list(sound))
+            checked = dict(sound)
+            for name, row in known.items():
+                if row.hash != sound[name].statement.digest():
+                    _logger.warning("descriptor_changed", round=name)
+                    del checked[name]
+            await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - known])
+            taken = await outbox.parties_of(transaction, list(checked))
+            enrolled = await party_store.enrolled(transaction, coordinator.key)
+            plans = [
+                Plan(name, party, self._moment_of(signed.statement, now))
+                for name, signed in checked.items()
+                for party in enrolled.get(signed.statement.deployment, ())
+                if party not in taken[name]
+            ]
+            await outbox.plan(transaction, plans, now)
+        return set(sound)
+
+    def _moment_of(self, descriptor: RoundDescriptor, now: datetime) -> datetime:
+        open_for = max(timedelta(0), descriptor.deadline - now)
+        return now + open_for * self._share * _moment.random()
+
+
+def _parsed(text: bytes) -> Signed[RoundDescriptor] | None:
+    try:
+        return Signed[RoundDescriptor].model_validate_json(text)
+    except ValidationError:
+        _logger.warning("descriptor_malformed")
+        return None
+
+
+def _is_sound(signed: Signed[RoundDescriptor], coordinator: Coordinator, now: datetime) -> bool:
+    try:
+        key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
+        check_descriptor(signed, key, now)
+    except DomainError as error:
+        _logger.warning("descriptor_refused", round=signed.statement.round, problem=error.name)
+        return False
+    return True
