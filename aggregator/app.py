@@ -40,6 +40,7 @@ from common.store.database import check, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
+from common.store.serial_file import SerialFile
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
@@ -138,7 +139,9 @@ async def _start(
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
     await ensure_operator_token(database, tables.tokens, settings, clock)
-    own_identities = await OwnIdentities.of(database, tables.identities)
+    own_identities = await OwnIdentities.of(
+        database, tables.identities, SerialFile(settings.data_dir / "identity.serial")
+    )
     keyring = Keyring(
         database,
         own_identities,

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from cli.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, Problem, RoundNotReleased
+from tacit.errors import DomainError
 
 console = Console()
 errors = Console(stderr=True)
@@ -86,6 +87,8 @@ def plain_errors() -> Iterator[None]:
         raise
     except Problem as problem:
         fail(_describe(problem))
+    except DomainError as error:  # found here, such as a transcript that is not anchored
+        fail(f"{error.name}: {error.detail or error.title}")
     except RoundNotReleased as error:
         fail(f"the round was aborted: {error}")
     except httpx.TransportError as error:

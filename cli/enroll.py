@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,12 @@ from cli.context import (
     Answer,
     Home,
     Target,
+    at_coordinator,
     at_curator,
     console,
     plain_errors,
     printed,
+    tabled,
 )
 from cli.deployment import ask_grant, assemble, join_token, trusted
 from tacit import Client
@@ -68,6 +71,41 @@ def grant(
     with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
         answer = ask_grant(client, _request(party, curators, valid_s))
     typer.echo(answer.model_dump_json())
+
+
+@app.command("invitations")
+@at_coordinator
+def invitations(client: Client) -> Answer:
+    """The coordinator's grants that are neither used nor expired."""
+    found = client.grants()
+    columns = ["id", "party", "kind", "max_curators", "expires"]
+    rows = [[str(each[name]) for name in columns] for each in found]
+    return tabled(found, "Invitations", columns, rows)
+
+
+@app.command("withdraw")
+@at_coordinator
+def withdraw(
+    client: Client,
+    grant_id: Annotated[str, typer.Argument(help="Id of the invitation, by `invitations`.")],
+) -> Answer:
+    """Withdraw the coordinator's part of an invitation: nobody enrols with it any more."""
+    client.withdraw_grant(grant_id)
+    return Answer({"withdrawn": grant_id}, lambda: typer.echo("withdrawn"))
+
+
+@app.command("list")
+@at_coordinator
+def listing(
+    client: Client,
+    prefix: Annotated[str | None, typer.Option(help="Only those whose id begins so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+) -> Answer:
+    """Parties that enrolled at the coordinator: lone curators and hosts."""
+    found = list(islice(client.parties(prefix=prefix), limit))
+    columns = ["id", "kind", "first", "curators", "enrolled", "left"]
+    rows = [[str(each[name] or "") for name in columns] for each in found]
+    return tabled(found, "Parties", columns, rows)
 
 
 @app.command("join")

@@ -6,6 +6,8 @@ aggregators never enters the file.
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +15,12 @@ import typer
 from pydantic import ValidationError
 
 from cli.context import Answer, digits, fail, plain_errors, printed, tabled
+from cli.deployment import trusted
+from tacit import Client, Problem
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.trust import Trust
+from tacit.protocol.identities import IdentityChain
+from tacit.protocol.trust import Pinned, Trust
+from tacit.wire import format_instant
 
 app = typer.Typer(
     no_args_is_help=True, help="Identities known from elsewhere, which a verification pins."
@@ -92,6 +98,43 @@ def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) 
     typer.echo(f"{name}: marked in {file}")
 
 
+@app.command("refresh")
+def refresh(
+    urls: Annotated[
+        list[str], typer.Argument(help="Addresses of the coordinator and of aggregators.")
+    ],
+    file: TrustFile = DEFAULT_FILE,
+) -> None:
+    """Add the identities that follow from those that are pinned, and say until when these hold.
+
+    Each link is signed by the pair to which the identity before committed: no service is believed.
+    """
+    with plain_errors():
+        trust = read_trust(file)
+        for url in urls:
+            trust = _refreshed(trust, url)
+        _write(file, trust)
+    typer.echo(f"{file} has what follows from its identities")
+
+
+def _refreshed(trust: Trust, url: str) -> Trust:
+    """With what one service shows of its identities."""
+    now = datetime.now(UTC)
+    with Client(url, verify=trusted(url)) as client:
+        for document in ("tacit-coordinator", "tacit-aggregator"):
+            try:
+                shown = client.get(f"/.well-known/{document}/identity")
+            except Problem as problem:
+                if problem.status == 404:
+                    continue
+                raise
+            chain = IdentityChain.model_validate_json(json.dumps(shown))
+            if document == "tacit-coordinator":
+                return trust.following_coordinator(chain, now)
+            return trust.following(chain.documents[0].statement.name, chain, now)
+    return trust  # its identity is a key alone, or an older release's: nothing follows from it
+
+
 @app.command("show")
 @printed
 def show_trust(file: TrustFile = DEFAULT_FILE) -> Answer:
@@ -99,13 +142,19 @@ def show_trust(file: TrustFile = DEFAULT_FILE) -> Answer:
     trust = read_trust(file)
     rows = [["coordinator", "", pinned, ""] for pinned in trust.coordinator]
     rows += [
-        [item.id, item.operator or "unknown", pin.fingerprint, "stolen" if pin.compromised else ""]
+        [item.id, item.operator or "unknown", pin.fingerprint, _state(pin)]
         for item in trust.aggregators
         for pin in item.fingerprints
     ]
     columns = ["party", "operator", "fingerprint", ""]
     document = trust.model_dump(mode="json", by_alias=True, exclude_none=True)
     return tabled(document, f"Deployment {trust.deployment}", columns, rows)
+
+
+def _state(pin: Pinned) -> str:
+    if pin.compromised:
+        return "stolen"
+    return "" if pin.until is None else f"until {format_instant(pin.until)}"
 
 
 def _of(file: Path, deployment: str) -> Trust | None:

@@ -20,6 +20,7 @@ from common.store.database import check, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
+from common.store.serial_file import SerialFile
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.parts import provide
@@ -56,6 +57,7 @@ from coordinator.rounds.context import Conduct
 from coordinator.rounds.expiry import Expiry
 from coordinator.rounds.flow import add_flow
 from coordinator.rounds.query_routes import add_queries
+from coordinator.rounds.receiving import ReceivingLooks, add_receiving
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.sealed.keys import open_storage_keys
@@ -85,7 +87,9 @@ def create_app(
         await migrate(database, MIGRATIONS)
         await restoring.recover(database, settings, time)
         await ensure_operator_token(database, tokens, settings, time)
-        own = await OwnIdentities.of(database, identities_table)
+        own = await OwnIdentities.of(
+            database, identities_table, SerialFile(settings.data_dir / "identity.serial")
+        )
         erasure = Erasure(database)
         sweeper = own_identity.Sweeper(own, erasure, time)
         await sweeper.look()
@@ -99,7 +103,9 @@ def create_app(
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
         mirror = SealKeyMirror(database, peers)
-        identities = Identities(database, peers, time, settings.deployment, own)
+        identities = Identities(
+            database, peers, time, settings.deployment, own, settings.confirmed_keys
+        )
         conduct = Conduct(
             database,
             own,
@@ -141,6 +147,7 @@ def create_app(
             registry.Registry(settings.deployment, own, url, time, ledger),
             peers,
             HealthLooks(peers, time),
+            ReceivingLooks(conduct),
             formats,
             mirror,
             identities,
@@ -224,6 +231,7 @@ def create_app(
     add_queries(app, settings)
     add_rounds(app)
     add_flow(app)
+    add_receiving(app)
     add_budget(app, settings)
     add_proposals(app)
     add_datasets(app, settings, transports)

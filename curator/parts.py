@@ -59,8 +59,8 @@ async def build(
         await intake.hosted.load(transaction)
     capabilities = Capabilities(database, peers, software)
     enroller = Enroller(database, peers, clock, capabilities)
-    coordinators = Coordinators(database, peers, clock)
-    identities = Identities(database, peers, clock)
+    coordinators = Coordinators(database, peers, clock, settings.confirmed_keys)
+    identities = Identities(database, peers, clock, settings.confirmed_keys)
     keyring = Keyring(database, peers, clock, settings.key_epoch_s)
     contributor = Contributor(
         database,

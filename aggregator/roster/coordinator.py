@@ -38,7 +38,12 @@ async def follow(aggregator: Aggregator, shown: IdentityChain) -> None:
         pin = known.pin
         try:
             pin = pin.follow(
-                known.deployment, shown, aggregator.clock.now(), Role.COORDINATOR, known.deployment
+                known.deployment,
+                shown,
+                aggregator.clock.now(),
+                Role.COORDINATOR,
+                known.deployment,
+                aggregator.settings.confirmed_keys,
             )
         except IdentityForked as error:
             pin, refused = pin.forking(), error
@@ -60,7 +65,7 @@ async def confirm(aggregator: Aggregator, compared: bytes) -> PairedCoordinator:
         known = await _paired(transaction)
         if known.shown is None:
             raise KeyNotAnchored("the coordinator has shown no document")
-        pin = known.pin.confirmed(known.deployment, known.shown, compared, aggregator.clock.now())
+        pin = known.pin.confirmed(known.deployment, known.shown, compared)
         assert pin.anchored is not None
         current = pin.anchored.current
         key = known.identity_key if current is None else current.ed25519

@@ -109,7 +109,9 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
         deployment = await _deployment(transaction)
         pin = known.pin
         try:
-            pin = pin.follow(deployment, shown, now, Role.AGGREGATOR, peer)
+            pin = pin.follow(
+                deployment, shown, now, Role.AGGREGATOR, peer, aggregator.settings.confirmed_keys
+            )
         except IdentityForked as error:
             pin, refused = pin.forking(), error
         except DomainError as error:
@@ -122,7 +124,6 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
 async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAnswer:
     """The operator compared the fingerprint of a document out of band: it is pinned, in place of
     what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
-    now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
         known = (await store.pinned(transaction)).get(peer)
@@ -131,7 +132,7 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
         if known.shown is None:
             raise KeyNotAnchored("the coordinator has passed on no document of it")
         deployment = await _deployment(transaction)
-        pin = known.pin.confirmed(deployment, known.shown, compared, now)
+        pin = known.pin.confirmed(deployment, known.shown, compared)
         row = replace(known, pin=pin)
         await store.put(transaction, row)
     return _answer(row)

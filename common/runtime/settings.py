@@ -78,6 +78,11 @@ class ServiceSettings(LimitSettings, TlsSettings):
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or text for a terminal."
     )
+    confirm_key_changes: bool = Field(
+        default=False,
+        description="Accept the next identity of another service only once a person has compared "
+        "its fingerprint (`tacit keys confirm`), also where it follows from the one before.",
+    )
     operator_token: SecretStr | None = Field(
         default=None,
         description="The operator's API token, at least 32 characters; without it one is made at "
@@ -111,6 +116,12 @@ class ServiceSettings(LimitSettings, TlsSettings):
         if self.tls_client_authority is not None and self.tls_certificate is None:
             raise ValueError("tls_client_authority needs tls_certificate and tls_key")
         return self
+
+    @property
+    def confirmed_keys(self) -> tuple[bytes, ...] | None:
+        """Fingerprints of identities that are confirmed beforehand: none; None where nobody has to
+        confirm a change."""
+        return () if self.confirm_key_changes else None
 
     @property
     def https(self) -> bool:

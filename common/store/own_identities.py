@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Table
 
 from common.store.identities import OwnIdentity, chain_of, first_identity, identities
+from common.store.serial_file import SerialFile
 from common.store.transactions import Database, Transaction
 from tacit.crypto.signing import Identity
 from tacit.protocol.identities import IdentityChain
@@ -24,15 +25,25 @@ class OwnIdentities:
     """The identity of now, and those of before. Another process of the service may replace it:
     `load` reads them again."""
 
-    def __init__(self, database: Database, table: Table, held: tuple[OwnIdentity, ...]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        held: tuple[OwnIdentity, ...],
+        newest: SerialFile,
+    ) -> None:
         self.database, self.table = database, table
-        self._held = held
+        self._held, self._newest = held, newest
 
     @classmethod
-    async def of(cls, database: Database, table: Table) -> OwnIdentities:
-        """Those of a store; the first is made at the first start."""
+    async def of(cls, database: Database, table: Table, newest: SerialFile) -> OwnIdentities:
+        """Those of a store; the first is made at the first start. Raises IdentityPutBack where a
+        later one was in use."""
         async with database.begin() as transaction:
-            return cls(database, table, await first_identity(transaction, table))
+            held = await first_identity(transaction, table)
+        newest.check(held[-1].serial)
+        newest.keep(held[-1].serial)
+        return cls(database, table, held, newest)
 
     @property
     def current(self) -> Identity:
@@ -86,6 +97,7 @@ class OwnIdentities:
         """What is stored now."""
         async with self.database.reading() as transaction:
             await self.load_in(transaction)
+        self._newest.keep(self.serial)
 
     async def load_in(self, transaction: Transaction) -> None:
         """The same inside a transaction."""

@@ -35,6 +35,7 @@ from common.web.tokens import (
     hash_token,
     insert_token,
     new_token,
+    note_use,
     record_token,
 )
 from tacit.errors import Forbidden, Unauthenticated
@@ -42,6 +43,7 @@ from tacit.errors import Forbidden, Unauthenticated
 IMPLIED: Final[Mapping[Scope, frozenset[Scope]]] = MappingProxyType(
     {Scope.OPERATOR: frozenset({Scope.ANALYST})}
 )
+OF_PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 FROM_SETTINGS: Final = "operator, from the settings"
 FROM_FILE: Final = "operator, made at the first start"
 
@@ -125,12 +127,22 @@ class Authenticator:
                 record = await find_token(transaction, self._table, token_hash)
             if record is None or record.revoked is not None:
                 raise TokenUnknown
+            await self._note_use(record)
             self._remember(token_hash, record)
         if record.expires is not None and record.expires <= self._clock.now():
             raise TokenExpired
         scopes = frozenset(record.scopes)
         implied = frozenset[Scope]().union(*(IMPLIED.get(scope, ()) for scope in scopes))
         return Principal(record.id, scopes | implied, record.subject)
+
+    async def _note_use(self, record: TokenRecord) -> None:
+        """Keep that a person's token was used today."""
+        day = self._clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        known = record.last_used is not None and record.last_used >= day
+        if known or OF_PEOPLE.isdisjoint(record.scopes):
+            return
+        async with self._database.begin() as transaction:
+            await note_use(transaction, self._table, record.id, day)
 
     def forget(self) -> None:
         """Ask the store again for every token: call it after a revocation."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Table, delete, insert, select, update
+from sqlalchemy import Table, delete, func, insert, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,7 +22,7 @@ from common.runtime.memory import give_back
 from common.store.transactions import Database, Transaction
 from common.web.body_limit import read_within
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.errors import Conflict, Gone, Invalid, Unauthenticated
+from tacit.errors import Conflict, Gone, Invalid, NotFound, Unauthenticated
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -112,6 +112,61 @@ async def find_grant(
     if row.expires <= now:
         raise JoinTokenExpired if row.used is None else JoinTokenUsed
     return GrantRow(row.party, PartyKind(row.kind), row.max_curators, row.expires, row.used)
+
+
+@dataclass(frozen=True)
+class OpenGrant:
+    """A grant that may still be used; `id`: the beginning of its secret's hash, which opens
+    nothing."""
+
+    id: str
+    party: str
+    kind: PartyKind
+    max_curators: int
+    expires: datetime
+
+
+class UnknownGrant(NotFound):
+    name = "unknown_grant"
+    title = "There is no such grant, or it was used"
+
+
+_ID_CHARACTERS: Final = 16
+_SHOWN_AT_MOST: Final = 1000
+
+
+async def open_grants(
+    transaction: Transaction, table: Table, now: datetime
+) -> tuple[OpenGrant, ...]:
+    """The grants that are neither used nor expired, at most a thousand, those first that expire
+    first."""
+    chosen = (
+        select(table)
+        .where(table.c.used.is_(None), table.c.expires > now)
+        .order_by(table.c.expires, table.c.secret_hash)
+        .limit(_SHOWN_AT_MOST)
+    )
+    return tuple(
+        OpenGrant(
+            row.secret_hash[:_ID_CHARACTERS],
+            row.party,
+            PartyKind(row.kind),
+            row.max_curators,
+            row.expires,
+        )
+        for row in await transaction.execute(chosen)
+    )
+
+
+async def withdraw_grant(transaction: Transaction, table: Table, grant_id: str) -> None:
+    """Forget a grant that is not used: whoever comes with it is not known. Raises UnknownGrant."""
+    done = await transaction.execute(
+        delete(table).where(
+            func.substr(table.c.secret_hash, 1, _ID_CHARACTERS) == grant_id, table.c.used.is_(None)
+        )
+    )
+    if done.rowcount == 0:
+        raise UnknownGrant
 
 
 async def use_grant(

@@ -55,6 +55,17 @@ class Page:
                 return number
         raise _bad_cursor()
 
+    def after_place(self) -> tuple[int, int, int] | None:
+        """The key of a list sorted by three numbers from 0 to 2^63 - 1. Raises BadCursor."""
+        match self.after:
+            case None:
+                return None
+            case (int(first), int(second), int(third)) if all(
+                0 <= number < 2**63 for number in (first, second, third)
+            ):
+                return first, second, third
+        raise _bad_cursor()
+
 
 def encode_cursor(*key: str | int) -> str:
     """The cursor that continues after the item with this sort key."""
@@ -91,12 +102,19 @@ PageQuery: TypeAlias = Annotated[Page, Depends(page)]
 
 
 def page_response(
-    request: Request, name: str, items: Sequence[Mapping[str, Any]], limit: int, key: str
+    request: Request,
+    name: str,
+    items: Sequence[Mapping[str, Any]],
+    limit: int,
+    key: str,
+    *,
+    total: int | None = None,
 ) -> Response:
     """A page of items under `name`; behind a full page the address of the next one, after the
-    `key` of the last item."""
+    `key` of the last item. `total`: how many there are on all pages, where that is told."""
     headers = next_link(request, items[-1][key]) if len(items) == limit else None
-    return JSONResponse({name: items}, headers=headers)
+    counted = {} if total is None else {"total": total}
+    return JSONResponse({name: items, **counted}, headers=headers)
 
 
 def next_link(request: Request, *key: str | int) -> dict[str, str]:

@@ -110,4 +110,5 @@ def _public(record: TokenRecord) -> dict[str, Any]:
         "created": format_instant(record.created),
         "expires": record.expires and format_instant(record.expires),
         "revoked": record.revoked and format_instant(record.revoked),
+        "last_used": record.last_used and record.last_used.date().isoformat(),
     }

@@ -57,6 +57,8 @@ class TokenRecord:
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
+    last_used: datetime | None = None
+    """The day, of tokens of people alone: a party's would tell when it was there."""
 
 
 def token_table(metadata: MetaData) -> Table:
@@ -72,6 +74,7 @@ def token_table(metadata: MetaData) -> Table:
         Column("created", Instant, nullable=False),
         Column("expires", Instant, nullable=True),
         Column("revoked", Instant, nullable=True),
+        Column("last_used", Instant, nullable=True),
     )
 
 
@@ -149,13 +152,13 @@ async def find_token(transaction: Transaction, table: Table, token_hash: str) ->
     return None if row is None else _record(row)
 
 
-@cache
 async def token_by_id(transaction: Transaction, table: Table, token_id: str) -> TokenRecord | None:
     """The record of an id, revoked or not."""
     row = (await transaction.execute(select(table).where(table.c.id == token_id))).first()
     return None if row is None else _record(row)
 
 
+@cache
 def _by_hash(table: Table) -> Select[Any]:
     return select(table).where(table.c.hash == bindparam("token_hash"))
 
@@ -175,6 +178,11 @@ async def list_tokens(
     if subject is not None:
         query = query.where(table.c.subject == subject)
     return tuple(_record(row) for row in await transaction.execute(query))
+
+
+async def note_use(transaction: Transaction, table: Table, token_id: str, day: datetime) -> None:
+    """Keep the last day on which a token was used."""
+    await transaction.execute(update(table).where(table.c.id == token_id).values(last_used=day))
 
 
 async def revoke_token(
@@ -209,4 +217,5 @@ def _record(row: Row[Any]) -> TokenRecord:
         created=row.created,
         expires=row.expires,
         revoked=row.revoked,
+        last_used=row.last_used,
     )

@@ -23,6 +23,7 @@ from coordinator.console.job_form import add_job_form
 from coordinator.console.jobs import add_jobs
 from coordinator.console.ledger import add_ledger
 from coordinator.console.overview import add_overview
+from coordinator.console.parties import add_parties
 from coordinator.console.queries import add_queries
 from coordinator.console.rounds import add_rounds
 from coordinator.console.wizard import add_wizard
@@ -38,6 +39,7 @@ _ENTRIES: Final = (
     Entry("Jobs", "/console/jobs", PEOPLE),
     Entry("Datasets", "/console/datasets", frozenset({Scope.OPERATOR})),
     Entry("Data flow", "/console/flow", frozenset({Scope.OPERATOR})),
+    Entry("Parties", "/console/parties", frozenset({Scope.OPERATOR})),
     Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )
 
@@ -83,6 +85,7 @@ def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> No
     add_job_form(router)  # /jobs/new before /jobs/ID
     add_jobs(router)
     add_datasets(router, settings)
+    add_parties(router)
     add_tokens_pages(router, tokens, clock, PEOPLE)
     app.include_router(router)
     add_audit(app)

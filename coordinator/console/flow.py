@@ -31,7 +31,7 @@ from tacit.crypto.signing import fingerprint
 from tacit.protocol.flow import OTHER
 from tacit.wire import format_instant
 
-HeartPart = Annotated[HealthLooks, Depends(part(HealthLooks))]
+LooksPart = Annotated[HealthLooks, Depends(part(HealthLooks))]
 
 SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
 _DRAWN: Final = 60
@@ -64,7 +64,7 @@ def add_flow(router: APIRouter) -> None:
         database: DatabasePart,
         ledger: LedgerPart,
         peers: Annotated[Peers, Depends(part(Peers))],
-        looks: HeartPart,
+        looks: LooksPart,
         clock: ClockPart,
         visitor: Operator,
         begin: Begin = None,

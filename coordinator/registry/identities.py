@@ -8,7 +8,7 @@ others; they check them against their own pins. Spec: keys, section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,6 +28,7 @@ from tacit.protocol.identities import (
     IdentityChain,
     IdentityForked,
     IdentitySuperseded,
+    KeyChangeUnconfirmed,
     Pin,
     Role,
 )
@@ -46,6 +47,8 @@ class Identities:
     clock: Clock
     deployment: str
     own: OwnIdentities
+    confirmed: Collection[bytes] | None
+    """Fingerprints of documents that a person compared, where every change has to be; else None."""
     _looked: dict[str, datetime] = field(default_factory=dict)
 
     async def followed(
@@ -69,9 +72,7 @@ class Identities:
         shown = await self.peers.of(found[0]).identities()
         if shown is None:
             raise AggregatorUnreachable(f"{aggregator} shows no identity document")
-        pin = (found[0].pin or _pin(found[0])).confirmed(
-            self.deployment, shown, compared, self.clock.now()
-        )
+        pin = (found[0].pin or _pin(found[0])).confirmed(self.deployment, shown, compared)
         return await self._keep(found[0], pin, shown)
 
     async def hand_over(self, peers: Sequence[Peer]) -> None:
@@ -114,11 +115,15 @@ class Identities:
         if shown is None:
             return row
         try:
-            new = pin.follow(self.deployment, shown, now, Role.AGGREGATOR, row.id)
+            new = pin.follow(self.deployment, shown, now, Role.AGGREGATOR, row.id, self.confirmed)
         except IdentityForked:
             await self._keep(row, pin.forking(), None)
             _logger.warning("identity_forked", aggregator=row.id)
             raise
+        except KeyChangeUnconfirmed:
+            if again:
+                raise
+            return row  # it may still use the one before
         if new == row.pin:
             return row
         kept = await self._keep(row, new, shown)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
+from common.web import grants
 from common.web.auth import Authenticator
 from common.web.bodies import takes
-from common.web.grants import answer_enrolment, largest_body
+from common.web.grants import OpenGrant, answer_enrolment, largest_body
 from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
@@ -37,6 +38,11 @@ from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest
 from tacit.wire import encode_binary
 
 RegistryPart = Annotated[Registry, Depends(part(Registry))]
+Prefix = Annotated[
+    str,
+    Parameter(pattern=r"^[A-Za-z0-9._:@-]{0,128}$", description="Only those whose id begins so."),
+]
+GrantId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 
@@ -140,6 +146,26 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
             answer = await registry.issue_grant(transaction, own, body)
         return model_response(answer, 201)
 
+    @app.get(
+        "/v1/grants",
+        tags=["registry"],
+        summary="Grants that are neither used nor expired, without their secrets",
+    )
+    async def invitations(database: DatabasePart, clock: ClockPart, _: Operator) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            found = await grants.open_grants(transaction, tables.grants, clock.now())
+        return {"grants": [grant_shown(each) for each in found]}
+
+    @app.delete(
+        "/v1/grants/{grant_id}",
+        tags=["registry"],
+        status_code=204,
+        summary="Withdraw a grant that is not used yet",
+    )
+    async def withdraw(grant_id: GrantId, database: DatabasePart, _: Operator) -> None:
+        async with database.begin() as transaction:
+            await grants.withdraw_grant(transaction, tables.grants, grant_id)
+
     @app.post(
         "/v1/enrolments",
         tags=["registry"],
@@ -170,20 +196,30 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
     async def parties(
-        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        _: Operator,
+        prefix: Prefix = "",
     ) -> Response:
         async with database.reading() as transaction:
-            found = await store.list_parties(transaction, page.after_text(), page.limit)
+            found = await store.list_parties(transaction, page.after_text(), page.limit, prefix)
+            total = await store.count_parties(transaction, prefix)
         items = [_party(row) for row in found]
-        return page_response(request, "parties", items, page.limit, "id")
+        return page_response(request, "parties", items, page.limit, "id", total=total)
 
     @app.get("/v1/curators", tags=["registry"], summary="The roster, by number")
     async def curators(
-        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        _: Operator,
+        prefix: Prefix = "",
     ) -> Response:
         async with database.reading() as transaction:
-            found = await store.list_curators(transaction, page.after_number(), page.limit)
-        return page_response(request, "curators", found, page.limit, "number")
+            found = await store.list_curators(transaction, page.after_number(), page.limit, prefix)
+            total = await store.count_curators(transaction, prefix)
+        return page_response(request, "curators", found, page.limit, "number", total=total)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
     async def leave(
@@ -206,6 +242,17 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> dict[str, Any]:
         token = await registry.come_back(database, own, party)
         return {"party": party, "token": token}
+
+
+def grant_shown(row: OpenGrant) -> dict[str, Any]:
+    """A grant without its secret."""
+    return {
+        "id": row.id,
+        "party": row.party,
+        "kind": row.kind.value,
+        "max_curators": row.max_curators,
+        "expires": time_text(row.expires),
+    }
 
 
 def _aggregator(row: AggregatorRow) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import aggregators, curators, parties, roster, secrets
@@ -16,6 +16,8 @@ from tacit.protocol.identities import Pin
 
 BLOCK: Final = 10_000
 """Curators written or read together: a host's million need not be in memory twice."""
+
+_LAST_CHARACTER: Final = "\U0010ffff"
 
 # Asked in every round: made once, and so compiled once.
 _ALL: Final = select(aggregators).order_by(aggregators.c.id)
@@ -247,21 +249,56 @@ async def host_starts(transaction: Transaction) -> list[int]:
     return list((await transaction.execute(hosts.order_by(parties.c.first))).scalars())
 
 
-async def list_parties(transaction: Transaction, after: str | None, limit: int) -> list[PartyRow]:
-    query = select(parties).order_by(parties.c.id).limit(limit)
+async def list_parties(
+    transaction: Transaction, after: str | None, limit: int, prefix: str = ""
+) -> list[PartyRow]:
+    """Parties whose ids begin so, by id."""
+    query = select(parties).where(*_begins(transaction, parties.c.id, prefix))
     if after is not None:
         query = query.where(parties.c.id > after)
-    return [_party(row) for row in await transaction.execute(query)]
+    found = await transaction.execute(query.order_by(parties.c.id).limit(limit))
+    return [_party(row) for row in found]
 
 
 async def list_curators(
-    transaction: Transaction, after: int | None, limit: int
+    transaction: Transaction, after: int | None, limit: int, prefix: str = ""
 ) -> list[dict[str, Any]]:
-    query = select(curators).order_by(curators.c.number).limit(limit)
+    """Curators whose ids begin so, by number."""
+    query = select(curators).where(*_begins(transaction, curators.c.id, prefix))
     if after is not None:
         query = query.where(curators.c.number > after)
-    rows = await transaction.execute(query)
+    rows = await transaction.execute(query.order_by(curators.c.number).limit(limit))
     return [{"number": row.number, "id": row.id, "party": row.party} for row in rows]
+
+
+async def count_parties(transaction: Transaction, prefix: str = "") -> int:
+    """How many parties have ids that begin so, those that left among them."""
+    which = _begins(transaction, parties.c.id, prefix)
+    return int(
+        (await transaction.execute(select(func.count(parties.c.id)).where(*which))).scalar_one()
+    )
+
+
+async def count_curators(transaction: Transaction, prefix: str = "") -> int:
+    """The same of curators."""
+    if not prefix:  # each number is of one party for good
+        chosen = select(func.coalesce(func.sum(parties.c.curators), 0))
+    else:
+        which = _begins(transaction, curators.c.id, prefix)
+        chosen = select(func.count(curators.c.number)).where(*which)
+    return int((await transaction.execute(chosen)).scalar_one())
+
+
+def _begins(
+    transaction: Transaction, column: Column[str], prefix: str
+) -> tuple[ColumnElement[bool], ...]:
+    """Whether a text begins so, letter by letter; SQLite finds it by its index, while the order of
+    PostgreSQL's index is that of a language."""
+    if not prefix:
+        return ()
+    if transaction.dialect.name == "sqlite":
+        return column >= prefix, column < prefix + _LAST_CHARACTER
+    return (column.startswith(prefix, autoescape=True),)
 
 
 async def leave(transaction: Transaction, party: str, now: datetime) -> bool:

@@ -8,6 +8,7 @@ keys, section 5.2.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -34,6 +35,8 @@ class Coordinators:
     database: Database
     peers: Peers
     clock: Clock
+    confirmed: Collection[bytes] | None
+    """Fingerprints of documents that a person compared, where every change has to be; else None."""
     _looked: dict[str, datetime] = field(default_factory=dict)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -69,14 +72,13 @@ class Coordinators:
         known = [held for held in found if held.deployment == deployment]
         for held in known:
             shown = await self.peers.shown_identities(held.url, "tacit-coordinator")
-            now = self.clock.now()
-            await self._keep(held, held.pin.confirmed(deployment, shown, compared, now))
+            await self._keep(held, held.pin.confirmed(deployment, shown, compared))
         return bool(known)
 
     async def _followed(self, held: Coordinator, shown: IdentityChain) -> bool:
         name, now = held.deployment, self.clock.now()
         try:
-            pin = held.pin.follow(name, shown, now, Role.COORDINATOR, name)
+            pin = held.pin.follow(name, shown, now, Role.COORDINATOR, name, self.confirmed)
         except IdentityForked:
             await self._keep(held, held.pin.forking())
             _logger.warning("identity_forked", coordinator=name)

@@ -9,6 +9,7 @@ section 5.2.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -38,6 +39,8 @@ class Identities:
     database: Database
     peers: Peers
     clock: Clock
+    confirmed: Collection[bytes] | None
+    """Fingerprints of documents that a person compared, where every change has to be; else None."""
     _looked: dict[str, datetime] = field(default_factory=dict)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -64,7 +67,7 @@ class Identities:
         known = [each for each in found if each[1].aggregator == aggregator]
         for deployment, held in known:
             shown = await self.peers.shown_identities(held.url, "tacit-aggregator")
-            pin = held.pin.confirmed(deployment, shown, compared, self.clock.now())
+            pin = held.pin.confirmed(deployment, shown, compared)
             await self._keep(held, deployment, pin)
         return bool(known)
 
@@ -103,7 +106,9 @@ class Identities:
         if shown is None:
             return held.pin
         try:
-            pin = held.pin.follow(party.deployment, shown, now, Role.AGGREGATOR, held.aggregator)
+            pin = held.pin.follow(
+                party.deployment, shown, now, Role.AGGREGATOR, held.aggregator, self.confirmed
+            )
         except IdentityForked:
             await self._keep(held, party.deployment, held.pin.forking())
             _logger.warning("identity_forked", aggregator=anchor.aggregator)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.client.exchange import Json, Request, Steps, Stream, get, json_of, pages
+from tacit.client.exchange import Json, Request, Steps, Stream, get, items_of, json_of, pages
 from tacit.client.operation import operation, stream
 
 
@@ -42,14 +42,24 @@ def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[Json]:
     return _posted("/v1/enrolments", body, repeatable=True)
 
 
-def _parties() -> Stream[Json]:
-    """Curators and hosts."""
-    return pages("/v1/parties", "parties")
+def _grants() -> Steps[list[Json]]:
+    """The coordinator's grants that are neither used nor expired, without their secrets."""
+    return items_of(get("/v1/grants"), "grants")
 
 
-def _curators() -> Stream[Json]:
-    """The roster, by number."""
-    return pages("/v1/curators", "curators")
+def _withdraw_grant(grant_id: str) -> Steps[None]:
+    """Withdraw a grant that is not used yet."""
+    yield Request("DELETE", f"/v1/grants/{grant_id}")
+
+
+def _parties(*, prefix: str | None = None) -> Stream[Json]:
+    """Curators and hosts; `prefix`: only those whose id begins so (coordinator)."""
+    return pages("/v1/parties", "parties", {"prefix": prefix})
+
+
+def _curators(*, prefix: str | None = None) -> Stream[Json]:
+    """The roster, by number; `prefix`: only those whose id begins so."""
+    return pages("/v1/curators", "curators", {"prefix": prefix})
 
 
 def _suites() -> Steps[Json]:
@@ -211,6 +221,8 @@ class Registry:
     unpair_aggregator = operation(_unpair_aggregator)
     aggregator_identity = operation(_well_known_aggregator)
     grant = operation(_grant)
+    grants = operation(_grants)
+    withdraw_grant = operation(_withdraw_grant)
     enrol = operation(_enrol)
     parties = stream(_parties)
     curators = stream(_curators)

@@ -266,12 +266,19 @@ class Pin(WireModel):
             raise KeyNotAnchored
 
     def follow(
-        self, deployment: str, shown: IdentityChain, now: datetime, role: Role, name: str
+        self,
+        deployment: str,
+        shown: IdentityChain,
+        now: datetime,
+        role: Role,
+        name: str,
+        confirmed: Collection[bytes] | None = None,
     ) -> Pin:
         """Go along what is shown, from the anchor or from the document of the pinned key.
 
         Raises as `follow`; IdentityForked also for a second document of an anchored key: keep
-        `forking()` then. KeyNotAnchored for documents of another role or name.
+        `forking()` then. KeyNotAnchored for documents of another role or name. `confirmed` as in
+        `follow`.
         """
         anchored = self.anchored
         if anchored is None:
@@ -282,18 +289,15 @@ class Pin(WireModel):
             raise IdentityForked
         for signed in shown.documents:
             check_upgrade(anchored, signed)
-        return Pin(fingerprint=self.fingerprint, anchored=follow(anchored, shown.links, now))
+        found = follow(anchored, shown.links, now, confirmed)
+        return Pin(fingerprint=self.fingerprint, anchored=found)
 
-    def confirmed(
-        self, deployment: str, shown: IdentityChain, compared: bytes, now: datetime
-    ) -> Pin:
-        """The document of this fingerprint, as a person compared it, in place of what was anchored.
-
-        Raises KeyNotAnchored if no such document is shown, and as `follow` from there on.
-        """
+    def confirmed(self, deployment: str, shown: IdentityChain, compared: bytes) -> Pin:
+        """The document of this fingerprint, as a person compared it, in place of what was anchored;
+        what follows it is followed at the next look. Raises KeyNotAnchored if it is not shown."""
         for signed in shown.documents:
             if signed.statement.fingerprint == compared:
-                anchored = follow(confirm(deployment, signed, compared), shown.links, now)
+                anchored = confirm(deployment, signed, compared)
                 own = fingerprint(signed.statement.ed25519)
                 return Pin(fingerprint=own, anchored=anchored)
         raise KeyNotAnchored("no document of this fingerprint is shown")

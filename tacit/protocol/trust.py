@@ -8,7 +8,7 @@ it could name invented ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -17,6 +17,15 @@ from pydantic import Field, model_validator
 from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import fingerprint
 from tacit.errors import Forbidden
+from tacit.protocol.identities import (
+    CLOCKS_DIFFER,
+    Anchored,
+    IdentityChain,
+    KeyNotAnchored,
+    Pin,
+    Reason,
+    Role,
+)
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
@@ -43,6 +52,24 @@ def anchors_line(deployment: str, coordinator: bytes, aggregators: Mapping[str, 
     digest = hashlib.sha256(length_prefixed(*fields)).digest()
     starts = range(0, _GROUPS * _GROUP_BYTES, _GROUP_BYTES)
     return " ".join(digest[start : start + _GROUP_BYTES].hex() for start in starts)
+
+
+def _followed(
+    deployment: str,
+    pinned: Sequence[str],
+    chain: IdentityChain,
+    now: datetime,
+    role: Role,
+    name: str,
+) -> Anchored:
+    """What leads on from the earliest document of which the key is pinned."""
+    for signed in chain.documents:
+        key = fingerprint(signed.statement.ed25519)
+        if key.hex() in pinned:
+            anchored = Pin(fingerprint=key).follow(deployment, chain, now, role, name).anchored
+            assert anchored is not None
+            return anchored
+    raise KeyNotAnchored(f"no identity that {name} shows is pinned")
 
 
 class TranscriptNotAnchored(Forbidden):
@@ -129,6 +156,41 @@ class Trust(WireModel):
             for item in known.fingerprints
         )
         return self.replacing(known.model_copy(update={"fingerprints": marked}))
+
+    def following(self, name: str, chain: IdentityChain, now: datetime) -> Self:
+        """With what follows from a pinned identity of an aggregator: each later key for the time
+        from its succession on, each earlier one until its overlap ended, or marked as stolen.
+
+        Raises KeyNotAnchored if none of its identities is pinned, and as `Pin.follow`.
+        """
+        known = self.named(name)
+        pins = {item.fingerprint: item for item in known.fingerprints}
+        anchored = _followed(self.deployment, list(pins), chain, now, Role.AGGREGATOR, name)
+        since: datetime | None = None
+        ends = (*anchored.links, None)
+        for document, link in zip(anchored.documents, ends, strict=False):
+            key = fingerprint(document.ed25519).hex()
+            held = pins.get(key, Pinned(fingerprint=key, since=since))
+            if link is not None:
+                stolen = held.compromised or link.statement.reason is Reason.COMPROMISED
+                until = link.statement.overlap_until
+                held = held.model_copy(update={"until": until, "compromised": stolen})
+                since = link.statement.effective - CLOCKS_DIFFER
+            pins[key] = held
+        return self.replacing(known.model_copy(update={"fingerprints": tuple(pins.values())}))
+
+    def following_coordinator(self, chain: IdentityChain, now: datetime) -> Self:
+        """The same of the coordinator; a stolen identity of it is pinned no more."""
+        name = self.deployment
+        anchored = _followed(name, self.coordinator, chain, now, Role.COORDINATOR, name)
+        found = dict.fromkeys(self.coordinator)
+        ends = (*anchored.links, None)
+        for document, link in zip(anchored.documents, ends, strict=False):
+            key = fingerprint(document.ed25519).hex()
+            found[key] = None
+            if link is not None and link.statement.reason is Reason.COMPROMISED:
+                del found[key]
+        return self._with(coordinator=tuple(found))
 
     def replacing(self, aggregator: TrustedAggregator) -> Self:
         """With one aggregator in place of the one of its name."""

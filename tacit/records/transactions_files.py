@@ -109,6 +109,11 @@ def read_text(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transa
     return found.dataset(items)
 
 
+def _column(lines: Places, item: int) -> int:
+    """Which of its line's items an item is, from 1; lines: that of each item, rising."""
+    return 1 + item - int(np.searchsorted(lines, lines[item]))
+
+
 def _add_lines(block: bytes, places: _Places[bytes], found: _Growing) -> None:
     """Whole lines: ids by one split; how many a line has, by where ids begin."""
     before = found.records
@@ -128,16 +133,16 @@ def _add_lines(block: bytes, places: _Places[bytes], found: _Growing) -> None:
     stops = np.flatnonzero(blank & np.concatenate(([False], ~blank[:-1])))
     lines = np.cumsum(octets == _NEWLINE, dtype=np.int32)[begins]
     if (stops - begins > MAX_ID_BYTES).any():
-        row = before + 1 + int(lines[(stops - begins > MAX_ID_BYTES).argmax()])
-        raise MalformedRow(row, f"an item has at most {MAX_ID_BYTES} bytes")
+        first = int((stops - begins > MAX_ID_BYTES).argmax())
+        row, column = before + 1 + int(lines[first]), _column(lines, first)
+        raise MalformedRow(row, f"an item has at most {MAX_ID_BYTES} bytes", column)
     tokens = block.split()
     try:
         values = np.fromiter(map(places.__getitem__, tokens), np.int32, len(tokens))
     except KeyError:
         first = next(place for place, token in enumerate(tokens) if token not in places)
         row = before + 1 + int(lines[first])
-        column = 1 + first - int(np.searchsorted(lines, lines[first]))
-        raise UnknownItem(row, _UNKNOWN, column) from None
+        raise UnknownItem(row, _UNKNOWN, _column(lines, first)) from None
     found.add(values, np.bincount(lines, minlength=ends.size))
 
 

@@ -30,6 +30,7 @@ PAGES = (
     "/console/jobs/new?algorithm=kmeans",
     "/console/datasets",
     "/console/flow",
+    "/console/parties",
     "/console/tokens",
     "/console/audit",
 )

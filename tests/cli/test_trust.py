@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from cli.context import plain_errors
 from cli.main import app
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
+from tacit.protocol.trust import TranscriptNotAnchored
 
 COORDINATOR, NORTH, SOUTH = (Identity.generate().fingerprint for _ in range(3))
 
@@ -124,3 +127,12 @@ def test_what_is_listed_twice_is_refused(file: Path) -> None:
     output = run("show", "--file", str(file), exit_code=2)
     assert "listed twice" in output
     assert len(output.strip().splitlines()) == 1
+
+
+def test_what_is_refused_here_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A round that rests on another identity than the file pins: no traceback."""
+    with pytest.raises(typer.Exit) as ended, plain_errors():
+        raise TranscriptNotAnchored("the coordinator shows an identity that is not pinned")
+    assert ended.value.exit_code == 2
+    said = "tacit: transcript_not_anchored: the coordinator shows an identity that is not pinned\n"
+    assert capsys.readouterr().err == said

@@ -1,8 +1,9 @@
 """The images of deploy/Dockerfile, built by buildah in a store of their own.
 
-Their base is a minimal Debian of the same release and Python as the one that the file names, made
-by mmdebstrap: no registry of images is asked. Packages come from where this machine's pip finds
-them.
+Their base is a minimal Debian with the same Python as the one that the file names, made by
+mmdebstrap: no registry of images is asked. It is of the release before, the last with Python 3.11
+of its own; so what the base's OpenSSL offers is not tried here. Packages come from where this
+machine's pip finds them.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Store:
         self._of(
             *("bud", "--isolation=chroot", "--pull-never", "--layers", "--timestamp=0"),
             *(f"--volume={path}:{path}:ro" for path in mounts),
+            f"--build-arg=BASE={BASE}",
             f"--secret=id=pip,src={self._directory / 'pip.conf'}",
             *("--file", str(context / "deploy" / "Dockerfile"), "--target", target),
             *("--iidfile", str(file), *more, str(context)),

@@ -287,3 +287,39 @@ async def test_the_ledger_starts_from_a_checkpoint_of_the_new_key(it: Site) -> N
     assert found is not None
     with pytest.raises(ValueError, match="signature"):
         found.check(before)
+
+
+async def test_a_new_key_takes_the_least_suite_along(it: Site) -> None:
+    """A party that enrols under it, before the others follow, is no way back to format 1."""
+    await it.house.restart(round_format="2")
+    await commit(it)
+    before = await opened(it, "second-format")
+    assert before.descriptor.format == "tacit.round/2"
+    assert (await released(it, before))["participants"] == 2
+    await rotate(it, 0)
+    await it.enrol("east")
+    coordinators = part_of(it.app, Coordinators)
+    await coordinators.follow(COORDINATOR)
+    async with coordinators.database.reading() as transaction:
+        rows = await party_store.list_parties(transaction)
+    assert {row.id: row.minimum_suite for row in rows} == {"east": 2, "north": 2, "south": 2}
+    assert {row.coordinator_key for row in rows} == {KEYS[0].public.ed25519}
+
+
+async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
+    """A rotation that follows from the committed pair still waits for each operator."""
+    async with site(tmp_path, confirm_key_changes=True) as it:
+        await settled(it)
+        await commit(it)
+        assert (await released(it, await opened(it, "seen")))["participants"] == 2
+        await part_of(it.app, Coordinators).follow(COORDINATOR)
+        done = await rotate(it, 0, compromised=True)
+        assert done["untold"] == []  # aggregators need no confirmation here
+        waiting = await it.house.finish(await opened(it, "waiting"))
+        assert waiting["state"] == "aborted", waiting
+        assert KEYS[0].public.ed25519 not in await known_to_curators(it)
+        body = {"fingerprint": encode_binary(bytes.fromhex(done["fingerprint"]))}
+        answer = await it.own("POST", "/v1/anchors/tacit/confirmation", body)
+        assert answer.status_code == 200, answer.text
+        assert await known_to_curators(it) == {KEYS[0].public.ed25519}
+        assert (await released(it, await opened(it, "confirmed")))["participants"] == 2

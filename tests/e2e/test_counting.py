@@ -206,6 +206,21 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
     assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "20"
 
 
+async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> None:
+    before = len(await debits(it))
+    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
+    async with asyncio.timeout(30):
+        while len(await debits(it)) == before:
+            await asyncio.sleep(0.02)
+    answer = await it.house.ask("DELETE", f"/v1/jobs/{asked['id']}")
+    assert answer.status_code < 300, answer.text
+    assert (await it.finished(asked["id"]))["state"] == "cancelled"
+    await asyncio.sleep(1)
+    spent = (await debits(it))[before:]
+    assert spent[0] == "100"
+    assert set(spent[1:]) <= {"0"}
+
+
 async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     before = await debits(it)
     asked = job("sequential-ngram", {**NGRAMS, "l_max": 20, "n_max": 5}, "1", n_hint=10**6)
@@ -215,7 +230,7 @@ async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     assert (error["rounds"], error["mean_absolute_error"]) == (5, "187.5")
     assert error["draws_of_noise"] == "3"
     # P(Z >= t) <= 1/5 for three draws of scale 100.
-    assert error["smallest_count_released"] == error["steps"][0]["threshold"]
+    assert error["smallest_count_that_shows"] == error["steps"][0]["threshold"]
     assert await debits(it) == before
 
 

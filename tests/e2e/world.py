@@ -139,6 +139,17 @@ class World:
             await asyncio.sleep(0.1)
         raise TimeoutError(f"round {round_id} is not finished")
 
+    async def descriptor(self, round_id: str) -> dict[str, Any]:
+        """What the coordinator signed of a round."""
+
+        def work() -> dict[str, Any]:
+            with self.real.coordinator.client() as client:
+                found: dict[str, Any] = client.descriptor(round_id)["statement"]
+                return found
+
+        found: dict[str, Any] = await self.call(work)
+        return found
+
     async def result(self, round_id: str) -> dict[str, Any]:
         """A released result."""
 

@@ -108,6 +108,11 @@ def day(at: str) -> str:
     return f"{instant.day} {instant:%b}"
 
 
+def day_of(day: datetime, now: datetime) -> str:
+    """A day in UTC: today by that word."""
+    return "today" if day.date() == now.date() else f"{day.day} {day:%b %Y}"
+
+
 def fingerprint(text: str) -> str:
     """A fingerprint in groups of four, to be compared by eye."""
     return " ".join(text[start : start + 4] for start in range(0, len(text), 4))

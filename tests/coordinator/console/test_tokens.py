@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 
+from common.runtime.clock import ManualClock
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
 from tests.coordinator.console.test_rounds import EVIL, signed_in
@@ -109,3 +111,29 @@ async def test_a_token_that_cannot_be_is_said_at_its_field(
         assert len((await it.ask("GET", "/v1/tokens")).json()["tokens"]) == before
         assert (await browser.get("/console/tokens/nothing")).status_code == 404
         assert (await browser.submit("/console/tokens/nothing")).status_code == 404
+
+
+async def test_the_day_of_a_persons_token_is_kept_and_no_partys(house: Houses) -> None:
+    clock = ManualClock()
+    async with house(1, console=True, clock=clock) as it:
+        sender = await it.host("gateway", 2)
+        made = await it.ask("POST", "/v1/tokens", {"scope": "analyst", "label": "nightly"})
+        token = made.json()["token"]
+
+        async def used() -> dict[str, str | None]:
+            found = (await it.ask("GET", "/v1/tokens?limit=1000")).json()["tokens"]
+            return {each["subject"] or each["label"]: each["last_used"] for each in found}
+
+        assert (await used())["nightly"] is None
+        await it.ask("GET", "/v1/rounds", token=token)
+        assert (await used())["nightly"] == clock.now().date().isoformat()
+        clock.advance(timedelta(days=1, hours=2))
+        assert (await used())["nightly"] == (clock.now() - timedelta(days=1)).date().isoformat()
+        await it.ask("GET", "/v1/rounds", token=token)
+        assert (await used())["nightly"] == clock.now().date().isoformat()
+        assert (await used())[sender.id] is None
+        browser = await signed_in(it)
+        await browser.get("/console/tokens")
+        text = browser.words()
+        assert "nightly analyst" in text
+        assert "today" in text

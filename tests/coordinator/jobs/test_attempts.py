@@ -15,6 +15,7 @@ from common.runtime.clock import ManualClock, uuid7
 from common.store.database import migrate
 from common.store.identities import OwnIdentity
 from common.store.own_identities import OwnIdentities
+from common.store.serial_file import SerialFile
 from common.store.transactions import Database
 from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
@@ -54,7 +55,10 @@ class Desk:
         self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
         secret = Identity.generate().to_bytes()
         own = OwnIdentities(
-            database, tables.identities, (OwnIdentity(0, secret, None, None, None),)
+            database,
+            tables.identities,
+            (OwnIdentity(0, secret, None, None, None),),
+            SerialFile(directory / "serial"),
         )
         peers = Peers(1.0)
         conduct = Conduct(
@@ -68,7 +72,7 @@ class Desk:
             Ledger(database, clock, lambda: own.current),
             Formats("1", key_per_round=False),
             SealKeyMirror(database, peers),
-            Identities(database, peers, clock, "test", own),
+            Identities(database, peers, clock, "test", own, None),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

@@ -151,7 +151,8 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
             "curators": [
                 {"number": 0, "id": "g-1", "party": "gateway"},
                 {"number": 1, "id": "g-2", "party": "gateway"},
-            ]
+            ],
+            "total": 2,
         }
 
 
@@ -250,6 +251,8 @@ ROUTES = [
     ("POST", "/v1/aggregators/a/confirmation", {"operator"}),
     ("GET", "/v1/flow", {"operator"}),
     ("POST", "/v1/grants", {"operator"}),
+    ("GET", "/v1/grants", {"operator"}),
+    ("DELETE", "/v1/grants/a", {"operator"}),
     ("GET", "/v1/parties", {"operator"}),
     ("PUT", "/v1/identity/next", {"operator"}),
     ("POST", "/v1/identity/successor", {"operator"}),
@@ -290,6 +293,7 @@ ROUTES = [
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
     ("PUT", "/v1/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
+    ("GET", f"{ROUND}/received", {"operator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", f"{ROUND}/refused", {"operator"}),
     ("GET", f"{ROUND}/standing", {"curator"}),

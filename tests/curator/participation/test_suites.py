@@ -147,6 +147,24 @@ async def test_keys_of_format_1_are_destroyed_once_none_is_needed(
         assert world.members(descriptor) == {0}
 
 
+async def test_the_ratchet_survives_a_restore(
+    site: OpenSite, world: FakeWorld, tmp_path: Path
+) -> None:
+    """A backup of after the first round of format 2 knows of it, whatever the coordinator shows."""
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        second = open_second(s, name="second")
+        await s.take_part()
+        assert world.members(second) == {0}
+    (tmp_path / "curator").mkdir(exist_ok=True)
+    (tmp_path / "curator" / "restored").touch()
+    async with site() as s:
+        back = s.open(query(name="back"))
+        await s.take_part()
+        assert await grounds(s, "house", back) == ["suite_downgraded"]
+
+
 # --- restored stores -----------------------------------------------------------------------------
 
 

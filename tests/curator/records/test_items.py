@@ -37,7 +37,7 @@ async def stored(
     it: Site, kind: str = "sequences", name: str = "records", until: datetime = NOW
 ) -> list[list[str]]:
     async with part_of(it.app, Database).reading() as transaction:
-        found = await item_tables.tables(transaction, kind, name, (0, 10), until)
+        found = await item_tables.tables(transaction, (kind, name), (0, 10), until)
     return [
         [table.universe[item] for item in table.lists.items[low:high]]
         for table in found
@@ -79,7 +79,7 @@ async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Sit
         ("ndjson", '["a"]\n["a",{"secret":1}]\n', 2, 2),
         ("ndjson", '["a"]\nsecret\n', 2, None),
         ("spmf", "a -1 -2\nsecret -1 b -2\n", 2, None),
-        ("text", "a\n" + "secret" * 200 + "\n", 2, None),
+        ("text", "a\nb c " + "secret" * 200 + "\n", 2, 3),
     ],
 )
 async def test_a_malformed_file_names_line_and_item_and_changes_nothing(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tests.curator.records.test_sequence_rounds import (
     ONE,
     SECOND,
     give,
+    serving,
     step_and_query,
 )
 from tests.curator.records.test_sequence_rounds import it as it
@@ -295,3 +297,19 @@ async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: 
         assert refused(await ask(again, *asked(again, SECOND, 2))) is not None
         assert await debits(again) == ["1", "0"]
         assert await spent(again) == [Fraction(2, 5), Fraction(2, 5), Fraction(4, 15)]
+
+
+async def test_a_restored_curator_answers_no_later_step(
+    site: OpenSite, world: FakeWorld, tmp_path: Path
+) -> None:
+    """What it spent in the job may be lost with what was restored, and its debit, too."""
+    async with serving(site, world) as running:
+        assert (await ask(running, *asked(running)))["contributed"]
+        terms, steps = running.app.state.terms, running.app.state.steps
+    (tmp_path / "curator").mkdir(exist_ok=True)
+    (tmp_path / "curator" / "restored").touch()
+    async with site() as again:
+        again.app.state.steps, again.app.state.terms = steps, terms
+        again.clock.advance(timedelta(days=3))  # rounds of now are answered again
+        assert refused(await ask(again, *asked(again, SECOND, 2))) == "opened_before_restore"
+        assert await debits(again) == ["1"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -73,8 +74,8 @@ async def give(it: Site, content: str, name: str = "visits") -> None:
     await it.request("POST", path, None, content=content.encode(), headers=headers)
 
 
-@pytest.fixture
-async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
+@asynccontextmanager
+async def serving(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
     """A curator with sequences, and a coordinator that serves its steps."""
     steps: dict[int, bytes] = {}
 
@@ -87,6 +88,12 @@ async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
         await running.enrol("meter")
         await running.policy(algorithms=["sequential-ngram", "kmeans"], min_participants=2)
         await give(running, CURATOR_A)
+        yield running
+
+
+@pytest.fixture
+async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
+    async with serving(site, world) as running:
         yield running
 
 
