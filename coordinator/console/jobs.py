@@ -256,9 +256,7 @@ def failure(error: str | None) -> Failure | None:
     return Failure(
         title=str(title or "It failed"),
         detail=str(detail) if detail and detail != title else "",
-        faults=tuple(
-            (str(each.get("pointer", "")), str(each.get("detail", ""))) for each in faults
-        ),
+        faults=tuple(faults),
         retryable=told.get("retryable") is True,
     )
 
