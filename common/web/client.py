@@ -32,33 +32,48 @@ def service_client(
     headers = {"User-Agent": "tacit", "Accept": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
+    limits = httpx.Limits(
+        max_connections=max_connections,
+        max_keepalive_connections=max_connections,
+        keepalive_expiry=4.0,
+    )
+    wire = transport or httpx.AsyncHTTPTransport(verify=verify, limits=limits, trust_env=False)
     return _Client(
+        wire,
         base_url=base_url,
         headers=headers,
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
-        verify=verify,
-        limits=httpx.Limits(
-            max_connections=max_connections,
-            max_keepalive_connections=max_connections,
-            keepalive_expiry=4.0,
-        ),
         follow_redirects=False,
         trust_env=False,
-        transport=transport,
     )
 
 
 class _Client(httpx.AsyncClient):
-    """A client whose responses are freed as soon as they are no longer referenced.
+    """A client without redirects, cookies and passwords, which no service uses and which cost a
+    third of a request; its responses are freed as soon as they are no longer referenced.
 
     A response and its stream refer to each other, and the response to its request: a body of
     megabytes would stay until the garbage collector runs.
     """
 
-    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        response = await super().send(request, **options)
-        if response.is_stream_consumed:
-            response.stream = httpx.ByteStream(response.content)
+    def __init__(self, wire: httpx.AsyncBaseTransport, **options: Any) -> None:
+        super().__init__(transport=wire, **options)
+        self._wire = wire
+
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **_: Any
+    ) -> httpx.Response:
+        if self.is_closed:
+            raise RuntimeError("the client is closed")
+        response = await self._wire.handle_async_request(request)
+        response.request = request
+        if not stream:
+            try:
+                content = await response.aread()
+            except BaseException:
+                await response.aclose()
+                raise
+            response.stream = httpx.ByteStream(content)
         return response
 
 

@@ -17,6 +17,13 @@ from coordinator.store import job_steps
 from coordinator.store import rounds as store
 
 LOOK_S = 1.0
+
+
+def ended(round_id: str) -> str:
+    """The key of those who wait for a round's end, and for none of its steps."""
+    return f"{round_id} ended"
+
+
 _logger = get_logger("tacit.changes")
 
 

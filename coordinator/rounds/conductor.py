@@ -21,6 +21,7 @@ from common.runtime.tracing import Tracer, Untraced
 from coordinator.errors import StillVerifying
 from coordinator.registry.peers import CONNECTIONS
 from coordinator.rounds import announcing, awaiting, context, state_machine, verifying
+from coordinator.rounds.changes import ended
 from coordinator.rounds.context import Conduct, RoundAborted
 from coordinator.rounds.refusals import Refusing
 from coordinator.store import rounds as store
@@ -166,6 +167,7 @@ class Conductor:
             look.pauses.begin()
             row = await self._conduct.rows.submit(round_id)
             if row is None or row.state in (RoundState.RELEASED, RoundState.ABORTED):
+                self._changed(ended(round_id))
                 return
             pause = await self._step(row, look)
             if pause:

@@ -21,7 +21,7 @@ from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import RoundClosed
 from coordinator.rounds import asking, context, refusals, standing, views
-from coordinator.rounds.changes import Changes
+from coordinator.rounds.changes import Changes, ended
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
@@ -152,7 +152,7 @@ def _add_following(app: FastAPI) -> None:
             unfinished = row.state not in (RoundState.RELEASED, RoundState.ABORTED)
             return answer, unfinished if finished else answer.status_code == 304
 
-        return await changes.poll(look, wait_s, key=round_id)
+        return await changes.poll(look, wait_s, key=ended(round_id) if finished else round_id)
 
     @app.post(
         "/v1/rounds/states",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -34,7 +34,7 @@ from curator.errors import PeerUnavailable, Stopped
 from curator.parties.keyring import Keyring
 from curator.parties.peers import BATCHES, PIECES, Carried, Peers
 from curator.store import outbox, stops
-from curator.store.outbox import MISSED, PENDING, SENT, Answer, Sealed, State
+from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
 from curator.store.parties import Anchor, PartyRow
 from tacit.protocol.round import ItemAnswer
 
@@ -108,6 +108,7 @@ class Delivery:
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._lines: dict[tuple[str, str], Line] = {}
+        self._stops = Together(database.reading, _held)
         self._notes = Together(database.begin, _note)
         self._ends = Together(database.begin, self._end)
 
@@ -157,8 +158,7 @@ class Delivery:
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
         """What is never sent, as a curator in it was stopped after it was sealed."""
-        async with self._store.reading() as transaction:
-            held = await stops.held(transaction, [letter.item.place for letter in letters])
+        held = await self._stops.submit([letter.item.place for letter in letters])
         return {
             letter: Answer(letter.item.place, MISSED, Stopped.name)
             for letter in letters
@@ -330,6 +330,12 @@ def _state_of(bodies: Collection[str]) -> State:
     if PENDING in bodies:
         return State.PREPARED
     return State.MISSED if MISSED in bodies else State.DELIVERED
+
+
+async def _held(transaction: Transaction, several: Sequence[Sequence[Place]]) -> list[Set[Place]]:
+    """What is never sent, of what several requests would send."""
+    held = await stops.held(transaction, [place for places in several for place in places])
+    return [held] * len(several)
 
 
 async def _note(transaction: Transaction, several: Sequence[Sequence[Answer]]) -> list[None]:
