@@ -10,7 +10,9 @@ request that opens a round to its release; requests, transactions and statements
 services count in the same time.
 
     small    a round of 1,000 hosted curators
-    many     `--groups` rounds at once, each over a group of 100 hosted curators; figures per round
+    many     `--groups` rounds at once, each over a group of 100 hosted curators: all are opened,
+             each by a request of its own, then their list is read until all sums are there; figures
+             per round
     lone     a round of `--lone` curators that send for themselves; figures per curator
     idle     seven processes that have nothing to do; CPU milliseconds a second
     history  a coordinator whose ledger has `--events` events, nearly all of them debits and
@@ -22,7 +24,8 @@ services count in the same time.
              such a group adds to the databases
 
 `--against` runs the same file with the interpreter (`.venv`) and the packages of another checkout
-first, and prints the ratio old / new for each figure.
+first, and prints the ratio old / new for each figure. At the end the goals stand beside what was
+measured.
 """
 
 from __future__ import annotations
@@ -405,6 +408,47 @@ def _drafts() -> Iterator[Draft]:
             )
 
 
+@dataclass(frozen=True)
+class Goal:
+    """What a figure must not pass, and what is aimed at."""
+
+    what: str
+    figure: str
+    must: float
+    aim: float
+
+
+GOALS: Final[dict[str, tuple[Goal, ...]]] = {
+    "small": (Goal("a round of 1,000 hosted curators, CPU ms", "cpu_ms", 160, 120),),
+    "many": (Goal("each of many rounds at once, CPU ms", "cpu_ms", 60, 30),),
+    "lone": (Goal("a lone curator, all servers, CPU ms", "cpu_ms", 15, 8),),
+    "idle": (Goal("seven idle processes, CPU ms a second", "cpu_ms", 15, 10),),
+    "history": (
+        Goal("start with a long ledger, s", "seconds to ready", 10, 3),
+        Goal("its peak memory, MB", "peak MB when ready", 300, 200),
+        Goal("`GET /v1/budget` there, p95 ms", "p95 ms of budget", 200, 50),
+        Goal("coordinator's bytes a round", "bytes a round coordinator", 8000, 4000),
+    ),
+}
+COUNTS: Final = ("requests", "transactions", "statements")
+
+
+def table(found: dict[str, dict[str, float]]) -> str:
+    """The goals beside what was measured, in Markdown."""
+    lines = [
+        "| | measured | must | aim | requests, transactions, statements |",
+        "|---|---|---|---|---|",
+    ]
+    for name, figures in found.items():
+        counts = ", ".join(f"{figures[each]:.1f}" for each in COUNTS if each in figures)
+        lines += [
+            f"| {goal.what} | {figures[goal.figure]:,.1f} | {goal.must:g} | {goal.aim:g} "
+            f"| {counts} |"
+            for goal in GOALS[name]
+        ]
+    return "\n".join(lines)
+
+
 CASES: Final = {"small": small, "many": many, "lone": lone, "idle": idle, "history": history}
 
 
@@ -448,9 +492,10 @@ def main() -> None:
         print(json.dumps(measure(names, options)))
         return
     sizes = [f"--{name}={getattr(asked, name)}" for name in ("rounds", "groups", "lone", "events")]
+    found = {}
     for name in names:
         old = measure_in(asked.against, [f"--cases={name}", *sizes])[name] if asked.against else {}
-        new = measure([name], options)[name]
+        new = found[name] = measure([name], options)[name]
         print(f"{name}:", flush=True)
         for figure, value in new.items():
             line = f"  {figure:32} {value:9.1f}"
@@ -458,6 +503,7 @@ def main() -> None:
                 ratio = f"{old[figure] / value:.2f}" if value else "-"
                 line += f"   old {old[figure]:9.1f}   old / new {ratio}"
             print(line, flush=True)
+    print(table(found))
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):

@@ -45,7 +45,11 @@ InTurn: TypeAlias = Callable[[Transaction], Awaitable[Any]]
 
 async def in_turn(transaction: Transaction, works: Sequence[InTurn]) -> list[Any]:
     """One after the other: the `work` of a `Together` whose items say themselves what they do."""
-    return [await work(transaction) for work in works]
+    answers = []
+    for work in works:
+        answers.append(await work(transaction))
+        await asyncio.sleep(0)  # the loop serves others meanwhile
+    return answers
 
 
 @dataclass(eq=False)

@@ -1,19 +1,20 @@
 """Open rounds are planned: each party that is enrolled gets a random moment of the open time.
 
-Everything that a list newly shows is planned in one transaction. A descriptor that does not hold
+What a list newly shows is planned in one transaction, or in few. A descriptor that does not hold
 is left out and holds up no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from secrets import SystemRandom
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
@@ -26,6 +27,8 @@ from tacit.errors import DomainError
 from tacit.protocol.agreement import check_descriptor
 from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
 
+PLANS: Final = 10_000
+"""Most contributions that are planned in one transaction, unless one round has more."""
 _moment = SystemRandom()
 _logger = get_logger("tacit.curator.planning")
 
@@ -64,8 +67,19 @@ class Planning:
         """Plan those that are sound descriptors of this coordinator; their ids."""
         now = self._clock.now()
         sound = {each.statement.round: each for each in fresh if _is_sound(each, coordinator, now)}
-        if not sound:
-            return set()
+        async with self._store.reading() as transaction:
+            enrolled = await party_store.enrolled(transaction, coordinator.key)
+        parties = max([1, *map(len, enrolled.values())])
+        for some in batches(sound.items(), lambda _: parties, PLANS):
+            await self._plan_some(dict(some), enrolled, now)
+        return set(sound)
+
+    async def _plan_some(
+        self,
+        sound: Mapping[str, Signed[RoundDescriptor]],
+        enrolled: Mapping[str, Sequence[str]],
+        now: datetime,
+    ) -> None:
         async with self._store.begin() as transaction:
             known = await outbox.rounds_by_id(transaction, list(sound))
             checked = dict(sound)
@@ -75,7 +89,6 @@ class Planning:
                     del checked[name]
             await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - known])
             taken = await outbox.parties_of(transaction, list(checked))
-            enrolled = await party_store.enrolled(transaction, coordinator.key)
             plans = [
                 Plan(name, party, self._moment_of(signed.statement, now))
                 for name, signed in checked.items()
@@ -83,7 +96,6 @@ class Planning:
                 if party not in taken[name]
             ]
             await outbox.plan(transaction, plans, now)
-        return set(sound)
 
     def _moment_of(self, descriptor: RoundDescriptor, now: datetime) -> datetime:
         open_for = max(timedelta(0), descriptor.deadline - now)

@@ -120,3 +120,35 @@ async def test_an_answer_for_one_round_is_no_answer_for_another(
             sent.setdefault(round_id, set()).add(body)
         assert all(len(bodies) == 1 for bodies in sent.values())
         assert len(sent) == 3
+
+
+async def test_a_round_listed_twice_with_other_bytes_is_answered_once(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("party", ["a", "b"])
+        descriptor = s.open(asked(0))
+        world.junk = [world.rounds[descriptor.round].model_dump(mode="json")]
+        twin = s.open(asked(1), round=descriptor.round)
+        assert twin.digest() != descriptor.digest()
+        await s.take_part()
+        world.junk.clear()
+        await s.take_part()
+        (item,) = await s.history("a")
+        assert item["round"] == descriptor.round
+        held = [each.words.get(descriptor.round, {}) for each in world.aggregators]
+        assert {len(words) for words in held} == {2}
+
+
+async def test_a_list_of_very_many_rounds_is_planned_in_parts(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curator.participation.planning.PLANS", 10)
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("party", ["a", "b"])
+        rounds = [s.open(asked(number)) for number in range(MANY)]
+        await s.take_part()
+        for descriptor in rounds:
+            assert world.members(descriptor) == {0, 1}
