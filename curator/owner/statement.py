@@ -117,7 +117,8 @@ async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
 ) -> dict[str, Any]:
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
-    answer, descriptor = await answered(transaction, row, party, round_id)
+    answer, signed = await answered(transaction, row, party, round_id)
+    descriptor = signed.statement
     lines = answers.verified(descriptor.query, descriptor.operators)
     return answer | {
         "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
@@ -130,13 +131,13 @@ async def contribution(
 
 async def answered(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> tuple[dict[str, Any], RoundDescriptor]:
+) -> tuple[dict[str, Any], Signed[RoundDescriptor]]:
     """One answer as the history tells it, and the round as it was asked. Raises UnknownAnswer."""
     found = await history.of_round(transaction, party.id, round_id)
     if found is None:
         raise UnknownAnswer
     [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
-    return answer, _descriptor(found.descriptor)
+    return answer, Signed[RoundDescriptor].model_validate_json(found.descriptor)
 
 
 async def contributions(
