@@ -2,10 +2,11 @@
 
     python -m bench.keys [--curators 10000] [--clients 64] [--rounds 3]
 
-First the primitives, in microseconds of one core, and what documents weigh. Then lone curators against one real aggregator
-process, as in `bench.uploads`: in each format the first round of a key, with what it needs once (in
-format 2 the announcements of all sessions), and then rounds of both formats in turns. Rates depend
-on what else the machine does; CPU of the server for each piece can be compared.
+First the primitives, in microseconds of one core, and what documents weigh. Then lone curators
+against one real aggregator process, as in `bench.uploads`: in each format the first round of a key,
+with what it needs once (in format 2 the announcements of all sessions), and then rounds of both
+formats in turns. Rates depend on what else the machine does; CPU of the server for each piece can
+be compared.
 """
 
 from __future__ import annotations
