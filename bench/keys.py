@@ -3,10 +3,10 @@
     python -m bench.keys [--curators 10000] [--clients 64] [--rounds 3]
 
 First the primitives, in microseconds of one core, and what documents weigh. Then lone curators
-against one real aggregator process, as in `bench.uploads`: in each format the first round of a key,
-with what it needs once (in format 2 the announcements of all sessions), and then rounds of both
-formats in turns. Rates depend on what else the machine does; CPU of the server for each piece can
-be compared.
+against real aggregator processes, one for each format, as in `bench.uploads`: in each format the
+first round of a key, with what it needs once (in format 2 the announcements of all sessions), and
+then rounds of both formats in turns. Rates depend on what else the machine does; CPU of the server
+for each piece can be compared.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -232,41 +233,47 @@ async def one_round(
 
 
 async def run(options: argparse.Namespace) -> None:
-    """All of it."""
+    """All of it. Each format has an aggregator of its own: one that opened format 2 ends its epoch
+    keys."""
     primitives()
     signatures()
     sizes()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        process = Process(folder)
-        client = await process.start()
-        try:
-            federation = await Federation(client).pair()
-            senders = enrol_directly([folder], federation, options.curators)
-            cpu: dict[bool, list[float]] = {False: [], True: []}
-            for number in range(options.rounds + 1):
-                for sessions in (False, True):
-                    load = await one_round(
-                        process,
-                        federation,
-                        senders,
-                        options.clients,
-                        sessions=sessions,
-                        warm_s=0 if number else options.warm_s,
-                    )
-                    cpu[sessions].append(load.cpu_s / len(senders) * 1e6)
-                    kind = "first round of the key" if number == 0 else f"round {number + 1}"
-                    print(f"format {1 + sessions}, {kind}: {load}", flush=True)
-            known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
-            ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
-            print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
-            print(
-                f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
-                f"format 2 / format 1 = {ratio:.3f} (medians)"
-            )
-            await client.aclose()
-        finally:
-            process.stop()
+    async with AsyncExitStack() as stack:
+        served = [await aggregator(stack, options.curators) for _ in range(2)]
+        cpu: dict[bool, list[float]] = {False: [], True: []}
+        for number in range(options.rounds + 1):
+            for sessions, (process, federation, senders) in enumerate(served):
+                load = await one_round(
+                    process,
+                    federation,
+                    senders,
+                    options.clients,
+                    sessions=bool(sessions),
+                    warm_s=0 if number else options.warm_s,
+                )
+                cpu[bool(sessions)].append(load.cpu_s / len(senders) * 1e6)
+                kind = "first round of the key" if number == 0 else f"round {number + 1}"
+                print(f"format {1 + sessions}, {kind}: {load}", flush=True)
+    known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
+    ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
+    print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
+    print(
+        f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
+        f"format 2 / format 1 = {ratio:.3f} (medians)"
+    )
+
+
+async def aggregator(
+    stack: AsyncExitStack, curators: int
+) -> tuple[Process, Federation, list[Sender]]:
+    """A process with this many lone curators on its roster."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    process = Process(folder)
+    client = await process.start()
+    stack.callback(process.stop)
+    stack.push_async_callback(client.aclose)
+    federation = await Federation(client).pair()
+    return process, federation, enrol_directly([folder], federation, curators)
 
 
 def main() -> None:
