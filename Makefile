@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-home-assistant mutate check audit format bench docs reproduce lock images compose-files clean
+.PHONY: demo test test-slow test-home-assistant mutate check audit format bench docs pictures reproduce lock images compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
@@ -46,6 +46,9 @@ bench: $(SETUP)  ## Every benchmark, with its ratios; installs the peers (OpenDP
 
 docs: $(SETUP)  ## Rewrite the generated reference pages
 	$(BIN)/python -m docs.generate
+
+pictures: $(SETUP)  ## Take the pages' pictures of the documentation again (needs Chromium)
+	TACIT_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m slow -k pictures_of_the_documentation tests/browser
 
 reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real data sets
 	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))

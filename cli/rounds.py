@@ -209,6 +209,22 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
+@app.command("received")
+@at_coordinator
+def received(client: Client, round_id: RoundId) -> Answer:
+    """How far an open round is: whom it awaits, and how many each aggregator says it holds."""
+    found = client.received(round_id)
+    least = "unknown" if found["least"] is None else found["least"]
+    awaited = "unknown" if found["expected"] is None else found["expected"]
+    lines = [
+        f"{found['state']}: every aggregator holds {least} or more of {awaited} awaited, "
+        f"{found['minimum']} needed",
+        *(f"  {each['id']}: {each['accepted']}" for each in found["aggregators"]),
+        *(f"  refused ({ground}): {count}" for ground, count in found["refused"].items()),
+    ]
+    return Answer(found, lambda: say("\n".join(lines), markup=False))
+
+
 @app.command("flow")
 @at_coordinator
 def flow(

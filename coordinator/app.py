@@ -57,6 +57,7 @@ from coordinator.rounds.context import Conduct
 from coordinator.rounds.expiry import Expiry
 from coordinator.rounds.flow import add_flow
 from coordinator.rounds.query_routes import add_queries
+from coordinator.rounds.receiving import ReceivingLooks, add_receiving
 from coordinator.rounds.routes import add_rounds
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.sealed.keys import open_storage_keys
@@ -146,6 +147,7 @@ def create_app(
             registry.Registry(settings.deployment, own, url, time, ledger),
             peers,
             HealthLooks(peers, time),
+            ReceivingLooks(conduct),
             formats,
             mirror,
             identities,
@@ -229,6 +231,7 @@ def create_app(
     add_queries(app, settings)
     add_rounds(app)
     add_flow(app)
+    add_receiving(app)
     add_budget(app, settings)
     add_proposals(app)
     add_datasets(app, settings, transports)

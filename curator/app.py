@@ -30,6 +30,7 @@ from curator.files.routes import add_imports
 from curator.intake.intake import Intake
 from curator.intake.routes import add_intake
 from curator.leading import Active, connected
+from curator.owner.curator_routes import add_curators
 from curator.owner.ledger_routes import add_ledger
 from curator.owner.policy_routes import add_policy
 from curator.owner.routes import add_owner
@@ -123,6 +124,7 @@ def create_app(
         example=examples.TOKEN,
     )
     add_policy(app)
+    add_curators(app)
     add_owner(app)
     add_stops(app)
     add_ledger(app)

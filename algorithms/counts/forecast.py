@@ -25,7 +25,7 @@ _SHORT: Final = Context(prec=4)
 @dataclass(frozen=True)
 class PlannedQuestion:
     """A question as it is planned. stage: what it asks; rate: the least part of epsilon that one of
-    its groups has; reach: A; threshold: what a count must reach to be released (None: all are
+    its groups has; reach: A; threshold: what a count must reach to be looked into (None: all are
     read); chance: that an empty cell reaches it; group: cells of one group; most: cells at most."""
 
     stage: str
@@ -84,15 +84,16 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
     own = words * WORD_BYTES * asking.aggregators
     rarest = max((each.threshold or 0 for each in questions), default=0)
     found: dict[str, Any] = {
-        "basis": "of the least part of epsilon that a count may get, and all the noise that a sum "
-        "may hold; words as many as may be asked, or fewer if so few records cannot fill them; "
-        "bytes are those of words, without headers, if all n_max curators take part",
+        "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
+        "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
+        "so few records cannot fill them; bytes are those of words, without headers, if all n_max "
+        "curators take part",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
             (_figure(mean_absolute_error(asking.draws, each.scale)) for each in questions),
             key=float,
         ),
-        "smallest_count_released": rarest,
+        "smallest_count_that_shows": rarest,
         "rounds": len(questions),
         "words_expected_at_most": words,
         "bytes_of_a_curator": own,
@@ -101,7 +102,7 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         "steps": steps,
     }
     if asking.records is not None:
-        found["smallest_share_of_records"] = _figure(rarest / asking.records)
+        found["smallest_share_that_shows"] = _figure(rarest / asking.records)
     return found
 
 

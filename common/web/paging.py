@@ -55,6 +55,17 @@ class Page:
                 return number
         raise _bad_cursor()
 
+    def after_place(self) -> tuple[int, int, int] | None:
+        """The key of a list sorted by three numbers from 0 to 2^63 - 1. Raises BadCursor."""
+        match self.after:
+            case None:
+                return None
+            case (int(first), int(second), int(third)) if all(
+                0 <= number < 2**63 for number in (first, second, third)
+            ):
+                return first, second, third
+        raise _bad_cursor()
+
 
 def encode_cursor(*key: str | int) -> str:
     """The cursor that continues after the item with this sort key."""

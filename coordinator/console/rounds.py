@@ -27,6 +27,7 @@ from common.web.wire import etag_response
 from coordinator.registry.registry import Registry
 from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
+from coordinator.rounds.receiving import Received, ReceivingLooks
 from coordinator.store.rounds import Filter
 from coordinator.web import DatabasePart, Wait, encode
 from tacit.crypto.signing import signer_of
@@ -37,9 +38,11 @@ from tacit.report.words import plain_words
 from tacit.wire import encode_binary
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
+ReceivingPart = Annotated[ReceivingLooks, Depends(part(ReceivingLooks))]
 ChangesPart = Annotated[Changes, Depends(part(Changes))]
 
 ROWS: Final = 50
+_LOOK_S: Final = 1.0
 SAID: Final = {
     "opened": "The round is open.",
     "closing": "The round freezes now.",
@@ -107,9 +110,11 @@ def add_rounds(router: APIRouter) -> None:
         round_id: str,
         pages: PagesPart,
         database: DatabasePart,
+        receiving: ReceivingPart,
         visitor: Person,
     ) -> Response:
-        values = await _values(database, round_id)
+        held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
+        values = await _values(database, round_id, held)
         said = SAID.get(request.query_params.get("said", ""))
         return pages.show(request, "round.html", visitor, said=said, **values)
 
@@ -120,11 +125,18 @@ def add_rounds(router: APIRouter) -> None:
         pages: PagesPart,
         database: DatabasePart,
         changes: ChangesPart,
+        receiving: ReceivingPart,
         visitor: Person,
         wait_s: Wait = 0,
     ) -> Response:
+        known: tuple[Received, Response] | None = None
+
         async def look() -> tuple[Response, bool]:
-            values = await _values(database, round_id)
+            nonlocal known
+            held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
+            if held is not None and known is not None and known[0] == held:
+                return known[1], True  # nothing to read for the others that wait
+            values = await _values(database, round_id, held)
             shown = pages.show(request, "round-live.html", visitor, **values)
             answer = etag_response(
                 request,
@@ -132,9 +144,11 @@ def add_rounds(router: APIRouter) -> None:
                 media_type="text/html; charset=utf-8",
                 headers=dict(HEADERS),
             )
-            return answer, answer.status_code == 304
+            waits = answer.status_code == 304
+            known = (held, answer) if waits and held is not None else None
+            return answer, waits
 
-        return await changes.poll(look, wait_s, key=round_id)
+        return await changes.poll(look, wait_s, _LOOK_S, key=round_id)
 
     @router.get("/rounds/{round_id}/evidence.json")
     async def evidence(
@@ -175,8 +189,10 @@ def add_rounds(router: APIRouter) -> None:
         return Response(held.getvalue(), media_type="application/zip", headers=headers)
 
 
-async def _values(database: Database, round_id: str) -> dict[str, Any]:
-    """What a round's page tells."""
+async def _values(
+    database: Database, round_id: str, received: Received | None = None
+) -> dict[str, Any]:
+    """What a round's page tells; `received`: to operators."""
     head = views.head(await views.find(database, round_id))
     descriptor = json.loads(await views.document(database, round_id, "descriptor"))["statement"]
     values: dict[str, Any] = {
@@ -184,6 +200,7 @@ async def _values(database: Database, round_id: str) -> dict[str, Any]:
         "query": descriptor["query"],
         "operators": len({each["operator"] for each in descriptor["aggregators"]}),
         "timeline": timeline(head),
+        "received": received,
         "found": None,
         "report": None,
         "rungs": (),

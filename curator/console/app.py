@@ -18,6 +18,7 @@ from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.tokens import Scope
 from curator.console.given import add_given
 from curator.console.policy import add_policy
+from curator.console.readings import add_readings
 from curator.console.stop import add_stop
 from curator.settings import CuratorSettings
 from curator.store import parties as store
@@ -26,6 +27,7 @@ from curator.store.tables import console
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.CURATOR})
 _ENTRIES: Final = (
     Entry("Curators", "/console", frozenset({Scope.OPERATOR})),
+    Entry("Readings", "/console/readings", PEOPLE),
     Entry("Policy", "/console/policy", frozenset({Scope.OPERATOR})),
     Entry("What I gave away", "/console/curators", frozenset({Scope.CURATOR})),
 )
@@ -74,6 +76,7 @@ def add_console(app: FastAPI) -> None:
     add_sign_in(router)
     add_stop(router)
     add_policy(router)
+    add_readings(router)
     add_given(router)
     app.include_router(router)
     add_codes(app, *PEOPLE)

@@ -24,10 +24,11 @@ from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import encode, json_response
 from curator.errors import ForeignCurator, UnknownCurator
+from curator.owner import curators as listing
 from curator.owner import published, statement, stopping
+from curator.owner.curators import Asked, Filter
 from curator.owner.policies import Policies
 from curator.owner.routes import PeersPart
-from curator.store import parties as store
 from curator.store import stops
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart
@@ -45,6 +46,13 @@ SAID: Final = {
     "started": "Your stop was taken back.",
 }
 """What a page says after a form, by a key: never words from an address."""
+FILTERS: Final = {
+    Filter.OUT_OF_BUDGET: "out of budget",
+    Filter.SILENT: "without a reading of the last day",
+    Filter.WITHOUT_BOUND: "with an answer without a bound",
+    Filter.STOPPED: "stopped",
+    Filter.OWN_POLICY: "with a policy of their own",
+}
 _LINES: Final = TypeAdapter(tuple[VerifiedStatement, ...])
 
 
@@ -56,29 +64,33 @@ def add_given(router: APIRouter) -> None:
         request: Request,
         pages: PagesPart,
         database: DatabasePart,
+        policies: PoliciesPart,
+        clock: ClockPart,
         visitor: Person,
         find: str = "",
+        only: Filter | None = None,
         cursor: str | None = None,
     ) -> Response:
         if not visitor.has(Scope.OPERATOR):
             return see(f"/console/curators/{visitor.principal.subject}")
-        after = _after(cursor)
+        after, default, now = _after(cursor), await policies.current(), clock.now()
+        asked = Asked(find.strip(), only, -1 if after is None else after, ROWS)
         async with database.reading() as transaction:
-            rows = await store.curators_after(
-                transaction, -1 if after is None else after, ROWS, find.strip()
-            )
-            total = await store.hosted_curators(transaction)
+            standing = await listing.standing(transaction, default, now)
+            items, total, following = await listing.page(transaction, standing, asked)
             stopped = await stops.process(transaction)
-        more = len(rows) == ROWS
         return pages.show(
             request,
             "curators.html",
             visitor,
-            rows=rows,
+            items=items,
             total=total,
+            summary=standing.summary,
+            filters=FILTERS,
+            only=only,
             stopped=stopped,
             find=find.strip(),
-            older=encode_cursor(rows[-1].key) if more else None,
+            older=None if following is None else encode_cursor(following),
             said=SAID.get(request.query_params.get("said", "")),
         )
 
@@ -167,7 +179,7 @@ def add_given(router: APIRouter) -> None:
             "pins": {
                 each.id: each.fingerprints[0].fingerprint for each in anchors.trust.aggregators
             },
-            "result": json.loads(await published.result(peers, of))["result"],
+            "result": None,
         }
         transcript = await published.transcript(peers, of)
         body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"

@@ -1,6 +1,6 @@
 """Stop and start again, on pages that say what that means before it is done.
 
-Spec: console, section 6.5.
+Spec: console, section 6.6.
 """
 
 from __future__ import annotations

@@ -33,4 +33,5 @@ async def take_counters(
                 case Status.CONFLICT:
                     progress.conflicts += 1
                 case Status.REJECTED:
+                    progress.told += 1
                     report(line, answer.detail or "cannot be stored")

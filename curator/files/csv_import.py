@@ -95,8 +95,9 @@ class Import:
             await self._take(waiting)
         finally:
             await self._flush()
-            if self._rejected:
-                await self._intake.count_rejected(self._rejected)
+            await self._intake.count_rejected(
+                self._rejected, self.progress.rejected - self.progress.told
+            )
         self.progress.state = "done"
 
     def _read_header(self, line: bytes) -> None:

@@ -72,8 +72,9 @@ class FeedImport:
             )
         for each in found:
             await self._store(each)
-        if self._rejected:
-            await self._intake.count_rejected(self._rejected)
+        await self._intake.count_rejected(
+            self._rejected, self.progress.rejected - self.progress.told
+        )
         self.progress.state = "done"
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:

@@ -17,6 +17,8 @@ class Progress:
     def __init__(self, import_id: str, max_errors: int) -> None:
         self.id, self.state = import_id, "running"
         self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
+        self.told = 0
+        """Rejections that the intake counted itself."""
         self.errors: list[dict[str, Any]] = []
         self.unknown: Counter[str] = Counter()
         self._max_errors = max_errors

@@ -30,9 +30,11 @@ from curator.intake.hosted import Hosted
 from curator.intake.late import after_release
 from curator.intake.reading import Item, Times, parse_item, suits
 from curator.settings import CuratorSettings
+from curator.store import flow
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.counters import Meter
+from curator.store.flow import Newest
 from curator.store.readings import KeptRegister, Row
 from tacit.randomness import SecureRandom
 from tacit.registers import Kind, mismatch
@@ -174,12 +176,17 @@ class Intake:
                 for index, status in await self._write(transaction, fitting, devices, kept):
                     answers[index] = _answer(index, status)
             taken: dict[str, list[tuple[int, int]]] = {}
-            for index, curator, _, item in parsed:
+            newest: dict[Newest, int] = {}
+            for index, curator, device, item in parsed:
                 answer = answers[index]
                 assert answer is not None
                 tally[curator, TALLIES[answer.status]] += 1
                 if answer.status is Status.ACCEPTED:
                     taken.setdefault(item.register, []).append((item.time, curator))
+                    sender = (kept[item.register].key, devices[curator, device], curator)
+                    newest[sender] = max(item.time, newest.get(sender, item.time))
+            outcomes = Counter(_outcome(answer) for answer in answers if answer is not None)
+            await flow.note(transaction, self._clock.now(), outcomes, newest)
             for register, places in taken.items():
                 times, owners = zip(*places, strict=True)
                 late = await after_release(transaction, register, times, owners)
@@ -299,14 +306,28 @@ class Intake:
             )
             tally.update({(owner, REFRESHED): count for owner, count in late.items()})
             await party_store.count_readings(transaction, _tallies(tally))
+            outcomes = Counter(
+                {
+                    Status.ACCEPTED.value: len(new),
+                    Status.DUPLICATE.value: sum(same for _, same in taken),
+                    Status.CONFLICT.value: sum(not same for _, same in taken),
+                }
+            )
+            # Rows are sorted by time: the last of a device is its newest.
+            newest = {(key, row[2], row[3]): row[1] for row in rows}
+            await flow.note(transaction, self._clock.now(), outcomes, newest)
         return [(i, Status.DUPLICATE if same else Status.CONFLICT) for i, same in taken]
 
-    async def count_rejected(self, found: Counter[int]) -> None:
-        """Add rejections of an import to what owners see."""
+    async def count_rejected(self, found: Counter[int], rows: int) -> None:
+        """Add rejections of an import to what owners see, by curator, and all its `rows` that were
+        rejected to the flow of readings."""
+        if not rows:
+            return
         async with self._store.begin() as transaction:
             await party_store.count_readings(
                 transaction, [{"key": key, "rejected": count} for key, count in found.items()]
             )
+            await flow.note(transaction, self._clock.now(), {flow.IN_A_FILE: rows}, {})
 
     async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""
@@ -330,6 +351,12 @@ def _answer(index: int, status: Status) -> Answer:
             "/time",
         )
     return Answer(index, status)
+
+
+def _outcome(answer: Answer) -> str:
+    """What the flow of readings calls it: of a rejection, its reason."""
+    rejected_because = answer.problem if answer.status is Status.REJECTED else None
+    return rejected_because or answer.status.value
 
 
 def _tallies(found: Counter[tuple[int, str]]) -> list[dict[str, int]]:

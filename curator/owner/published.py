@@ -61,18 +61,8 @@ async def given(database: Database, curator_id: str, round_id: str, caller: Prin
 
 async def transcript(peers: Peers, of: Given) -> bytes:
     """Raises NothingPublished, PeerUnavailable."""
-    return await _fetched(peers, of, "transcript")
-
-
-async def result(peers: Peers, of: Given) -> bytes:
-    """Raises NothingPublished, PeerUnavailable."""
-    return await _fetched(peers, of, "result")
-
-
-async def _fetched(peers: Peers, of: Given, what: str) -> bytes:
+    party, round_id = of.party, of.descriptor.round
     try:
-        return await peers.published(
-            of.party.coordinator_url, of.party.coordinator_token, of.descriptor.round, what
-        )
+        return await peers.transcript(party.coordinator_url, party.coordinator_token, round_id)
     except ProblemReceived as problem:
         raise NothingPublished(extra={"problem": problem.name}) from None

@@ -3,7 +3,7 @@
 An owner and an operator each stop for themselves, and each takes back only its own: a curator takes
 part while neither of them, nor the process, has stopped. A stop beats every policy.
 
-Spec: console, section 6.5.
+Spec: console, section 6.6.
 """
 
 from __future__ import annotations

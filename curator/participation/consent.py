@@ -37,10 +37,10 @@ from curator.ledger.ledger import (
     period_of,
     shortages,
 )
+from curator.owner.policies import holding
 from curator.participation.restoring import Restore
-from curator.policy import Limit, Limits, Policy, agreed, check_policy
+from curator.policy import Limit, Limits, Policy, check_policy
 from curator.store import accounts, outbox, stops
-from curator.store import parties as party_store
 from curator.store.parties import PartyRow
 from tacit.crypto.sealing import spans
 from tacit.protocol.round import RoundDescriptor
@@ -135,7 +135,7 @@ async def consent(
         )
     repeated = await _repeated(transaction, row, terms)
     asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
-    for policy, members in await policies(transaction, row, default, offset, length):
+    for policy, members in await holding(transaction, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
             check_policy(
@@ -161,24 +161,6 @@ async def _repeated(transaction: Transaction, row: PartyRow, terms: Terms) -> st
         transaction, row.id, terms.query_digest, descriptor.window, descriptor.round
     )
     return earlier[0] if earlier else None
-
-
-async def policies(
-    transaction: Transaction, row: PartyRow, default: Policy, offset: int, length: int
-) -> Sequence[tuple[Policy, Bits]]:
-    """The policies of a span, with the curators that each holds for: for those whose owner has one
-    of its own two, and both must agree."""
-    own = await party_store.own_policies(transaction, row.first_key + offset, length)
-    rest = np.ones(length, np.bool_)
-    groups: dict[tuple[str | None, str | None], Bits] = {}
-    for key, *texts in own:
-        index = key - row.first_key - offset
-        rest[index] = False
-        groups.setdefault((texts[0], texts[1]), np.zeros(length, np.bool_))[index] = True
-    found = [
-        (policy, members) for texts, members in groups.items() for policy in agreed(default, *texts)
-    ]
-    return [(default, rest), *found] if rest.any() else found
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time.
+"""Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; and what
+came in by the hour, after 400 days.
 
 Every step is whole and can be repeated, so the process may end at any moment.
 """
@@ -14,7 +15,9 @@ from common.runtime.background import Repeating
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
+from curator.owner.flow import KEPT
 from curator.store import expiry as store
+from curator.store import flow
 
 LOOK_S: Final = 60.0
 AT_ONCE: Final = 50
@@ -36,6 +39,8 @@ class Expiry(Repeating):
 
     async def look(self) -> None:
         """Expire all that are due."""
+        async with self._database.begin() as transaction:
+            await flow.forget_hours(transaction, self._clock.now() - KEPT)
         while not self._pauses.ending:
             now = self._clock.now()
             async with self._database.begin() as transaction:

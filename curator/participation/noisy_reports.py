@@ -31,6 +31,7 @@ from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused, Stopped
 from curator.ledger import run_lengths
 from curator.ledger.ledger import Charge
+from curator.owner.policies import holding
 from curator.participation import consent
 from curator.participation.restoring import Restore
 from curator.parties.peers import Peers
@@ -221,7 +222,7 @@ class Reporting:
         result = consent.Consent(np.ones(party.curators, np.bool_))
         stopped = await stops.members(transaction, party.first_key, party.curators)
         result.refuse(stopped, Stopped.name, Stopped.title)
-        for policy, members in await consent.policies(
+        for policy, members in await holding(
             transaction, party, await self.policy(), 0, party.curators
         ):
             result.periods.add(policy.period_s)

@@ -246,9 +246,9 @@ class Peers:
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable("the states of rounds are not understood") from None
 
-    async def published(self, url: str, token: str | None, round_id: str, what: str) -> bytes:
-        """A released round's `transcript` or `result`, as it came."""
-        path = f"/v1/rounds/{round_id}/{what}"
+    async def transcript(self, url: str, token: str | None, round_id: str) -> bytes:
+        """The transcript of a released round, as it came."""
+        path = f"/v1/rounds/{round_id}/transcript"
         response = await self._call(url, lambda client: client.get(path, headers=_bearer(token)))
         return response.content
 

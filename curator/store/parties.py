@@ -478,13 +478,15 @@ async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
     return list(rows.scalars())
 
 
-async def curators_after(
-    transaction: Transaction, after: int, limit: int, part: str = ""
-) -> list[CuratorRow]:
-    """Hosted curators with keys beyond one, in their order, whose names contain a text."""
-    query = select(curators).where(curators.c.key > after).order_by(curators.c.key).limit(limit)
-    if part:
-        query = query.where(curators.c.id.contains(part, autoescape=True))
+async def keys_by_prefix(transaction: Transaction, prefix: str) -> list[int]:
+    """The curators whose names begin so, by key."""
+    named = curators.c.id.startswith(prefix, autoescape=True)
+    return list((await transaction.execute(select(curators.c.key).where(named))).scalars())
+
+
+async def curators_by_key(transaction: Transaction, keys: Sequence[int]) -> list[CuratorRow]:
+    """These curators, in the order of their enrolment; at most some hundred."""
+    query = select(curators).where(curators.c.key.in_(keys)).order_by(curators.c.key)
     return [CuratorRow(**row._mapping) for row in await transaction.execute(query)]
 
 

@@ -141,6 +141,24 @@ counters = Table(
     sqlite_with_rowid=False,
 )
 
+intake_hours = Table(
+    "intake_hour",
+    metadata,
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("outcome", String(64), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+newest_readings = Table(
+    "newest_reading",
+    metadata,
+    Column("register", Integer, primary_key=True, autoincrement=False),
+    Column("device", Integer, primary_key=True, autoincrement=False),
+    Column("curator", Integer, nullable=False, index=True),
+    Column("time", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # --- rounds, contributions, sealed bytes ---------------------------------------------------------
 
 rounds = Table(

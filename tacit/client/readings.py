@@ -117,7 +117,7 @@ def _answer(curator: str, round_id: str) -> Steps[Json]:
     return json_of(get(_answer_path(curator, round_id)))
 
 
-def _anchors(curator: str, round_id: str) -> Steps[Json]:
+def _answer_anchors(curator: str, round_id: str) -> Steps[Json]:
     """Which round a curator answered, and to whose identities: {"descriptor_hash", "trust", ...}.
 
     `trust` is a trust file for `verify` and `tacit round verify`.
@@ -162,6 +162,40 @@ def _check_answer(curator: str, round_id: str) -> Steps[Json]:
 def _reading_counts(curator: str) -> Steps[Json]:
     """How many readings of a curator were accepted, refused, used, clamped."""
     return json_of(get(f"/v1/curators/{curator}/readings"))
+
+
+def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Json]:
+    """The curators of a curator service: budget left, newest reading, stops; `only`: of one filter
+    (out_of_budget, without_bound, silent, stopped, own_policy)."""
+    return pages("/v1/curators", "curators", {"prefix": prefix or None, "filter": only})
+
+
+def _summary() -> Steps[Json]:
+    """How many curators a curator service has, and how many of them need a look."""
+    return json_of(get("/v1/summary"))
+
+
+def _intake(*, begin: str | None = None, end: str | None = None) -> Steps[Json]:
+    """Readings that came in within whole hours, by outcome; of a day without `begin`."""
+    return json_of(get("/v1/intake", {"from": begin, "to": end}))
+
+
+def _silent_devices(*, silent_s: int = 86_400) -> Stream[Json]:
+    """Devices without a reading of the last `silent_s` seconds, the longest silent first."""
+    return pages("/v1/devices", "devices", {"silent_s": silent_s})
+
+
+def _registers() -> Steps[Json]:
+    """Registers that have readings, their units, and the queries that ask for them."""
+    return json_of(get("/v1/registers"))
+
+
+def _completeness(
+    register: str, *, period_s: int = 3_600, begin: str | None = None, end: str | None = None
+) -> Steps[Json]:
+    """How many devices have a reading of a register in each period; of a day without `begin`."""
+    given = {"register": register, "period_s": period_s, "from": begin, "to": end}
+    return json_of(get("/v1/completeness", given))
 
 
 def _policy(curator: str | None = None) -> Steps[Json]:
@@ -229,10 +263,16 @@ class Readings:
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
     answer = operation(_answer)
-    anchors = operation(_anchors)
+    answer_anchors = operation(_answer_anchors)
     answer_transcript = operation(_answer_transcript)
     check_answer = operation(_check_answer)
     reading_counts = operation(_reading_counts)
+    own_curators = stream(_own_curators)
+    summary = operation(_summary)
+    intake = operation(_intake)
+    silent_devices = stream(_silent_devices)
+    registers = operation(_registers)
+    completeness = operation(_completeness)
     policy = operation(_policy)
     set_policy = operation(_set_policy)
     preview_policy = operation(_preview_policy)

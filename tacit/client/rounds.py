@@ -204,6 +204,11 @@ def _end(round_id: str, how: str) -> Steps[Json]:
     return json_of(Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"))
 
 
+def _received(round_id: str) -> Steps[Json]:
+    """How far an open round is: whom it awaits, what every aggregator says it holds."""
+    return json_of(get(f"/v1/rounds/{round_id}/received"))
+
+
 def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Json]:
     """Whether contributions arrive and where they stop, in counts: RFC 3339 times, by default the
     last 24 hours (coordinator; an aggregator tells its own hours)."""
@@ -226,6 +231,7 @@ class Rounds:
     transcript = operation(_transcript)
     refusals = operation(_refusals)
     refused = operation(_refused)
+    received = operation(_received)
     flow = operation(_flow)
     standing = operation(_standing)
     close_round = operation(_close_round)

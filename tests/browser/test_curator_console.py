@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from cli.deployment import Deployment
 from tests.browser.conftest import PICTURES, Site, Window
@@ -68,6 +69,11 @@ def test_every_page_fits_and_is_accessible(look: Any, width: int, scheme: str) -
         "answer": links[1],
         "stop": f"{one}/stop",
         "stop-all": "/console/stop",
+        "filtered": "/console?only=silent",
+        "own-policy": f"{one}/policy",
+        "policy": "/console/policy",
+        "readings": "/console/readings",
+        "readings-then": "/console/readings?span=7%20d&to=2025-10-29T00:00:00Z",
     }
     for name, path in paths.items():
         page = it.go(path)
@@ -89,3 +95,98 @@ def test_a_curator_stops_and_takes_part_again(look: Any, curators: Site, script:
     page.get_by_role("button", name="Take back my stop").click()
     expect(page.get_by_role("link", name="Stop taking part")).to_be_visible()
     assert "not stopped" in curators.command("policy", "stops", "--curator", "meter-001")
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_policy_is_tried_and_saved_by_keyboard(look: Any, curators: Site, script: bool) -> None:
+    page = look(script=script).go("/console/curators/meter-002/policy")
+    field = page.get_by_label("A day may cost, epsilon").first
+    field.fill("0.5")
+    page.get_by_role("button", name="Try it on the last 30 days").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("would have answered")).to_be_visible()
+    expect(page.get_by_label("A day may cost, epsilon").first).to_have_value("0.5")
+    page.get_by_role("button", name="Save").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("It holds from the next question on.")).to_be_visible()
+    shown = curators.command("policy", "show", "--curator", "meter-002", "--json")
+    assert json.loads(shown)["curator"]["period"]["epsilon"] == "0.5"
+    page.get_by_role("button", name="Let the default hold again").click()
+    expect(page.get_by_text("is gone")).to_be_visible()
+
+
+CHECK = "Check in this browser"
+
+
+def check_answer(page: Page, number: int) -> None:
+    """Open one of the four answers, once it is known how its round ended, and check it."""
+    page.locator("table a").nth(number).click()
+    button = page.get_by_role("button", name=CHECK)
+    for _ in range(60):
+        if button.is_visible():
+            break
+        page.wait_for_timeout(1000)
+        page.reload()
+    button.click()
+
+
+def fulfil(body: dict[str, Any]) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=body)
+
+
+def test_every_answer_is_checked_in_the_browser(look: Any) -> None:
+    """Three mechanisms and the paper's, by keys that the coordinator does not supply."""
+    it = look()
+    for number in range(4):
+        page = it.go("/console/curators/meter-000")
+        check_answer(page, number)
+        expect(page.locator(".verdict.good")).to_contain_text(" committed to.")
+        titles = page.locator(".checks b").all_inner_texts()
+        assert "✓ It is the round that the curator answered" in titles
+        assert "✓ Every aggregator is the one you know" in titles
+
+
+def test_a_coordinator_that_published_another_round_is_refused(look: Any) -> None:
+    """One answer's page with the transcript of another round, as a coordinator could serve it."""
+    it = look()
+    page = it.go("/console/curators/meter-000")
+    links = [str(each.get_attribute("href")) for each in page.locator("table a").all()]
+    check_answer(page, 1)
+    other = page.request.get(f"{it.site.address}{links[2]}/evidence.json").json()
+    own = page.request.get(f"{it.site.address}{links[1]}/evidence.json").json()
+    for changed, said in (
+        ({**own, "transcript": other["transcript"]}, "the transcript is of another round"),
+        ({**own, "answered": other["answered"]}, "another round than was published"),
+        ({**own, "pins": dict.fromkeys(own["pins"], "0" * 64)}, "is not the one that was known"),
+        ({**own, "coordinator": "A" * 43 + "="}, "Refused"),
+        ({**own, "result": {"sum": "1"}}, "do not give the published result"),
+        ({**own, "answered": None}, "do not give the published result"),
+    ):
+        page = it.go(links[1])
+        page.route("**/evidence.json", fulfil(changed))
+        page.get_by_role("button", name=CHECK).click()
+        expect(page.locator(".verdict.bad")).to_contain_text(said)
+        page.unroute("**/evidence.json")
+
+
+def test_pictures_of_the_documentation(look: Any) -> None:
+    """`make pictures` puts them into docs/pictures."""
+    it = look(1100)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+
+    def take(name: str, page: Page, height: int) -> None:
+        page.set_viewport_size({"width": 1100, "height": height})
+        page.screenshot(path=PICTURES / f"console-{name}.png")
+
+    one = "/console/curators/meter-000"
+    take("curators", it.go("/console"), 720)
+    take("given", it.go(one), 900)
+    page = it.go(one)
+    check_answer(page, 2)
+    expect(page.locator(".verdict.good")).to_be_visible()
+    page.evaluate("document.querySelector('#ladder').scrollIntoView()")
+    take("answer", page, 1500)
+    page = it.go(f"{one}/policy")
+    page.get_by_role("button", name="Try it on the last 30 days").click()
+    take("policy", page, 1150)
+    take("readings", it.go("/console/readings?span=24%20h&to=2025-10-29T00:00:00Z"), 1000)

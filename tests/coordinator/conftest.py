@@ -25,6 +25,11 @@ Houses = Callable[..., AbstractAsyncContextManager[House]]
 @pytest.fixture
 def house(tmp_path: Path) -> Houses:
     """`async with house(3) as it`: a coordinator with 3 paired aggregators, all over ASGI."""
+    return houses(tmp_path)
+
+
+def houses(folder: Path) -> Houses:
+    """The same, with its files in a folder."""
 
     @asynccontextmanager
     async def run(
@@ -37,7 +42,7 @@ def house(tmp_path: Path) -> Houses:
         async with AsyncExitStack() as stack:
             wires, clients = {}, []
             for index in range(aggregators):
-                own = aggregator_settings(index, tmp_path)
+                own = aggregator_settings(index, folder)
                 await migrated(own)
                 app = create_aggregator(own, clock=clock)
                 await stack.enter_async_context(app.router.lifespan_context(app))
@@ -46,7 +51,7 @@ def house(tmp_path: Path) -> Houses:
                 direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
                 clients.append(await stack.enter_async_context(direct))
             values: dict[str, Any] = {
-                "data_dir": tmp_path / "coordinator",
+                "data_dir": folder / "coordinator",
                 "database_url": None if url is None else SecretStr(url),
                 "operator_token": SecretStr(OPERATOR_TOKEN),
                 "insecure_allow_exact": True,

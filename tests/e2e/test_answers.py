@@ -61,7 +61,7 @@ async def test_what_was_published_is_what_was_answered(it: Site, rounds: list[st
     assert found["same_round"]
     assert found["participants"] == 3
     assert found["result"] == result["result"]
-    anchors = await client(it).anchors("house-1", rounds[0])
+    anchors = await client(it).answer_anchors("house-1", rounds[0])
     assert found["answered"] == anchors["descriptor_hash"]
     trust = Trust.model_validate_json(json.dumps(anchors["trust"]))
     assert [each.id for each in trust.aggregators] == [

@@ -230,7 +230,7 @@ async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     assert (error["rounds"], error["mean_absolute_error"]) == (5, "187.5")
     assert error["draws_of_noise"] == "3"
     # P(Z >= t) <= 1/5 for three draws of scale 100.
-    assert error["smallest_count_released"] == error["steps"][0]["threshold"]
+    assert error["smallest_count_that_shows"] == error["steps"][0]["threshold"]
     assert await debits(it) == before
 
 

@@ -25,8 +25,8 @@ def test_the_example_of_the_spec() -> None:
     found = federated.ROUNDS.forecast(MSNBC, ASKING)  # type: ignore[misc]
     assert found["rounds"] == 5
     assert found["mean_absolute_error"] == "187.5"
-    assert found["smallest_count_released"] == 387
-    assert found["smallest_share_of_records"] == "0.000387"
+    assert found["smallest_count_that_shows"] == 387
+    assert found["smallest_share_that_shows"] == "0.000387"
     steps = found["steps"]
     assert [step["scale"] for step in steps] == ["100"] * 5
     assert [step["words_expected_at_most"] for step in steps] == [17, 306, 4096, 4096, 4096]
@@ -53,7 +53,7 @@ def test_few_records_fill_few_cells() -> None:
     few = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 100, 3600, 100))  # type: ignore[misc]
     everything = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 100, 3600))  # type: ignore[misc]
     assert [step["words_expected_at_most"] for step in few["steps"]] == [17, 108, 108, 108, 108]
-    assert "smallest_share_of_records" not in everything
+    assert "smallest_share_that_shows" not in everything
     assert everything["words_expected_at_most"] > few["words_expected_at_most"]
 
 

@@ -293,6 +293,7 @@ ROUTES = [
     ("PUT", f"{ROUND}/acknowledgement", {"curator"}),
     ("PUT", "/v1/acknowledgements", {"curator"}),
     ("PUT", f"{ROUND}/refusal", {"curator"}),
+    ("GET", f"{ROUND}/received", {"operator"}),
     ("GET", f"{ROUND}/refusals", {"operator"}),
     ("GET", f"{ROUND}/refused", {"operator"}),
     ("GET", f"{ROUND}/standing", {"curator"}),

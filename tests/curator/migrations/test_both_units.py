@@ -23,7 +23,8 @@ async def as_before(transaction: Transaction) -> None:
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
     for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
-    for name in ("console_session", "console_code", "console_audit", "item_table", "job_spend"):
+    console = ("console_session", "console_code", "console_audit")
+    for name in (*console, "item_table", "job_spend", "intake_hour", "newest_reading"):
         await transaction.execute(text(f"DROP TABLE {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     for column in (

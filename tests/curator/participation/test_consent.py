@@ -17,6 +17,7 @@ from common.store.transactions import Transaction
 from curator.engine import Terms
 from curator.errors import DeadlinePassed, NotInRound, OpenedBeforeRestore
 from curator.ledger.ledger import INFINITE, Bits, Charge
+from curator.owner.policies import holding
 from curator.participation import consent as module
 from curator.participation.consent import (
     Asked,
@@ -25,7 +26,6 @@ from curator.participation.consent import (
     afford,
     check_round,
     consent,
-    policies,
 )
 from curator.participation.restoring import Restore
 from curator.policy import Limit, Limits, Policy
@@ -179,10 +179,10 @@ def places(found: Sequence[tuple[Policy, Bits]]) -> dict[int, list[int]]:
 async def test_a_curators_own_policy_replaces_the_default(transaction: Transaction) -> None:
     strict, stricter = Policy(min_participants=5), Policy(min_participants=6)
     await own(transaction, {3: strict, 5: stricter, 6: strict})
-    found = await policies(transaction, gateway(), LENIENT, 2, 6)
+    found = await holding(transaction, gateway(), LENIENT, 2, 6)
     assert places(found) == {2: [0, 2, 5], 5: [1, 4], 6: [3]}
-    assert places(await policies(transaction, gateway(), LENIENT, 5, 2)) == {6: [0], 5: [1]}
-    assert places(await policies(transaction, gateway(), LENIENT, 7, 2)) == {2: [0, 1]}
+    assert places(await holding(transaction, gateway(), LENIENT, 5, 2)) == {6: [0], 5: [1]}
+    assert places(await holding(transaction, gateway(), LENIENT, 7, 2)) == {2: [0, 1]}
 
 
 async def test_each_policy_decides_for_its_own_members(transaction: Transaction) -> None:

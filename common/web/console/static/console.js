@@ -119,7 +119,7 @@ async function checkRound(area) {
       coordinator: found.coordinator,
       aggregators: { ...known?.aggregators, ...found.fingerprints },
     }));
-    tell(`Checked in this browser in ${Math.round(performance.now() - began)} ms: the published result is what ${found.partials.length} aggregators committed to.`, "good");
+    tell(`Checked in this browser in ${Math.round(performance.now() - began)} ms: the published ${kept ? "result" : "sums"} ${kept ? "is" : "are"} what ${found.partials.length === 1 ? "the aggregator" : `${found.partials.length} aggregators`} committed to.`, "good");
     if (found.total.length === 1) area.append(partialSums(found));
   } catch (error) {
     if (error.name === "NotSupportedError") tell("This browser cannot check Ed25519 signatures: use the command below.", "");
@@ -129,7 +129,9 @@ async function checkRound(area) {
 
 function partialSums(found) {
   const table = document.createElement("table");
-  table.append(said("caption", "Each aggregator's partial sum alone is a random number. Together they are the result, in its smallest steps."));
+  table.append(said("caption", found.partials.length === 1
+    ? "The aggregator's sum of noisy values is the result, in its smallest steps."
+    : "Each aggregator's partial sum alone is a random number. Together they are the result, in its smallest steps."));
   for (const [name, [value]] of [...found.partials, ["together", found.total]]) {
     const row = table.insertRow();
     const head = said("th", name);

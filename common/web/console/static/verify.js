@@ -346,9 +346,11 @@ export async function check({ transcript, result, round, coordinator, pins = nul
   step("Each partial sum is the committed one", `${quorum.length} times SHA-256`);
   const total = combined(query, partials, offset);
   const found = meaning(query, total);
-  need(canonical(found) === canonical(result) && Object.keys(found).length === Object.keys(result).length,
+  // A curator is told no result; what was published to it is the transcript.
+  const untold = answered !== null && result == null;
+  need(untold || (canonical(found) === canonical(result) && Object.keys(found).length === Object.keys(result).length),
     "the partial sums do not give the published result");
-  step("They add up to the published result", Object.entries(found)
+  step(untold ? "They add up" : "They add up to the published result", Object.entries(found)
     .map(([name, value]) => (Array.isArray(value) ? `${value.length} values` : `${name} ${value}`)).join(", "));
   const shown = [...partials].map(([index, partial]) => [aggregators[index].id, words(partial, dimension)]);
   return { total, partials: shown, fingerprints: { ...prints }, coordinator: hex(await sha256(key)) };
