@@ -114,4 +114,5 @@ ROUNDS: Final = FederatedRounds(
     preview=preview,
     planned=planned,
     when="stance sound",
+    budget=lambda params: params.epsilon,
 )

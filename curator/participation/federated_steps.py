@@ -182,12 +182,11 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
 
 def _question(step: FederatedStep, asked: sums.RecordSum, job: JobRow) -> Question:
     """What is asked of which records."""
-    column = step.columns[0]
+    column, debit = step.columns[0], None
+    if step.terms is not None:
+        debit = JobDebit(step.job, step.step, job.first_round, step.terms.epsilon)
     if isinstance(column, ItemTable):
         assert isinstance(asked, CountSum)
-        debit = None
-        if step.terms is not None:
-            debit = JobDebit(step.job, step.step, job.first_round, step.terms.epsilon)
         return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)
     assert isinstance(asked, sums.RowSum)
-    return RowQuestion(step.columns, asked, job.seed)
+    return RowQuestion(step.columns, asked, job.seed, job.seen, debit)

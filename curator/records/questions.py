@@ -8,10 +8,11 @@ items (`ItemQuestion`): who prepares a contribution does not see which.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from curator.store import item_tables as item_store
 from curator.store import records as store
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
-from tacit.encoders.sums import RowSum, encoded
+from tacit.encoders.sums import Ints, RowSum, encoded, moved
 from tacit.protocol.federation import FederatedColumn
 from tacit.query.fields import Window
 from tacit.query.functions import Encoded
@@ -71,11 +72,14 @@ class Question(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowQuestion:
-    """A question about rows of numbers; `seed` chooses records if not all count."""
+    """A question about rows of numbers; `seed` chooses records if not all count. `seen`: when this
+    job was first heard of. Under a job's one debit a row counts only while it has not spent the
+    job's epsilon, and only those of a table that was there when the job began."""
 
     columns: tuple[FederatedColumn, ...]
     asked: RowSum
     seed: bytes
+    seen: datetime | None = None
     debit: JobDebit | None = None
 
     def chosen(self, key: int, rows: Floats, most: int) -> Floats:
@@ -90,7 +94,8 @@ class RowQuestion:
     ) -> dict[int, Floats]:
         """Rows (n, columns) by key."""
         most = query.max_readings
-        rows = await load_rows(transaction, self.columns, window, keys)
+        until = None if self.debit is None else self.seen
+        rows = await load_rows(transaction, self.columns, window, keys, until)
         if query.every_record:
             # A table from before tables had a limit: to leave some rows out is not what is asked.
             rows = {key: found for key, found in rows.items() if len(found) <= most}
@@ -98,13 +103,20 @@ class RowQuestion:
 
     async def admitted(
         self,
-        transaction: Transaction,  # noqa: ARG002
-        query: Query,  # noqa: ARG002
-        records: Mapping[int, Any],
-        keys: Sequence[int],  # noqa: ARG002
-    ) -> Mapping[int, Any]:
-        """All of them: each round is debited."""
-        return records
+        transaction: Transaction,
+        query: Query,
+        records: Mapping[int, Floats],
+        keys: Sequence[int],
+    ) -> Mapping[int, Floats]:
+        """Without the rows that would spend more than the job's epsilon."""
+        found = dict(records)
+        for key in keys if self.debit is not None else ():
+            if key in records and len(records[key]):
+                counted = await _counted(
+                    transaction, self.debit, query, key, partial(moved, self.asked, records[key])
+                )
+                found[key] = records[key][counted]
+        return found
 
     def encoded(self, query: Query, records: Floats | None) -> Encoded:
         """f(x) of one curator."""
@@ -151,22 +163,14 @@ class ItemQuestion:
         keys: Sequence[int],
     ) -> Mapping[int, Lists]:
         """Without the records that would spend more than the job's epsilon; what the others spend
-        is stored. Spec: federated-counting, section 6.2."""
-        if self.debit is None:
-            return records
+        is stored."""
         found = dict(records)
-        for key in keys:
-            lists = records.get(key)
-            if lists is None or not lists.count:
-                continue
-            spent = await store.find_spent(transaction, self.debit.job, key, lists.count)
-            if len(spent.numerators) != lists.count:  # another table than the job began with
-                found[key] = lists.only(np.zeros(lists.count, np.bool_))
-                continue
-            moved = await asyncio.to_thread(self.asked.moved, lists)
-            after, counted = spent.admit(moved, costs_of(query), self.debit.epsilon)
-            await store.put_spent(transaction, self.debit.job, key, after)
-            found[key] = lists if counted.all() else lists.only(counted)
+        for key in keys if self.debit is not None else ():
+            if key in records and records[key].count:
+                counted = await _counted(
+                    transaction, self.debit, query, key, partial(self.asked.moved, records[key])
+                )
+                found[key] = records[key].only(counted)
         return found
 
     def encoded(self, query: Query, records: Lists | None) -> Encoded:  # noqa: ARG002
@@ -175,6 +179,25 @@ class ItemQuestion:
         lists = none if records is None else records
         values = self.asked.total(lists)[None, :].astype(np.int64)
         return Encoded(values, np.array([lists.count], np.int64), np.zeros(1, np.int64))
+
+
+async def _counted(
+    transaction: Transaction,
+    debit: JobDebit | None,
+    query: Query,
+    key: int,
+    moved_by: Callable[[], Ints],
+) -> NDArray[np.bool_]:
+    """Which records of a curator count in this round; what these spend is stored. `moved_by`: what
+    each adds to each block, in L1 norm. Spec: federated-counting, section 6.2."""
+    assert debit is not None
+    by_record = await asyncio.to_thread(moved_by)
+    spent = await store.find_spent(transaction, debit.job, key, len(by_record))
+    if len(spent.numerators) != len(by_record):  # another table than the job began with
+        return np.zeros(len(by_record), np.bool_)
+    after, counted = spent.admit(by_record, costs_of(query), debit.epsilon)
+    await store.put_spent(transaction, debit.job, key, after)
+    return counted
 
 
 def costs_of(query: Query) -> tuple[Fraction, ...]:

@@ -11,6 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -116,13 +117,14 @@ async def load_rows(
     columns: Sequence[FederatedColumn],
     window: Window,
     keys: tuple[int, int],
+    until: datetime | None = None,
 ) -> dict[int, Floats]:
     """The rows (n, columns) of the curators with keys in a half-open range, by key. A curator
-    without all columns has none."""
+    without all columns has none. `until`: only of tables that are not younger."""
     names = [column for column in columns if isinstance(column, str)]
     if names:
         found = {}
-        for table in await store.tables(transaction, keys):
+        for table in await store.tables(transaction, keys, until):
             if set(names) <= set(table.columns):
                 places = [table.columns.index(name) for name in names]
                 found[table.curator] = table.values[:, places]

@@ -59,11 +59,16 @@ async def outline(transaction: Transaction, curator: int) -> tuple[tuple[str, ..
     return None if row is None else (tuple(json.loads(row.columns)), row.rows)
 
 
-async def tables(transaction: Transaction, keys: tuple[int, int]) -> list[StoredTable]:
-    """The tables of the curators with keys in a half-open range."""
+async def tables(
+    transaction: Transaction, keys: tuple[int, int], until: datetime | None = None
+) -> list[StoredTable]:
+    """The tables of the curators with keys in a half-open range; `until`: those that are not
+    younger."""
     query = select(record_tables).where(
         record_tables.c.curator >= keys[0], record_tables.c.curator < keys[1]
     )
+    if until is not None:
+        query = query.where(record_tables.c.stored <= until)
     return [_table(row) for row in await transaction.execute(query)]
 
 

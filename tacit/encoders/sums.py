@@ -165,6 +165,20 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
             raise SumRefused(f"the query's {name} is not that of the sum")
 
 
+def moved(asked: RowSum, rows: Floats) -> Ints:
+    """What each row (n, columns) adds to each block of a sum, in L1 norm (n, blocks): at most the
+    block's bound, to which `encoded` cuts it."""
+    blocks = asked.blocks
+    ends = np.cumsum([0, *(block.dimension for block in blocks)])
+    bounds = np.array([block.bound for block in blocks])
+    step = max(1, _NUMBERS // int(ends[-1]))
+    parts = [np.zeros((0, len(blocks)), np.int64)]
+    for start in range(0, len(rows), step):
+        vectors = np.abs(asked.vectors(rows[start : start + step]))
+        parts.append(np.minimum(np.add.reduceat(vectors, ends[:-1], axis=1), bounds))
+    return np.concatenate(parts)
+
+
 def encoded(query: Query, asked: RowSum, rows: Floats) -> Encoded:
     """One curator's rows (n, columns), n at most `max_readings`, as the vector it contributes."""
     total = np.zeros((1, length(asked)), np.int64)

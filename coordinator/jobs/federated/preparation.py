@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from hashlib import sha256
+from typing import Final
 
 from algorithms.contract import Algorithm
 from common.runtime.clock import uuid7
 from common.store.transactions import Transaction
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, one_debit, step_of_sum
 from coordinator.jobs.federated.statements import completed, foreseen, local, under_one_debit
 from coordinator.jobs.prices import Price
 from coordinator.models.job import JobRequest, JobState
@@ -30,14 +30,15 @@ from coordinator.store import jobs as store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.registry import list_aggregators
-from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import job_costs
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
-from tacit.query.query import Query
 from tacit.registers import asked_mismatch
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.wire import WireModel
+
+NO_ONE_DEBIT: Final = (
+    "one debit for all rounds needs a whole draw of noise that the colluders do not know"
+)
 
 
 @dataclass(frozen=True)
@@ -110,18 +111,19 @@ class FederatedAsking:
             _, query = step_of_sum(plan, 1, asked, scope)
             operators = queries.operators_for(query, aggregators)
             queries.check_query(query, self._settings, operators)
-            if rounds.budget is not None:
-                _check_one_debit(query, rounds.budget(params), operators or None)
+            epsilon = one_debit(rounds, params, plan.federation, query, operators or None)
+            if epsilon is None and rounds.universe is not None:
+                raise FederationUnsupported(NO_ONE_DEBIT, pointer="/federation/collusion")
             subject = Subject(kind="query", id=plan.job)
             first = query_report(query, subject=subject, operators=operators or None)
             report = rounds.preview(params)
             charged = report.charged
             assert charged is not None
             assert charged.epsilon is not None
-            if rounds.budget is None:
+            if epsilon is None:
                 whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
             else:
-                whole = under_one_debit(first, query, rounds.budget(params), operators or None)
+                whole = under_one_debit(first, query, epsilon, operators or None)
             if rounds.forecast is not None:
                 error = rounds.forecast(params, asking(query, scope, plan.federation))
                 report = report.model_copy(update={"error": error})
@@ -218,16 +220,6 @@ def plan_from(
     }
     text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
-
-
-def _check_one_debit(query: Query, epsilon: Fraction, operators: Sequence[str] | None) -> None:
-    """Raise FederationUnsupported where the rounds do not carry the figure of the one debit."""
-    cost = job_costs(query, epsilon, operators)[query.privacy_unit, Scenario.ASSUMED]
-    if cost.epsilon is None:
-        raise FederationUnsupported(
-            "one debit for all rounds needs a whole draw of noise that the colluders do not know",
-            pointer="/federation/collusion",
-        )
 
 
 def _check_registers(federation: Federation) -> None:

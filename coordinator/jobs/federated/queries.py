@@ -7,15 +7,18 @@ query's name contains the step's hash, its fields are those of `tacit.encoders.s
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from pydantic import ValidationError
 
-from algorithms.contract import PrivacyScope
+from algorithms.contract import FederatedRounds, PrivacyScope
 from algorithms.counts.forecast import Asking
 from common.web.problems import invalid_from
+from tacit.accounting.scenarios import Scenario
+from tacit.accounting.unit_costs import job_costs
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.federation import FederatedStep, Federation, JobTerms
@@ -95,6 +98,26 @@ def collusion(federation: Federation) -> dict[str, int]:
         return federation.collusion.model_dump()
     openers = federation.threshold or federation.aggregators
     return {"curators": 0, "aggregators": openers - 1}
+
+
+def one_debit(
+    rounds: FederatedRounds,
+    params: Any,
+    federation: Federation,
+    query: Query,
+    operators: Sequence[str] | None,
+) -> Fraction | None:
+    """What a job spends that is debited once; None where each of its rounds is debited.
+
+    It needs records that stay the same for the whole job and all count, and rounds that hold a
+    whole draw of noise which the colluders do not know. Spec: federated-counting, section 6.
+    """
+    scope = rounds.scope(params)
+    if rounds.budget is None or not (scope.every_record and federation.of_table):
+        return None
+    epsilon = rounds.budget(params)
+    cost = job_costs(query, epsilon, operators)[query.privacy_unit, Scenario.ASSUMED]
+    return None if cost.epsilon is None else epsilon
 
 
 def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:

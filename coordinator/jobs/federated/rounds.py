@@ -25,7 +25,7 @@ from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.federated.preparation import plan_from
-from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, step_of_sum
+from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, one_debit, step_of_sum
 from coordinator.jobs.federated.statements import completed, under_one_debit
 from coordinator.models.job import JobState
 from coordinator.queries import queries
@@ -68,11 +68,6 @@ class Matter:
     params: Any
     scope: PrivacyScope
     plan: JobPlan
-
-    @property
-    def budget(self) -> Fraction | None:
-        """Of the one debit; None where each round is debited."""
-        return None if self.rounds.budget is None else self.rounds.budget(self.params)
 
     @property
     def federation(self) -> Federation:
@@ -125,9 +120,9 @@ class Rounds:
 
     async def _ask(self, job: JobRow, matter: Matter, number: int, asked: RecordSum) -> None:
         """Open the round of one step: step, query and round are stored together."""
-        conduct, budget = self._conduct, matter.budget
-        if budget is not None and matter.plan.terms is None:
-            matter = await self._with_terms(job, matter, asked, budget)
+        conduct = self._conduct
+        if number == 1:
+            matter = await self._with_terms(job, matter, asked)
         step, query = step_of_sum(matter.plan, number, asked, matter.scope)
         terms = matter.plan.terms
         chosen = None if terms is None else terms.aggregators
@@ -175,13 +170,17 @@ class Rounds:
         self._desk.woken(None)
         self._desk.changed()
 
-    async def _with_terms(
-        self, job: JobRow, matter: Matter, asked: RecordSum, budget: Fraction
-    ) -> Matter:
-        """With what its first step promises for all."""
+    async def _with_terms(self, job: JobRow, matter: Matter, asked: RecordSum) -> Matter:
+        """With what its first step promises for all, if the job is debited once."""
         _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
         async with self._conduct.database.reading() as transaction:
             rows = await registry.list_aggregators(transaction)
+        operators = tuple(row.operator for row in rows[: query.aggregators])
+        budget = await asyncio.to_thread(
+            one_debit, matter.rounds, matter.params, matter.federation, query, operators or None
+        )
+        if budget is None:
+            return matter
         state = await asyncio.to_thread(_first, matter)
         terms = JobTerms.of(
             query,

@@ -1,0 +1,80 @@
+"""One debit for a job over rows of numbers: the same filter.
+
+Spec: federated-counting, section 6.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tacit.encoders import sums
+from tacit.encoders.kmeans.encoder import Histogram
+from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.protocol.federation import FederatedStep, JobTerms
+from tacit.query.query import Query
+from tests.curator.conftest import Site
+from tests.curator.records.test_job_debit import debits, opened, spent
+from tests.curator.records.test_records import GRID, ROWS, SUM, ask, refused, step_and_query
+from tests.curator.records.test_records import it as it
+
+EVERY = {"every_record": True}
+
+
+def asked(it: Site, number: int, question: KmeansSum = SUM) -> tuple[FederatedStep, Query]:
+    """A step of a job whose rows spend 2 at most."""
+    plain, query = step_and_query(question, number, **EVERY)
+    if not hasattr(it.app.state, "terms"):
+        it.app.state.terms = JobTerms.of(
+            query,
+            opened=it.clock.now(),
+            aggregators=[each.id for each in it.world.aggregators],
+            universe=(),
+            epsilon=Fraction(2),
+            steps_at_most=9,
+        )
+    step = plain.model_copy(update={"terms": it.app.state.terms})
+    fields: dict[str, Any] = json.loads(query.model_dump_json(exclude_none=True))
+    return step, Query.model_validate_json(json.dumps({**fields, "name": step.name}))
+
+
+async def test_rows_count_while_they_have_not_spent_epsilon(it: Site) -> None:
+    """Each round costs each row 1: the third gets zeros, and the debit stays one."""
+    whole = SUM.query.sums(GRID.quantise(np.array(ROWS))).tolist()
+    for number in (1, 2):
+        assert (await ask(it, *asked(it, number)))["contributed"]
+        assert opened(it) == whole
+    assert (await ask(it, *asked(it, 3)))["contributed"]
+    assert set(opened(it)) == {0}
+    assert await spent(it) == [Fraction(2)] * len(ROWS)
+    assert await debits(it) == ["2", "0", "0"]
+    assert await debits(it, "curator") == [str(2 * sums.MOST_RECORDS), "0", "0"]
+
+
+async def test_a_rate_beyond_epsilon_gets_zeros_from_rows(it: Site) -> None:
+    dear = KmeansSum(GRID, Histogram(4, 2, GRID.steps, Fraction(50)))
+    assert (await ask(it, *asked(it, 1, dear)))["contributed"]
+    assert set(opened(it)) == {0}
+    assert await debits(it) == ["2"]
+
+
+async def test_a_table_of_rows_that_is_younger_answers_zeros(it: Site) -> None:
+    assert (await ask(it, *asked(it, 1)))["contributed"]
+    it.clock.advance(timedelta(seconds=1))
+    table = {"curator": "meter", "columns": ["b", "c", "a"], "rows": [[1.0, 0.0, 1.0]] * 4}
+    await it.request("POST", "/v1/records", table)
+    assert (await ask(it, *asked(it, 2)))["contributed"]
+    assert set(opened(it)) == {0}
+
+
+async def test_terms_need_all_records(it: Site) -> None:
+    step, query = asked(it, 1)
+    fields = json.loads(query.model_dump_json(exclude_none=True)) | {"every_record": None}
+    assert refused(await ask(it, step, Query.model_validate_json(json.dumps(fields)))) == (
+        "step_refused"
+    )
+    assert await debits(it) == []
