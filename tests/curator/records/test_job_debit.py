@@ -383,3 +383,22 @@ async def test_what_was_left_out_shows_nowhere(
         shown = [(each["state"], each["delivery"], each["refused_because"]) for each in history]
         told.append((shown, [debit["epsilon"] for debit in budget["debits"]]))
     assert told[0] == told[1] == told[2]
+
+
+async def test_a_policy_is_tried_with_the_one_debit(it: Site) -> None:
+    """Five steps of a job, and two more of another: a limit of one job's epsilon admits the first
+    job whole, and of the second nothing."""
+    for number in range(1, 6):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+        it.clock.advance(timedelta(seconds=1))
+    for number in (1, 2):
+        other = asked(it, FIRST, number, {"steps_at_most": 4}, {"job": "job-2"}, job="job-2")
+        assert (await ask(it, *other))["contributed"]
+        it.clock.advance(timedelta(seconds=1))
+    policy = {"algorithms": ["sequential-ngram"], "min_participants": 2}
+    limited = {**policy, "record": {"period": {"epsilon": "1"}}}
+    found = await it.request("POST", "/v1/policy/preview", limited)
+    assert (found["rounds"], found["answered"]) == (7, 5)
+    assert found["refused"] == {"budget_exceeded": 1, "step_missed": 1}
+    found = await it.request("POST", "/v1/policy/preview", policy)
+    assert found["answered"] == 7
