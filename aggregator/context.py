@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
@@ -27,6 +28,7 @@ from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.store.erasure import Erasure
+from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from tacit import sets
 from tacit.crypto.sharing import Scheme
@@ -123,6 +125,16 @@ class Aggregator:
     @property
     def id(self) -> str:
         return self.settings.aggregator_id
+
+    @cached_property
+    def looks(self) -> Together[InTurn, Any]:
+        """Reading that is due in many rounds shares a transaction."""
+        return Together(self.database.reading, in_turn)
+
+    @cached_property
+    def openings(self) -> Together[InTurn, Any]:
+        """So do rounds that are opened."""
+        return Together(self.database.begin, in_turn)
 
     @property
     def url(self) -> str:

@@ -9,8 +9,10 @@ its commitment.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import os
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +73,8 @@ from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.query.words import Sharing
 
 NONCE_BYTES = 32
+LARGE_ROSTER: Final = 1 << 17
+"""From this roster on a manifest is checked in a thread."""
 
 
 # --- commit --------------------------------------------------------------------------------------
@@ -88,16 +92,23 @@ async def commit(
     context = await aggregator.round(round_id)
     await verifying.remember(context, RoundState.VERIFIED)
     async with aggregator.lock(round_id):
-        async with aggregator.database.reading() as transaction:
+
+        async def look(transaction: Transaction) -> tuple[RoundRow, str | None, str | None]:
             row = await stored_round(transaction, round_id)
             accepted = await store.document(transaction, row.key, "accepted")
-            verdict = await store.document(transaction, row.key, "verdict")
+            proved = context.proofs is not None
+            verdict = await store.document(transaction, row.key, "verdict") if proved else None
+            return row, accepted, verdict
+
+        row, accepted, verdict = await aggregator.looks.submit(look)
         refuse_aborted(row)
         if accepted is None:
             raise RoundNotFrozen
         candidates = None
         if context.proofs is None:
-            manifest = await asyncio.to_thread(_checked_manifest, context, accepted, request)
+            check = functools.partial(_checked_manifest, context, accepted, request)
+            large = context.descriptor.roster_size >= LARGE_ROSTER
+            manifest = await asyncio.to_thread(check) if large else check()
         else:
             _, fixed = await verifying.candidates(context)
             manifest, candidates = await asyncio.to_thread(
@@ -262,9 +273,12 @@ async def reveal(
     """committed -> released: return the partial sum, and destroy the pieces immediately."""
     context = await aggregator.round(round_id)
     async with aggregator.lock(round_id):
-        async with aggregator.database.reading() as transaction:
+
+        async def look(transaction: Transaction) -> tuple[RoundRow, str | None]:
             row = await stored_round(transaction, round_id)
-            manifest = await store.document(transaction, row.key, "manifest")
+            return row, await store.document(transaction, row.key, "manifest")
+
+        row, manifest = await aggregator.looks.submit(look)
         refuse_aborted(row)
         if manifest is None:
             raise RoundNotCommitted

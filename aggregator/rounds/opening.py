@@ -38,6 +38,7 @@ from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store import seal_keys as key_store
+from aggregator.store.admission import CoordinatorRow
 from aggregator.store.rounds import NO_EPOCH, ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
@@ -91,9 +92,12 @@ class RelayedPieces(RootModel[tuple[RelayedPiece, ...]]):
 
 async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) -> tuple[str, bool]:
     """Participate in a round: (the answer, whether it is new). Raises what forbids it."""
-    async with aggregator.database.reading() as transaction:
-        coordinator = await admission.coordinator(transaction)
+
+    async def look(transaction: Transaction) -> tuple[CoordinatorRow | None, RoundRow | None]:
         known = await round_store.round_row(transaction, signed.statement.round)
+        return await admission.coordinator(transaction), known
+
+    coordinator, known = await aggregator.looks.submit(look)
     if coordinator is None:
         raise NotPaired
     now = aggregator.clock.now()
@@ -239,11 +243,13 @@ async def _open(
         shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own, public)
     if proved:
         key_shares = sealed_shares(aggregator, descriptor, digest, own, public)
-    async with aggregator.database.begin() as transaction:
+
+    async def run(transaction: Transaction) -> int | str:
+        """The key of the new round, or the answer to a descriptor that is known by now."""
         await exclusive(transaction, ROUNDS_LOCK)
         known = await round_store.round_row(transaction, descriptor.round)
         if known is not None:
-            return await _opened_before(transaction, known, digest), False
+            return await _opened_before(transaction, known, digest)
         await refuse_expired(transaction, descriptor.round)
         if isinstance(own, SealSecret):
             await _demand_published(transaction, own)
@@ -263,6 +269,11 @@ async def _open(
             index = descriptor.index_of(aggregator.id)
             row = _contribution_row(index, shares.pieces[index])
             await round_store.add_contribution(transaction, key, row)
+        return key
+
+    key = await aggregator.openings.submit(run)
+    if isinstance(key, str):
+        return key, False
     aggregator.remember(key, descriptor, digest, own)
     return _opening(descriptor.round, digest, shares, key_shares), True
 

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -243,8 +244,7 @@ async def _after_waiting(
     """The round, and whether it is open and still lacks pieces."""
 
     async def look() -> tuple[tuple[RoundRow, bool], bool]:
-        async with aggregator.database.reading() as transaction:
-            row = await stored_round(transaction, round_id)
+        row: RoundRow = await aggregator.looks.submit(partial(stored_round, round_id=round_id))
         waits = row.received < awaited.accepted and row.state is RoundState.OPEN
         if waits and awaited.wait_s:
             await asyncio.sleep(GATHER_S)  # one query for many arrivals

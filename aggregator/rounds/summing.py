@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -75,9 +76,9 @@ async def _add_batches(
         for block in batches(rows, words, _BLOCK_WORDS):
             bodies = await piece_store.batch_bodies(transaction, [row.id for row in block])
             sealed = [(hosts[row.host], bodies[row.id]) for row in block]
-            total, added = await asyncio.to_thread(
-                _add_sealed, aggregator, context, sealed, listed, heard, total
-            )
+            add = partial(_add_sealed, aggregator, context, sealed, listed, heard, total)
+            large = sum(map(words, block)) >= LARGE_ROWS
+            total, added = await asyncio.to_thread(add) if large else add()
             count += added
     return total, count
 

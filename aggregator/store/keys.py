@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from aggregator.store.rounds import LIVE
 from aggregator.store.tables import epoch_keys, rounds, secrets
@@ -23,9 +23,12 @@ class KeyPair:
     signed: str
 
 
+_SECRET = select(secrets.c.value).where(secrets.c.name == bindparam("of_name"))
+
+
 async def secret(transaction: Transaction, name: str) -> bytes | None:
     """A secret by its name."""
-    found = await transaction.execute(select(secrets.c.value).where(secrets.c.name == name))
+    found = await transaction.execute(_SECRET, {"of_name": name})
     value: bytes | None = found.scalar_one_or_none()
     return value
 

@@ -30,9 +30,12 @@ class PeerRow:
         return self.pin.newest or self.pin.fingerprint
 
 
+_PINNED = select(pinned_peers).order_by(pinned_peers.c.id)
+
+
 async def pinned(transaction: Transaction) -> dict[str, PeerRow]:
     """All of them, by id."""
-    found = await transaction.execute(select(pinned_peers).order_by(pinned_peers.c.id))
+    found = await transaction.execute(_PINNED)
     return {row.id: _peer(row) for row in found}
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 
 from aggregator.store.tables import hosted, parties, party_keys, tokens
 from common.store.transactions import Transaction
@@ -22,6 +22,15 @@ _KEY = (party_keys.c.epoch, party_keys.c.public_key)
 _LEFT = select(parties.c.first, parties.c.curators).where(
     parties.c.left.is_not(None), parties.c.first < bindparam("below")
 )
+_PARTIES = (
+    select(parties, *_KEY)
+    .join(party_keys, party_keys.c.party == parties.c.key)
+    .order_by(parties.c.key)
+)
+# Asked in every round: made once, and so compiled once.
+_CHOSEN: BindParameter[Any] = bindparam("chosen", expanding=True)
+_BY_KEYS = _PARTIES.where(parties.c.key.in_(_CHOSEN))
+_LONE = _PARTIES.where(parties.c.first.in_(_CHOSEN), parties.c.kind == PartyKind.CURATOR.value)
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,7 @@ async def parties_by_key(transaction: Transaction, keys: Sequence[int]) -> dict[
     result: dict[int, Party] = {}
     for start in range(0, len(keys), _CHUNK):
         chunk = keys[start : start + _CHUNK]
-        found = await _parties(transaction, parties.c.key.in_(chunk))
+        found = _read(await transaction.execute(_BY_KEYS, {"chosen": chunk}))
         result.update((party.key, party) for party in found)
     return result
 
@@ -160,8 +169,7 @@ async def lone_by_number(transaction: Transaction, numbers: Sequence[int]) -> di
     result: dict[int, Party] = {}
     for start in range(0, len(numbers), _CHUNK):
         chunk = numbers[start : start + _CHUNK]
-        condition = parties.c.first.in_(chunk) & (parties.c.kind == PartyKind.CURATOR.value)
-        found = await _parties(transaction, condition)
+        found = _read(await transaction.execute(_LONE, {"chosen": chunk}))
         result.update((party.first, party) for party in found)
     return result
 
@@ -231,12 +239,10 @@ async def senders(
 
 
 async def _parties(transaction: Transaction, condition: Any) -> list[Party]:
-    found = await transaction.execute(
-        select(parties, *_KEY)
-        .join(party_keys, party_keys.c.party == parties.c.key)
-        .where(condition)
-        .order_by(parties.c.key)
-    )
+    return _read(await transaction.execute(_PARTIES.where(condition)))
+
+
+def _read(found: Iterable[Row[Any]]) -> list[Party]:
     result: list[Party] = []
     for row in found:
         if not result or result[-1].key != row.key:

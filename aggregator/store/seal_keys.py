@@ -9,7 +9,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from aggregator.store.rounds import LIVE
 from aggregator.store.tables import peer_seal_keys, rounds, seal_keys, sessions
@@ -56,6 +67,7 @@ class Limits:
 
 
 _ROW = tuple(seal_keys.c[name] for name in SealKeyRow.__dataclass_fields__)
+_BY_NUMBER = select(*_ROW).where(seal_keys.c.number == bindparam("of_number"))
 _ALIVE = seal_keys.c.state != KeyState.DESTROYED.value
 _NAMED = select(rounds.c.seal_key).where(rounds.c.seal_key.is_not(None))
 _NEEDED = _NAMED.where(rounds.c.state.in_(LIVE))
@@ -69,7 +81,8 @@ async def add(transaction: Transaction, row: SealKeyRow) -> None:
 
 async def by_number(transaction: Transaction, number: int) -> SealKeyRow | None:
     """A key by its number."""
-    return await _one(transaction, seal_keys.c.number == number)
+    row = (await transaction.execute(_BY_NUMBER, {"of_number": number})).first()
+    return None if row is None else _row(row)
 
 
 async def by_round(transaction: Transaction, round_id: str) -> SealKeyRow | None:

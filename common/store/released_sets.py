@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Select, Table, bindparam, func, insert, select
+from sqlalchemy import Column, ColumnElement, Insert, Select, Table, bindparam, func, insert, select
 
 from common.store.transactions import Transaction
 from tacit import sets
@@ -51,6 +51,10 @@ class ReleasedSets:
             .order_by(self.round)
         )
 
+    @cached_property
+    def _add(self) -> Insert:
+        return insert(self.table)
+
     async def add(
         self,
         transaction: Transaction,
@@ -60,7 +64,7 @@ class ReleasedSets:
     ) -> None:
         """Keep a round's set in each of its scopes; `size` is its roster's."""
         await transaction.execute(
-            insert(self.table),
+            self._add,
             [
                 {
                     "family": scope,

@@ -39,6 +39,15 @@ class Opening(Protocol):
 _logger = get_logger("tacit.together")
 
 
+InTurn: TypeAlias = Callable[[Transaction], Awaitable[Any]]
+"""A piece of work that needs nothing of the others."""
+
+
+async def in_turn(transaction: Transaction, works: Sequence[InTurn]) -> list[Any]:
+    """One after the other: the `work` of a `Together` whose items say themselves what they do."""
+    return [await work(transaction) for work in works]
+
+
 @dataclass(eq=False)
 class _Waiting(Generic[Item]):
     item: Item

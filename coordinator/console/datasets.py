@@ -45,7 +45,10 @@ from tacit.errors import DomainError
 DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 
 ROWS: Final = 50
-UNITS: Final = ("record", "curator")
+UNITS: Final = sorted(
+    {unit for kind in KINDS.values() for unit in (kind.default_privacy_unit, *kind.units) if unit}
+)
+"""Those of all kinds; which a kind has is checked when a dataset of it comes."""
 SAID: Final = {"kept": "It is kept.", "deleted": "It is deleted; its ledger stays."}
 _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_of")
 

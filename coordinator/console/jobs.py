@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -221,6 +222,7 @@ async def _values(results: Results, row: JobRow, clock: Any, visitor: Visitor) -
         "job": views.timed(row, clock.now()) if operator else views.published(row),
         "finished": row.state in FINISHED,
         "operator": operator,
+        "failure": failure(row.error) if operator else None,
         "result": None,
         "report": PrivacyReport.model_validate_json(row.preview) if operator else None,
         "text": text,
@@ -231,6 +233,32 @@ async def _values(results: Results, row: JobRow, clock: Any, visitor: Visitor) -
         content = await asyncio.to_thread(kept.read_bytes)
         values |= {"result": document, "report": PrivacyReport.model_validate_json(content)}
     return values
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job failed: a problem as its worker gave it, of which nothing is taken for granted."""
+
+    title: str
+    detail: str
+    faults: tuple[tuple[str, str], ...]
+    retryable: bool
+
+
+def failure(error: str | None) -> Failure | None:
+    """The failure of a job's stored problem."""
+    told = None if error is None else json.loads(error)
+    if not isinstance(told, dict):
+        return None
+    title, detail, listed = (told.get(name) for name in ("title", "detail", "errors"))
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    faults = [(str(each.get("pointer", "")), str(each.get("detail", ""))) for each in found]
+    return Failure(
+        title=str(title or "It failed"),
+        detail=str(detail) if detail and detail != title else "",
+        faults=tuple(faults),
+        retryable=told.get("retryable") is True,
+    )
 
 
 def text(value: Any) -> str:

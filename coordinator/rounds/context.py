@@ -5,16 +5,16 @@ and how it ends early.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
 from common.store.own_identities import OwnIdentities
-from common.store.together import Together
+from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget.ledger import Ledger
@@ -32,8 +32,6 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round import AcceptedSet, RoundDescriptor, RoundState
 from tacit.wire import format_instant
 
-Change: TypeAlias = Callable[[Transaction], Awaitable[None]]
-"""Of one round, in a transaction that others may share."""
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 
 
@@ -54,9 +52,9 @@ class Conduct:
     identities: Identities
 
     @cached_property
-    def changes(self) -> Together[Change, None]:
+    def changes(self) -> Together[InTurn, Any]:
         """Transitions: those that are due in many rounds share a transaction."""
-        return Together(self.database.begin, _in_turn)
+        return Together(self.database.begin, in_turn)
 
     @cached_property
     def rows(self) -> Together[str, RoundRow | None]:
@@ -64,9 +62,9 @@ class Conduct:
         return Together(self.database.reading, store.find_all)
 
     @cached_property
-    def looks(self) -> Together[Change, None]:
+    def looks(self) -> Together[InTurn, Any]:
         """Other reading that is due in many rounds."""
-        return Together(self.database.reading, _in_turn)
+        return Together(self.database.reading, in_turn)
 
     @cached_property
     def registered(self) -> Together[None, Mapping[str, AggregatorRow]]:
@@ -88,7 +86,7 @@ async def find(transaction: Transaction, round_id: str) -> RoundHead:
     return row
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _signed(text: str) -> Signed[RoundDescriptor]:
     return Signed[RoundDescriptor].model_validate_json(text)
 
@@ -135,12 +133,6 @@ def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exce
 
 def _is_at_work(answer: object) -> bool:
     return isinstance(answer, ProblemReceived) and answer.name == StillVerifying.name
-
-
-async def _in_turn(transaction: Transaction, changes: Sequence[Change]) -> list[None]:
-    for change in changes:
-        await change(transaction)
-    return [None] * len(changes)
 
 
 async def _registered(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import parties, roster, seal_keys
@@ -140,11 +140,26 @@ async def highest_format(transaction: Transaction) -> int:
     return found
 
 
+# Asked in every round: made once, and so compiled once.
+_RAISE = (
+    update(roster)
+    .where(roster.c.round_format < bindparam("raised"))
+    .values(round_format=bindparam("raised"))
+)
+_KEEP = (
+    update(seal_keys)
+    .where(seal_keys.c.hash == bindparam("of_hash"), seal_keys.c.kept_until < bindparam("until"))
+    .values(kept_until=bindparam("until"))
+)
+_FORGET = delete(seal_keys).where(seal_keys.c.kept_until < bindparam("before"))
+_SEAL_KEY = select(seal_keys.c.aggregator, seal_keys.c.content).where(
+    seal_keys.c.hash == bindparam("of_hash")
+)
+
+
 async def raise_format(transaction: Transaction, number: int) -> None:
     """A round of this format was opened."""
-    await transaction.execute(
-        update(roster).where(roster.c.round_format < number).values(round_format=number)
-    )
+    await transaction.execute(_RAISE, {"raised": number})
 
 
 # --- seal keys -----------------------------------------------------------------------------------
@@ -156,11 +171,7 @@ async def expect_seal_keys(
     """Hashes of seal keys and their aggregators, which curators may ask for until then. The caller
     holds the ledger's lock, so nobody else adds the same."""
     for key_hash, aggregator in keys:
-        done = await transaction.execute(
-            update(seal_keys)
-            .where(seal_keys.c.hash == key_hash, seal_keys.c.kept_until < until)
-            .values(kept_until=until)
-        )
+        done = await transaction.execute(_KEEP, {"of_hash": key_hash, "until": until})
         if done.rowcount or await seal_key(transaction, key_hash) is not None:
             continue
         await transaction.execute(
@@ -170,15 +181,12 @@ async def expect_seal_keys(
 
 async def forget_seal_keys(transaction: Transaction, before: datetime) -> None:
     """Those of rounds that are over."""
-    await transaction.execute(delete(seal_keys).where(seal_keys.c.kept_until < before))
+    await transaction.execute(_FORGET, {"before": before})
 
 
 async def seal_key(transaction: Transaction, key_hash: bytes) -> SealKeyRow | None:
     """A seal key that a round names."""
-    found = await transaction.execute(
-        select(seal_keys.c.aggregator, seal_keys.c.content).where(seal_keys.c.hash == key_hash)
-    )
-    row = found.first()
+    row = (await transaction.execute(_SEAL_KEY, {"of_hash": key_hash})).first()
     return None if row is None else SealKeyRow(row.aggregator, row.content)
 
 

@@ -66,7 +66,6 @@ from curator.store.parties import PartyRow
 from tacit import sets
 from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import spans
-from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.agreement import (
     DescriptorRefused,
@@ -125,7 +124,7 @@ def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
     """The terms of a stored descriptor that this key signed, verified once for all parties. The
     key of this cache is the text itself, so nothing else is ever taken for what was verified.
     Raises DescriptorRefused."""
-    signed = Signed[RoundDescriptor].model_validate_json(descriptor)
+    signed = outbox.signed_descriptor(descriptor)
     return Terms.of(check_consistent(signed, coordinator_key))
 
 

@@ -91,19 +91,36 @@ class Refusing:
     clock: Clock
     _told: set[int] = field(default_factory=set)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _awaited: list[asyncio.Event] = field(default_factory=list)
+    """Set after the pass that has not begun yet, if one waits."""
 
     async def tell(self) -> None:
-        """Send the pending reports of open rounds; a report that fails stays pending."""
-        async with self._alone:
-            async with self.database.reading() as transaction:
-                decided = await history.decided_refusals(transaction, self.clock.now())
-                fresh = [each for each in decided if each.contribution not in self._told]
-                parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
-            self._told.intersection_update(each.contribution for each in decided)
-            by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
-            for each in fresh:
-                by_coordinator[parties[each.party].coordinator_url].append(each)
-            await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
+        """Send the pending reports of open rounds; a report that fails stays pending. Who comes
+        while a pass has not begun waits for that one."""
+        if self._awaited:
+            await self._awaited[0].wait()
+            return
+        told = asyncio.Event()
+        self._awaited.append(told)
+        try:
+            async with self._alone:
+                self._awaited.clear()
+                await self._tell_all()
+        finally:
+            if told in self._awaited:  # it was cancelled before it began
+                self._awaited.clear()
+            told.set()
+
+    async def _tell_all(self) -> None:
+        async with self.database.reading() as transaction:
+            decided = await history.decided_refusals(transaction, self.clock.now())
+            fresh = [each for each in decided if each.contribution not in self._told]
+            parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
+        self._told.intersection_update(each.contribution for each in decided)
+        by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
+        for each in fresh:
+            by_coordinator[parties[each.party].coordinator_url].append(each)
+        await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
 
     async def _tell(self, decided: Sequence[Decided], parties: Mapping[str, PartyRow]) -> None:
         """Report to one coordinator; if it does not answer, the rest waits for the next pass."""

@@ -142,7 +142,9 @@ class Settling:
 
         A coordinator that refuses to tell is not asked again.
         """
-        if not is_proved(row.signed().statement.query) or document.get("refused") == 0:
+        if "refused" in document and not document["refused"]:
+            return True  # of a declared round it is null
+        if not is_proved(row.signed().statement.query):
             return True
         for item in found:
             party = parties[item.party]

@@ -36,17 +36,20 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class RoundRow:
-    """A round as its signed descriptor; `outcome` once the coordinator reported its final state."""
+    """A round as its signed descriptor, with what it asks and of when; `outcome` once the
+    coordinator reported its final state."""
 
     id: str
     hash: bytes
     descriptor: str
+    query_hash: bytes
+    window: tuple[datetime, datetime]
     deadline: datetime
     outcome: str | None
 
     def signed(self) -> Signed[RoundDescriptor]:
         """The descriptor with its signature."""
-        return _signed(self.descriptor)
+        return signed_descriptor(self.descriptor)
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,8 @@ _CONTRIBUTED: Final = (
 
 
 @lru_cache(maxsize=4)
-def _signed(text: str) -> Signed[RoundDescriptor]:
+def signed_descriptor(text: str) -> Signed[RoundDescriptor]:
+    """What a stored text says; the text itself is the key under which it is kept."""
     return Signed[RoundDescriptor].model_validate_json(text)
 
 
@@ -257,21 +261,22 @@ async def contributed_rounds(
     return list((await transaction.execute(_CONTRIBUTED, asked)).scalars())
 
 
-async def open_ended(
-    transaction: Transaction, query_hash: bytes, window: Window, except_round: str
-) -> list[RoundRow]:
-    """Rounds of the same query and window whose outcome is not known."""
+async def open_ended(transaction: Transaction, of: RoundRow) -> list[RoundRow]:
+    """Other rounds of the same query and window whose outcome is not known."""
     asked = {
-        "of_query": query_hash,
-        "start": window.start,
-        "end": window.end,
-        "except_round": except_round,
+        "of_query": of.query_hash,
+        "start": of.window[0],
+        "end": of.window[1],
+        "except_round": of.id,
     }
     return [_round(row) for row in await transaction.execute(_OPEN_ENDED, asked)]
 
 
 def _round(row: Row[Any]) -> RoundRow:
-    return RoundRow(row.id, row.hash, row.descriptor, row.deadline, row.outcome)
+    window = row.window_start, row.window_end
+    return RoundRow(
+        row.id, row.hash, row.descriptor, row.query_hash, window, row.deadline, row.outcome
+    )
 
 
 # --- contributions -------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.wire import encode_binary
 from tests.coordinator.double import problem, query
+from tests.e2e import rotation
 from tests.e2e.federation import COORDINATOR, Site, site
 from tests.e2e.rotation import (
     KEYS,
@@ -323,3 +324,22 @@ async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         assert await known_to_curators(it) == {KEYS[0].public.ed25519}
         assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
+
+
+async def test_a_join_token_of_before_a_rotation_is_good(it: Site) -> None:
+    """Its fingerprints lead to the identities of now; those of an impostor do not."""
+    token = await it.join_token("east")
+    await commit(it)
+    await rotate(it, 0)
+    first = peers(it)[0]
+    await rotation.commit(first, KEYS[2])
+    await rotation.rotate(first, 2)
+    await it.enrol_by(token)
+    async with part_of(it.app, Coordinators).database.reading() as transaction:
+        row = await party_store.party(transaction, "east")
+    assert row is not None
+    assert (row.state, row.coordinator_key) == ("active", KEYS[0].public.ed25519)
+    false = (await it.join_token("west")).coordinator.model_copy(update={"fingerprint": bytes(32)})
+    other = (await it.join_token("west")).model_copy(update={"coordinator": false})
+    answer = await it.own("POST", "/v1/enrolments", {"token": other.to_text()})
+    assert problem(answer) == (403, "fingerprint_mismatch")

@@ -7,16 +7,29 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from algorithms import catalogue
+from common.runtime.clock import uuid7
+from common.store.transactions import Database
+from common.web.parts import part_of
+from coordinator import examples
 from coordinator.console.job_form import PARAM, fields, request_of
+from coordinator.console.jobs import failure
+from coordinator.models.job import JobState
+from coordinator.store import jobs as job_store
+from coordinator.store.jobs import JobRow
 from tacit.errors import Invalid
+from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import OWN, Browser
 from tests.coordinator.console.test_rounds import EVIL
+from tests.coordinator.console.test_rounds import signed_in as signed_in_at
 from tests.coordinator.jobs.office import KMEANS, TOKEN, Office, office
 
 POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
@@ -324,3 +337,99 @@ async def test_a_bad_file_names_what_is_wrong(it: Office) -> None:
         assert answer.status_code == 422, (content, changes)
         assert "<img" not in answer.text
         assert "✗" in answer.text
+
+
+# --- stored text ---------------------------------------------------------------------------------
+
+NASTY = (
+    EVIL,
+    "</script><script>alert(1)</script>",
+    "javascript:alert(1)",
+    "{{7*7}}",
+    "\u202eab\u200b",
+)
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+async def test_what_workers_and_files_say_is_text(house: Houses, nasty: str) -> None:
+    """Stage and error of a job, name and columns of a dataset, operator of an aggregator, labels
+    of groups: each as hostile as can be, on every page that shows it."""
+    async with house(1, console=True) as it:
+        it.wires[0].lie = lambda path, told: (
+            {**told, "operator": nasty} if path == "/.well-known/tacit-aggregator" else told
+        )
+        body = {
+            **examples.DATASET,
+            "name": f"n {nasty}",
+            "columns": [f"a {nasty}", "b"],
+        }
+        made = await it.ask("POST", "/v1/datasets", body)
+        assert made.status_code == 201, made.text
+        dataset = made.json()["id"]
+        preview = await it.ask("POST", "/v1/jobs/preview", {**examples.JOB, "dataset": dataset})
+        row = JobRow(
+            id=str(uuid7()),
+            algorithm="kmeans",
+            version=nasty[:8],
+            dataset_id=dataset,
+            federation=None,
+            stance="sound",
+            params=json.dumps({"k": nasty, nasty: nasty}),
+            chosen_seed=None,
+            preview=json.dumps(preview.json()["preview"]),
+            price='{"kind": "outside", "reason": ' + json.dumps(nasty) + "}",
+            state=JobState.FAILED,
+            stage=nasty,
+            created=datetime.now(UTC),
+            error=json.dumps(
+                {
+                    "title": nasty,
+                    "detail": nasty,
+                    "errors": [{"pointer": f"/{nasty}", "detail": nasty}],
+                }
+            ),
+        )
+        async with part_of(it.app, Database).begin() as transaction:
+            await job_store.add(transaction, row)
+            running = replace(row, id=str(uuid7()), state=JobState.RUNNING, federation="{}")
+            await job_store.add(transaction, replace(running, started=row.created, progress=0.5))
+        browser = await signed_in_at(it)
+        for path in (
+            "/console",
+            "/console/jobs",
+            f"/console/jobs/{row.id}",
+            f"/console/jobs/{running.id}",
+            f"/console/jobs/{running.id}/live",
+            f"/console/jobs/new?like={row.id}",
+            f"/console/jobs/new?algorithm={quote(nasty)}&dataset={quote(nasty)}",
+            "/console/datasets",
+            f"/console/datasets/{dataset}",
+            f"/console/datasets/{dataset}/delete",
+            "/console/flow",
+            "/console/parties",
+        ):
+            page = await browser.get(path)
+            assert page.status_code == 200, (path, page.text)
+            assert "<img src=x" not in page.text, path
+            assert "<script>alert" not in page.text, path
+            assert not re.search(r'(href|src|action)="javascript:', page.text), path
+            assert "{{7*7}}" in page.text or ">49<" not in page.text, path
+        await browser.get(f"/console/jobs/{row.id}")
+        assert nasty in html.unescape(browser.page.text)
+
+
+@pytest.mark.parametrize(
+    ("told", "title", "faults"),
+    [
+        ({}, "It failed", ()),
+        ({"title": "a", "detail": "a", "errors": "text"}, "a", ()),
+        ({"title": 7, "errors": [1, {"pointer": "/k"}, None]}, "7", (("/k", ""),)),
+        ({"title": None, "retryable": "yes", "errors": {}}, "It failed", ()),
+    ],
+)
+def test_a_failure_of_any_form_has_its_page(told: Any, title: str, faults: Any) -> None:
+    found = failure(json.dumps(told))
+    assert found is not None
+    assert (found.title, found.faults, found.retryable) == (title, faults, False)
+    assert failure(None) is None
+    assert failure("[]") is None
