@@ -30,7 +30,7 @@ from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.wire import encode_binary
 from tests.coordinator.double import problem, query
 from tests.e2e import rotation
-from tests.e2e.federation import COORDINATOR, Site, site
+from tests.e2e.federation import COORDINATOR, CURATOR_OPERATOR, Site, site
 from tests.e2e.rotation import (
     KEYS,
     coordinator_token,
@@ -324,6 +324,23 @@ async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         assert await known_to_curators(it) == {KEYS[0].public.ed25519}
         assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
+
+
+async def test_an_answer_of_before_a_rotation_is_still_checked(it: Site) -> None:
+    """By the key that signed its round, which a party keeps with what it followed."""
+    await commit(it)
+    before = key_of(it)
+    answered = await opened(it, "before")
+    await released(it, answered)
+    await rotate(it, 0)
+    await released(it, await opened(it, "after"))
+    assert before not in await known_to_curators(it)
+    transport = httpx.ASGITransport(app=it.app)
+    async with AsyncClient("http://curators.test", CURATOR_OPERATOR, transport=transport) as client:
+        (name, *_) = [each["id"] async for each in client.own_curators()]
+        anchors = await client.answer_anchors(name, answered.id)
+        assert anchors["coordinator_key"] == encode_binary(before)
+        assert (await client.check_answer(name, answered.id))["same_round"]
 
 
 async def test_a_join_token_of_before_a_rotation_is_good(it: Site) -> None:
