@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
+from common.runtime.clock import SystemClock
 from common.store.own_identities import OwnIdentities
 from common.web.parts import part_of
 from coordinator.budget.ledger import Ledger
 from coordinator.registry.registry import Registry
 from coordinator.store.tables import identities as table
-from curator.participation.loop import Participation
+from curator.participation.planning import Planning
 from curator.parties.coordinators import Coordinators
 from curator.store import parties as party_store
 from tacit.client.client import AsyncClient
@@ -193,13 +194,16 @@ async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     token = await coordinator_token(it, first)
     answer = await first.ask("POST", "/v1/rounds", signed, token)
     assert problem(answer) == (422, "descriptor_refused")
-    known = await part_of(it.app, Coordinators).known(COORDINATOR)
-    loop = part_of(it.app, Participation)
-    assert [await loop._plan(signed, each) for each in known] == [False]
+    coordinators = part_of(it.app, Coordinators)
+    known = set(await coordinators.known(COORDINATOR))
+    planning = Planning(coordinators.database, SystemClock(), 0)
+    items = [json.loads(signed.model_dump_json())]
+    assert (await planning.take_up(known, items))[1]
     ours = Signed[RoundDescriptor].model_validate_json(
         (await it.house.ask("GET", f"/v1/rounds/{sound.id}/descriptor")).content
     )
-    assert [await loop._plan(ours, each) for each in known] == [False]
+    items = [json.loads(ours.model_dump_json())]
+    assert (await planning.take_up(known, items))[1]
 
 
 async def test_who_steals_the_running_key_gets_no_further(it: Site) -> None:
