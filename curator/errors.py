@@ -42,6 +42,11 @@ class NotGiven(Conflict):
     title = "This curator gave no answer in this round"
 
 
+class SignerForgotten(Conflict):
+    name = "signer_forgotten"
+    title = "The coordinator's key that signed the round is not known here any more"
+
+
 class NothingPublished(Conflict):
     name = "nothing_published"
     title = "The coordinator shows no result of this round"

@@ -58,7 +58,7 @@ async def build(
     async with database.reading() as transaction:
         await intake.hosted.load(transaction)
     capabilities = Capabilities(database, peers, software)
-    enroller = Enroller(database, peers, clock, capabilities)
+    enroller = Enroller(database, peers, clock, capabilities, settings.confirmed_keys)
     coordinators = Coordinators(database, peers, clock, settings.confirmed_keys)
     identities = Identities(database, peers, clock, settings.confirmed_keys)
     keyring = Keyring(database, peers, clock, settings.key_epoch_s)

@@ -26,6 +26,7 @@ from fractions import Fraction
 from Crypto.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -78,6 +79,20 @@ def canonical(value):
     return json.dumps(bare(value), sort_keys=True, separators=(",", ":")).encode()
 
 
+def signer_of(signed, coordinator):
+    """The coordinator's key that signed a descriptor; its newest if none did."""
+    message = b"tacit round descriptor v1\0" + canonical(signed["statement"])
+    for key in keys_of(coordinator)[1:]:
+        try:
+            Ed25519PublicKey.from_public_bytes(unb64(key)).verify(
+                unb64(signed["signature"]), message
+            )
+        except InvalidSignature:
+            continue
+        return unb64(key)
+    return unb64(coordinator["identity_key"])
+
+
 def check(label, signed, public_key):
     """The statement, if this key signed it for this purpose."""
     message = label.encode() + b"\0" + canonical(signed["statement"])
@@ -93,8 +108,97 @@ def prefixed(*fields):
 
 
 def anchored(public_key, grant):
-    """Whether a key is the one whose fingerprint came with the join token."""
-    return hashlib.sha256(unb64(public_key)).digest() == unb64(grant["fingerprint"])
+    """Whether a key is the one whose fingerprint came with the join token, or follows from it."""
+    return fingerprint_of(public_key) == grant["fingerprint"] or public_key in keys_of(grant)
+
+
+def fingerprint_of(public_key):
+    return b64(hashlib.sha256(unb64(public_key)).digest())
+
+
+def keys_of(grant):
+    """The keys of a service that are accepted now: of its identity, and those of before until their
+    overlap is over."""
+    old = grant.get("before", {})
+    now = datetime.now(UTC)
+    later = [key for key, until in old.items() if now < datetime.fromisoformat(until)]
+    return [grant["identity_key"], *later] if "identity_key" in grant else []
+
+
+def both_signed(label, statement, signature, keys):
+    """Whether Ed25519 and ML-DSA-65 keys signed it for this purpose, both."""
+    message = label.encode() + b"\0" + canonical(statement)
+    try:
+        Ed25519PublicKey.from_public_bytes(unb64(keys["ed25519"])).verify(signature[:64], message)
+        key = MLDSA65PublicKey.from_public_bytes(unb64(keys["mldsa65"]))
+        key.verify(signature[64:], message, context=label.encode())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def leads_on(link, document, deployment):
+    """Whether this succession is the one to which an identity document committed."""
+    said, new = link["statement"], link["statement"].get("document")
+    if new is None or said["from"] != document_hash(document):
+        return False
+    own = {"role": document["role"], "name": document["name"]}
+    after = {**own, "serial": document["serial"] + 1}
+    signers = [(link["signature"], new)]
+    if said["reason"] == "planned":
+        signers.append((link.get("old_signature", ""), document))
+    committed = prefixed(b"tacit next identity v2", unb64(new["ed25519"]), unb64(new["mldsa65"]))
+    return (
+        {name: said[name] for name in own} | {"deployment": said["deployment"]}
+        == own | {"deployment": deployment}
+        and {name: new[name] for name in after} == after
+        and b64(hashlib.sha256(committed).digest()) == document.get("next")
+        and datetime.fromisoformat(said["effective"]) <= datetime.now(UTC) + SKEW
+        and all(both_signed("tacit succession v2", said, unb64(s), keys) for s, keys in signers)
+    )
+
+
+def document_hash(document):
+    return b64(hashlib.sha256(b"tacit identity v2\0" + canonical(document)).digest())
+
+
+def follow(state, grant):
+    """Go from the anchored identity of a service along the chain that it shows, as far as it leads.
+    Who cannot be reached, or has a key alone, stays as known."""
+    role = "coordinator" if grant is state["coordinator"] else "aggregator"
+    try:
+        shown = ask(f"{grant['url']}/.well-known/tacit-{role}/identity")
+    except OSError:
+        return
+    known = grant.get("document")
+    for signed in shown["documents"]:
+        document = signed["statement"]
+        signature = unb64(signed["signature"])
+        demand(
+            both_signed("tacit identity v2", document, signature, document),
+            "a document is unsigned",
+        )
+        if document["ed25519"] == (known or {"ed25519": grant["identity_key"]})["ed25519"]:
+            demand(known in (None, document), f"{grant['party']} has two documents of one key")
+            known = document
+    own = {"role": role, "name": grant["party"]}
+    if known is None or {name: known[name] for name in own} != own:
+        return
+    while True:
+        found = {
+            canonical(link["statement"]): link["statement"]
+            for link in shown.get("links", [])
+            if leads_on(link, known, state["coordinator"]["party"])
+        }
+        demand(len(found) < 2, f"{grant['party']} has two successors: ask its operator")
+        if not found:
+            break
+        (said,) = found.values()
+        before = {**grant.get("before", {}), known["ed25519"]: said["overlap_until"]}
+        known = said["document"]
+        grant["before"], grant["identity_key"] = before, known["ed25519"]
+        grant["fingerprint"] = fingerprint_of(known["ed25519"])
+    grant["document"] = known
 
 
 def ask(url, body=None, token=None, method=None):
@@ -381,8 +485,7 @@ def contribution(descriptor, moment, value):
 
 def prepare(state, signed, moment, value):
     """Check everything, make this round's pieces, debit; or the member for which we refuse it."""
-    key = unb64(state["coordinator"]["identity_key"])
-    descriptor = check("tacit round descriptor v1", signed, key)
+    descriptor = check("tacit round descriptor v1", signed, signer_of(signed, state["coordinator"]))
     query, entries = descriptor["query"], descriptor["aggregators"]
     for name in ("id", "operator"):
         demand(len({entry[name] for entry in entries}) == len(entries), "aggregators are not many")
@@ -426,6 +529,9 @@ def deliver(name, aggregator, url, piece):
 def contribute(path, moment, value):
     state = load(path)
     coordinator = state["coordinator"]
+    for grant in [coordinator, *state["aggregators"].values()]:
+        follow(state, grant)
+    save(path, state)
     listed = ask(coordinator["url"] + "/v1/rounds?state=open", token=coordinator["token"])
     for signed in listed["rounds"]:
         name = signed["statement"]["round"]

@@ -117,6 +117,7 @@ def add_given(router: APIRouter) -> None:
             items, following = await statement.contributions(
                 transaction, row, party, _after(cursor), ROWS
             )
+            reports, _ = await statement.reports(transaction, row, party, None, ROWS)
             counts = await statement.reading_counts(transaction, row, party)
             stop = await stopping.of_curator(transaction, curator_id, caller)
         return pages.show(
@@ -127,6 +128,8 @@ def add_given(router: APIRouter) -> None:
             party=party,
             units=[left_of(unit, budget["units"][unit.value]) for unit in PrivacyUnit],
             items=items,
+            reports=reports,
+            most=ROWS,
             older=None if following is None else encode_cursor(following),
             newer=cursor is not None,
             counts=counts,

@@ -362,8 +362,8 @@ def _over(
 
 
 def format_scaled(amount: int, scale: int) -> str:
-    """An amount as a decimal string, or "infinite"."""
-    return "infinite" if amount >= INFINITE else format_exact(Fraction(amount, scale))
+    """An amount as a decimal string, or "inf"."""
+    return "inf" if amount >= INFINITE else format_exact(Fraction(amount, scale))
 
 
 def format_charge(charge: Charge) -> dict[str, str]:

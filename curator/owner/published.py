@@ -6,35 +6,38 @@ Spec: console, section 6.3.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from common.store.transactions import Database
 from common.web.auth import Principal
 from common.web.problems import ProblemReceived
-from curator.errors import NotGiven, NothingPublished
+from curator.errors import NotGiven, NothingPublished, SignerForgotten
 from curator.owner import statement
 from curator.parties.peers import Peers
-from curator.store.parties import PartyRow
-from tacit.crypto.signing import fingerprint
+from curator.store.parties import Coordinator, PartyRow
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.protocol.agreement import DescriptorRefused, check_consistent
 from tacit.protocol.round import RoundDescriptor
 from tacit.protocol.trust import Anchors, Pinned, Trust, TrustedAggregator
 
 
 @dataclass(frozen=True)
 class Given:
-    """A round that a curator answered, as it was signed to it, and the party that spoke for it."""
+    """A round that a curator answered, as `coordinator_key` signed it, and the party that spoke for
+    the curator."""
 
     descriptor: RoundDescriptor
+    coordinator_key: bytes
     party: PartyRow
 
     @property
     def anchors(self) -> Anchors:
         """A party answers a round only after it has checked each identity against its join
         token."""
-        assert self.party.coordinator_key is not None
         trust = Trust(
             deployment=self.party.deployment,
-            coordinator=(fingerprint(self.party.coordinator_key).hex(),),
+            coordinator=(fingerprint(self.coordinator_key).hex(),),
             aggregators=tuple(
                 TrustedAggregator(
                     id=entry.id, fingerprints=(Pinned(fingerprint=entry.fingerprint.hex()),)
@@ -44,19 +47,30 @@ class Given:
         )
         return Anchors(
             descriptor_hash=self.descriptor.digest(),
-            coordinator_key=self.party.coordinator_key,
+            coordinator_key=self.coordinator_key,
             trust=trust,
         )
 
 
 async def given(database: Database, curator_id: str, round_id: str, caller: Principal) -> Given:
-    """Raises ForeignCurator, UnknownCurator, UnknownAnswer, NotGiven."""
+    """Raises ForeignCurator, UnknownCurator, UnknownAnswer, NotGiven, SignerForgotten."""
     async with database.reading() as transaction:
         row, party = await statement.find(transaction, curator_id, caller)
-        answer, descriptor = await statement.answered(transaction, row, party, round_id)
+        answer, signed = await statement.answered(transaction, row, party, round_id)
     if not answer["contributed"]:
         raise NotGiven
-    return Given(descriptor, party)
+    return Given(signed.statement, _signer(signed, party.coordinator), party)
+
+
+def _signer(signed: Signed[RoundDescriptor], coordinator: Coordinator) -> bytes:
+    """The coordinator's key that signed a round, now or before it was replaced."""
+    anchored = coordinator.pin.anchored
+    older = () if anchored is None else anchored.documents
+    for key in (coordinator.key, *(document.ed25519 for document in older)):
+        with suppress(DescriptorRefused):
+            check_consistent(signed, key)
+            return key
+    raise SignerForgotten
 
 
 async def transcript(peers: Peers, of: Given) -> bytes:

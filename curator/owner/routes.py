@@ -10,13 +10,23 @@ from starlette.responses import JSONResponse
 from common.runtime.clock import Clock
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
-from common.web.wire import json_response
+from common.web.wire import JSON, json_response
 from curator.owner import published, statement
 from curator.owner.policies import Policies
+from curator.owner.statement import AskedReports
 from curator.parties.peers import Peers
 from curator.web import CuratorId, DatabasePart, Owner, answer
 from tacit.protocol.round import Transcript
 from tacit.protocol.trust import Anchors
+from tacit.query.words import PrivacyUnit
+from tacit.wire import WireModel
+
+
+class ListOfReports(WireModel):
+    """A page of jobs."""
+
+    reports: tuple[AskedReports, ...]
+
 
 PeersPart = Annotated[Peers, Depends(part(Peers))]
 
@@ -102,6 +112,49 @@ def add_owner(app: FastAPI) -> None:
     ) -> Response:
         of = await published.given(database, curator_id, round_id, caller)
         return answer(of.anchors)
+
+    @app.get(
+        "/v1/curators/{curator_id}/debits",
+        tags=["owner"],
+        summary="All debits of the ledger in one privacy unit, newest first",
+    )
+    async def debits(
+        request: Request,
+        curator_id: CuratorId,
+        page: PageQuery,
+        caller: Owner,
+        database: DatabasePart,
+        unit: PrivacyUnit = PrivacyUnit.CURATOR,
+    ) -> Response:
+        after = page.after_number()
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            items, following = await statement.debits(
+                transaction, row, party, unit, after, page.limit
+            )
+        headers = None if following is None else next_link(request, following)
+        return JSONResponse({"debits": items}, headers=headers)
+
+    @app.get(
+        "/v1/curators/{curator_id}/reports",
+        tags=["owner"],
+        summary="Jobs that asked for noisy reports, newest first, and how many were made",
+        response_model=ListOfReports,
+    )
+    async def reports(
+        request: Request,
+        curator_id: CuratorId,
+        page: PageQuery,
+        caller: Owner,
+        database: DatabasePart,
+    ) -> Response:
+        after = page.after_text()
+        async with database.reading() as transaction:
+            row, party = await statement.find(transaction, curator_id, caller)
+            items, following = await statement.reports(transaction, row, party, after, page.limit)
+        headers = None if following is None else next_link(request, following)
+        body = ListOfReports(reports=tuple(items)).model_dump_json()
+        return Response(body, media_type=JSON, headers=headers)
 
     @app.get(
         "/v1/curators/{curator_id}/readings",

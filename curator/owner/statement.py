@@ -30,13 +30,15 @@ from curator.owner.unusable import unusable
 from curator.policy import Policy, agreed
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
+from curator.store import reports as report_store
 from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import assumption
 from tacit.crypto.signing import Signed
+from tacit.protocol.federation import Descriptor, column_name
 from tacit.protocol.round import REFUSED_BY_PROOF, RoundDescriptor
 from tacit.query.words import PrivacyUnit
-from tacit.wire import encode_binary, format_instant
+from tacit.wire import Instant, WireModel, encode_binary, format_instant
 
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
@@ -84,6 +86,66 @@ async def budget(
     }
 
 
+async def debits(
+    transaction: Transaction,
+    row: CuratorRow,
+    party: PartyRow,
+    unit: PrivacyUnit,
+    before: int | None,
+    limit: int,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """A page of a curator's debits in one unit, newest first, and where the next page starts."""
+    position = row.key - party.first_key
+    found = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
+    paid = [item.contribution for _, item in found if item.contribution is not None]
+    texts = await history.descriptors(transaction, paid)
+    items = [_debit(item, texts.get(item.contribution or 0)) for _, item in found]
+    return items, found[-1][0] if len(found) == limit else None
+
+
+class AskedReports(WireModel):
+    """A job that asked for noisy reports; `reports`: how many this curator made, with all their
+    noise; `refused_because`: on which ground its party made none."""
+
+    job: str
+    algorithm: str
+    stance: str
+    columns: tuple[str, ...]
+    label: str | None
+    opened: Instant
+    deadline: Instant
+    state: str
+    reports: int
+    refused_because: str | None
+
+
+async def reports(
+    transaction: Transaction, row: CuratorRow, party: PartyRow, before: str | None, limit: int
+) -> tuple[list[AskedReports], str | None]:
+    """A page of the jobs that asked a curator for noisy reports, newest first, and where the next
+    page starts."""
+    found = await report_store.asked_of(transaction, party.id, row.key, before, limit)
+    items = []
+    for collection, made in found:
+        signed = Signed[Descriptor].model_validate_json(collection.descriptor)
+        asked = signed.statement
+        items.append(
+            AskedReports(
+                job=asked.job,
+                algorithm=asked.algorithm,
+                stance=asked.stance,
+                columns=tuple(map(column_name, asked.columns)),
+                label=asked.label,
+                opened=asked.opened,
+                deadline=asked.deadline,
+                state=collection.state.value,
+                reports=made,
+                refused_because=collection.ground,
+            )
+        )
+    return items, found[-1][0].job if len(found) == limit else None
+
+
 def _debit(item: Debit, text: str | None) -> dict[str, Any]:
     descriptor = None if text is None else _descriptor(text)
     return {
@@ -117,7 +179,8 @@ async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
 ) -> dict[str, Any]:
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
-    answer, descriptor = await answered(transaction, row, party, round_id)
+    answer, signed = await answered(transaction, row, party, round_id)
+    descriptor = signed.statement
     lines = answers.verified(descriptor.query, descriptor.operators)
     return answer | {
         "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
@@ -130,13 +193,13 @@ async def contribution(
 
 async def answered(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> tuple[dict[str, Any], RoundDescriptor]:
+) -> tuple[dict[str, Any], Signed[RoundDescriptor]]:
     """One answer as the history tells it, and the round as it was asked. Raises UnknownAnswer."""
     found = await history.of_round(transaction, party.id, round_id)
     if found is None:
         raise UnknownAnswer
     [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
-    return answer, _descriptor(found.descriptor)
+    return answer, Signed[RoundDescriptor].model_validate_json(found.descriptor)
 
 
 async def contributions(

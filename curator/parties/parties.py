@@ -8,7 +8,7 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,7 +33,7 @@ from curator.store import parties as store
 from curator.store import suites
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
 from tacit.crypto.signing import Identity, fingerprint
-from tacit.errors import places_of
+from tacit.errors import DomainError, places_of
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     Enrolment,
@@ -42,7 +42,7 @@ from tacit.protocol.enrolment import (
     JoinToken,
     PartyKind,
 )
-from tacit.protocol.identities import Pin
+from tacit.protocol.identities import Pin, Role
 from tacit.query.words import Identifier
 
 _ids: TypeAdapter[str] = TypeAdapter(Identifier)
@@ -92,6 +92,8 @@ class Enroller:
     peers: Peers
     clock: Clock
     capabilities: Capabilities
+    confirmed: Collection[bytes] | None = None
+    """Fingerprints of documents that a person compared, where every change has to be; else None."""
 
     async def enrol(self, text: str, named: Sequence[str] | None) -> PartyRow:
         """The party of a join token, enrolled with the coordinator and every aggregator."""
@@ -203,14 +205,30 @@ class Enroller:
     async def _check_identities(self, token: JoinToken) -> bytes:
         """Check every service's identity against the token before anything is sent. The
         coordinator's key."""
-        coordinator = token.coordinator
-        key = await self.peers.identity(coordinator.url, "tacit-coordinator")
-        if fingerprint(key) != coordinator.fingerprint:
-            raise FingerprintMismatch(extra={"service": coordinator.party})
+        deployment = token.coordinator.party
         for grant in token.aggregators:
-            found = await self.peers.identity(grant.url, "tacit-aggregator")
-            if fingerprint(found) != grant.fingerprint:
-                raise FingerprintMismatch(extra={"service": grant.party})
+            await self._identified(grant, deployment, Role.AGGREGATOR)
+        return await self._identified(token.coordinator, deployment, Role.COORDINATOR)
+
+    async def _identified(self, grant: Grant, deployment: str, role: Role) -> bytes:
+        """The key of a service, if it is the one that the token names, or was replaced since by
+        one that follows from it. Raises FingerprintMismatch."""
+        document = f"tacit-{role.value}"
+        key = await self.peers.identity(grant.url, document)
+        if fingerprint(key) == grant.fingerprint:
+            return key
+        mismatch = FingerprintMismatch(extra={"service": grant.party})
+        shown = await self.peers.identities(grant.url, document)
+        if shown is None:
+            raise mismatch
+        try:
+            pin = Pin(fingerprint=grant.fingerprint).follow(
+                deployment, shown, self.clock.now(), role, grant.party, self.confirmed
+            )
+        except DomainError:
+            raise mismatch from None
+        if pin.newest != fingerprint(key):
+            raise mismatch
         return key
 
     async def _ask(

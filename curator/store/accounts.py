@@ -201,6 +201,34 @@ async def list_debits(
     return [_debit(row, unit) for row in rows]
 
 
+async def debits_of(
+    transaction: Transaction,
+    party: str,
+    unit: PrivacyUnit,
+    position: int,
+    before: int | None,
+    limit: int,
+) -> list[tuple[int, Debit]]:
+    """A page of the debits of one curator of a party, by its position, newest first: (id, debit);
+    `before`: the id of the last one of the page before."""
+    found: list[tuple[int, Debit]] = []
+    concerned = select(debits).where(
+        debits.c.party == party,
+        debits.c.offset <= position,
+        debits.c.offset + debits.c.length > position,
+    )
+    while len(found) < limit:
+        page = concerned if before is None else concerned.where(debits.c.id < before)
+        rows = (await transaction.execute(page.order_by(debits.c.id.desc()).limit(IDS))).all()
+        for row in rows:
+            if presence_bits(row.presence, row.length)[position - row.offset]:
+                found.append((row.id, _debit(row, unit)))
+        if len(rows) < IDS:
+            break
+        before = rows[-1].id
+    return found[:limit]
+
+
 def charge_in(row: Row[Any], unit: PrivacyUnit) -> Charge:
     """What a debit's row charges in this unit."""
     return Charge(*(getattr(row, f"{unit}_{name}") for name in _AMOUNTS))

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
 from curator.store.parties import enrolled_but
@@ -68,6 +68,35 @@ async def parties_without(
     """Enrolled parties of a deployment that have no part in a collection yet."""
     taken = select(collections.c.party).where(collections.c.job == job)
     return await enrolled_but(transaction, taken, coordinator_key, deployment)
+
+
+async def asked_of(
+    transaction: Transaction, party: str, curator: int, before: str | None, limit: int
+) -> list[tuple[CollectionRow, int]]:
+    """A page of a party's collections, the newest job first, and how many reports one of its
+    curators, by key, made for each; `before`: the job of the last one of the page before."""
+    made = (
+        select(noisy_reports.c.job, func.count().label("reports"))
+        .where(noisy_reports.c.party == party, noisy_reports.c.curator == curator)
+        .group_by(noisy_reports.c.job)
+        .subquery()
+    )
+    query = (
+        select(*_ROW, func.coalesce(made.c.reports, 0).label("reports"))
+        .outerjoin(made, made.c.job == collections.c.job)
+        .where(collections.c.party == party)
+        .order_by(collections.c.job.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        query = query.where(collections.c.job < before)
+    found = []
+    for row in await transaction.execute(query):
+        values = dict(row._mapping)
+        reports = int(values.pop("reports"))
+        values["state"] = Stage(values["state"])
+        found.append((CollectionRow(**values), reports))
+    return found
 
 
 _DUE = (

@@ -112,6 +112,16 @@ def _history(curator: str) -> Stream[Json]:
     return pages(f"/v1/curators/{curator}/contributions", "contributions")
 
 
+def _debits(curator: str, *, unit: str = "curator") -> Stream[Json]:
+    """All debits of a curator's ledger in one privacy unit, newest first."""
+    return pages(f"/v1/curators/{curator}/debits", "debits", {"unit": unit})
+
+
+def _reports(curator: str) -> Stream[Json]:
+    """Jobs that asked a curator for noisy reports, newest first, and how many it made."""
+    return pages(f"/v1/curators/{curator}/reports", "reports")
+
+
 def _answer(curator: str, round_id: str) -> Steps[Json]:
     """One answer of a curator, and who would have to work together to learn what of it."""
     return json_of(get(_answer_path(curator, round_id)))
@@ -262,6 +272,8 @@ class Readings:
     statement = operation(_statement)
     verify_ledger = operation(_verify_ledger)
     history = stream(_history)
+    debits = stream(_debits)
+    reports = stream(_reports)
     answer = operation(_answer)
     answer_anchors = operation(_answer_anchors)
     answer_transcript = operation(_answer_transcript)

@@ -196,10 +196,11 @@ class Federation(WireModel):
     @property
     def names(self) -> tuple[str, ...]:
         """The columns in words."""
-        return tuple(_name(item) for item in self.columns)
+        return tuple(column_name(item) for item in self.columns)
 
 
-def _name(item: FederatedColumn) -> str:
+def column_name(item: FederatedColumn) -> str:
+    """What a column is called: its name, or in words where it is no column of the owner's table."""
     if isinstance(item, str):
         return item
     if isinstance(item, ItemTable):

@@ -110,6 +110,7 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
             "/v1/queries": examples.QUERY,
             "/v1/queries/preview": examples.PREVIEW,
             "/v1/rounds": {**examples.ROUND, "query_id": created.json()["id"]},
+            "/v1/rounds/states": examples.ROUND_IDS,
             "/v1/grants": examples.GRANT,
             "/v1/tokens": examples.TOKEN,
             "/v1/groups": {**examples.GROUP, "curators": ["gateway.0", "gateway.1"]},

@@ -50,6 +50,16 @@ class Site:
 
     async def enrol(self, party: str, names: Sequence[str] | None = None) -> None:
         """Enrol a lone curator, or a host of several."""
+        await self.enrol_by(await self.join_token(party, names), names)
+
+    async def enrol_by(self, token: JoinToken, names: Sequence[str] | None = None) -> None:
+        """Enrol with a join token."""
+        body = {"token": token.to_text()} | ({} if names is None else {"curators": list(names)})
+        answer = await self.own("POST", "/v1/enrolments", body)
+        assert answer.status_code == 201, answer.text
+
+    async def join_token(self, party: str, names: Sequence[str] | None = None) -> JoinToken:
+        """A join token: a grant of each service."""
         kind = PartyKind.CURATOR if names is None else PartyKind.HOST
         asked = {"party": party, "kind": kind.value, "max_curators": len(names or "1")}
         answers = [await self.house.ask("POST", "/v1/grants", asked)]
@@ -58,7 +68,7 @@ class Site:
         own, *others = [
             Grant.model_validate_json(json.dumps(answer.json()["grant"])) for answer in answers
         ]
-        token = JoinToken(
+        return JoinToken(
             party=party,
             kind=kind,
             max_curators=len(names or "1"),
@@ -66,9 +76,6 @@ class Site:
             aggregators=tuple(others),
             expires=datetime.now(UTC) + timedelta(hours=1),
         )
-        body = {"token": token.to_text()} | ({} if names is None else {"curators": list(names)})
-        answer = await self.own("POST", "/v1/enrolments", body)
-        assert answer.status_code == 201, answer.text
 
     async def agree(self, *algorithms: str, **changes: Any) -> None:
         """The policy of all curators."""

@@ -66,7 +66,7 @@ async def test_both_ledgers_agree_and_a_refresh_is_counted(tmp_path: Path) -> No
 
         here, own = await it.call(ledgers)
         assert here["e"] == own["lifetime"]["epsilon"] == "0.5"
-        assert (here["d"], own["lifetime"]["epsilon_all_aggregators"]) == ("inf", "infinite")
+        assert (here["d"], own["lifetime"]["epsilon_all_aggregators"]) == ("inf", "inf")
 
         middle = it.window_end - HOUR / 2
 

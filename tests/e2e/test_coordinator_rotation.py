@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
+from common.runtime.clock import SystemClock
 from common.store.own_identities import OwnIdentities
 from common.web.parts import part_of
 from coordinator.budget.ledger import Ledger
 from coordinator.registry.registry import Registry
 from coordinator.store.tables import identities as table
-from curator.participation.loop import Participation
+from curator.participation.planning import Planning
 from curator.parties.coordinators import Coordinators
 from curator.store import parties as party_store
 from tacit.client.client import AsyncClient
@@ -29,7 +30,8 @@ from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.wire import encode_binary
 from tests.coordinator.double import problem, query
-from tests.e2e.federation import COORDINATOR, Site, site
+from tests.e2e import rotation
+from tests.e2e.federation import COORDINATOR, CURATOR_OPERATOR, Site, site
 from tests.e2e.rotation import (
     KEYS,
     coordinator_token,
@@ -192,13 +194,16 @@ async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     token = await coordinator_token(it, first)
     answer = await first.ask("POST", "/v1/rounds", signed, token)
     assert problem(answer) == (422, "descriptor_refused")
-    known = await part_of(it.app, Coordinators).known(COORDINATOR)
-    loop = part_of(it.app, Participation)
-    assert [await loop._plan(signed, each) for each in known] == [False]
+    coordinators = part_of(it.app, Coordinators)
+    known = set(await coordinators.known(COORDINATOR))
+    planning = Planning(coordinators.database, SystemClock(), 0)
+    items = [json.loads(signed.model_dump_json())]
+    assert (await planning.take_up(known, items))[1]
     ours = Signed[RoundDescriptor].model_validate_json(
         (await it.house.ask("GET", f"/v1/rounds/{sound.id}/descriptor")).content
     )
-    assert [await loop._plan(ours, each) for each in known] == [False]
+    items = [json.loads(ours.model_dump_json())]
+    assert (await planning.take_up(known, items))[1]
 
 
 async def test_who_steals_the_running_key_gets_no_further(it: Site) -> None:
@@ -323,3 +328,39 @@ async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         assert await known_to_curators(it) == {KEYS[0].public.ed25519}
         assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
+
+
+async def test_an_answer_of_before_a_rotation_is_still_checked(it: Site) -> None:
+    """By the key that signed its round, which a party keeps with what it followed."""
+    await commit(it)
+    before = key_of(it)
+    answered = await opened(it, "before")
+    await released(it, answered)
+    await rotate(it, 0)
+    await released(it, await opened(it, "after"))
+    assert before not in await known_to_curators(it)
+    transport = httpx.ASGITransport(app=it.app)
+    async with AsyncClient("http://curators.test", CURATOR_OPERATOR, transport=transport) as client:
+        (name, *_) = [each["id"] async for each in client.own_curators()]
+        anchors = await client.answer_anchors(name, answered.id)
+        assert anchors["coordinator_key"] == encode_binary(before)
+        assert (await client.check_answer(name, answered.id))["same_round"]
+
+
+async def test_a_join_token_of_before_a_rotation_is_good(it: Site) -> None:
+    """Its fingerprints lead to the identities of now; those of an impostor do not."""
+    token = await it.join_token("east")
+    await commit(it)
+    await rotate(it, 0)
+    first = peers(it)[0]
+    await rotation.commit(first, KEYS[2])
+    await rotation.rotate(first, 2)
+    await it.enrol_by(token)
+    async with part_of(it.app, Coordinators).database.reading() as transaction:
+        row = await party_store.party(transaction, "east")
+    assert row is not None
+    assert (row.state, row.coordinator_key) == ("active", KEYS[0].public.ed25519)
+    false = (await it.join_token("west")).coordinator.model_copy(update={"fingerprint": bytes(32)})
+    other = (await it.join_token("west")).model_copy(update={"coordinator": false})
+    answer = await it.own("POST", "/v1/enrolments", {"token": other.to_text()})
+    assert problem(answer) == (403, "fingerprint_mismatch")

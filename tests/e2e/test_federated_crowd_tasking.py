@@ -130,7 +130,7 @@ async def test_paper_needs_a_policy_that_allows_it_and_ends_every_finite_total(i
     assert report["charged"]["epsilon"] is None
     assert report["claimed"]["theorem"] == "12.1"
     unit = (await it.ledger(HOSTED[0]))["record"]
-    assert unit["debits"][-1]["epsilon"] == "infinite"
+    assert unit["debits"][-1]["epsilon"] == "inf"
     # A lifetime limit refuses from then on; a period's goes on counting what is verified.
     limited = {"record": {"period": {"epsilon": "100"}, "lifetime": {"epsilon": "1000"}}}
     await it.agree("crowd-tasking", **limited)

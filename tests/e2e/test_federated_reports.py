@@ -84,6 +84,10 @@ async def test_cells(it: Site) -> None:
     assert (report["charged"]["ledger"], report["charged"]["epsilon"]) == ("curators", "6")
     assert job["preview"]["verified"] == report["verified"]
     assert [after - was for was, after in zip(before, await spent(it), strict=True)] == [6, 6]
+    (told,) = (await it.own("GET", f"/v1/curators/{LONE[0]}/reports")).json()["reports"]
+    assert (told["job"], told["algorithm"]) == (job["id"], "dpbv-clustering")
+    assert (told["columns"], told["reports"], told["state"]) == (["a", "b"], ROWS, "delivered")
+    assert told["refused_because"] is None
 
 
 async def test_points_are_sent_once_also_where_the_answer_is_lost(
@@ -159,7 +163,7 @@ async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
     assert report["charged"]["outside_budget"]
     assert report["claimed"]["theorem"] == "Theorem 4"
     unit = (await it.ledger(LONE[0]))["record"]
-    assert unit["debits"][-1]["epsilon"] == "infinite"
+    assert unit["debits"][-1]["epsilon"] == "inf"
     await it.agree("dpbv-clustering", **AGREED)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from cli.deployment import Deployment, Running, join_token, pair
 from tacit import Client
+from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import PartyKind
@@ -361,3 +362,26 @@ def test_one_aggregator_twice_is_refused(shown: Shown) -> None:
     entries[1] = copy.deepcopy(entries[0])
     with pytest.raises(SystemExit, match="aggregators"):
         shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
+
+
+def test_replaced_identities_are_followed(world: World) -> None:
+    """The coordinator's and an aggregator's: the device goes along both chains by itself."""
+    assert world.contribute("1").returncode == 0  # it has seen nobody's document yet
+    pairs = [HybridIdentity.generate() for _ in range(4)]
+    services = [world.deployment.coordinator, world.deployment.aggregators[0]]
+    for number, service in enumerate(services):
+        with service.client() as client:
+            own, after = pairs[2 * number : 2 * number + 2]
+            client.commit_next_key(own.public.model_dump(mode="json"))
+            following = after.public.model_dump(mode="json")
+            secret = encode_binary(own.to_bytes())
+            client.rotate_identity(secret, following, compromised=number == 0)
+    round_id = world.open(name="after-the-rotation", epsilon="1", deadline_s=8)
+    ran = world.contribute("2.25")
+    assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
+    assert world.coordinator.wait_for(round_id, 60)["participants"] == len(HOUSES) + 1
+    kept = world.kept()
+    north = kept["aggregators"][world.deployment.aggregators[0].id]
+    for grant, own in ((kept["coordinator"], pairs[0]), (north, pairs[2])):
+        assert grant["identity_key"] == encode_binary(own.public.ed25519)
+        assert grant["document"]["serial"] == 1

@@ -98,10 +98,12 @@ async def test_what_was_given_away_is_shown(
     assert dt_util.parse_datetime(last.state) is not None
 
 
+@pytest.mark.parametrize("word", ["inf", "infinite"])
 async def test_what_is_left_and_what_has_no_bound(
-    hass: HomeAssistant, aioclient_mock: AiohttpClientMocker
+    hass: HomeAssistant, aioclient_mock: AiohttpClientMocker, word: str
 ) -> None:
     budget = recorded("budget")
+    budget["units"]["curator"]["lifetime"]["epsilon"] = word
     budget["units"]["curator"]["period"]["epsilon"] = "2.5"
     budget["units"]["curator"]["limits"] = {"period": {"epsilon": "4"}}
     aioclient_mock.get(f"{URL}/v1/curators/house/budget", json=budget)

@@ -63,7 +63,7 @@ async def test_rounds_add_up_exactly_until_the_limit(
         assert taken == [True, True, False, False]
         found = await spent(s, curator)
         assert found["period"]["epsilon"] == found["lifetime"]["epsilon"] == "2.2"
-        assert found["period"]["epsilon_all_aggregators"] == "infinite"
+        assert found["period"]["epsilon_all_aggregators"] == "inf"
         assert found["rounds"] == 2
         refused = (await s.history(curator))[0]
         assert refused["state"] == "refused"
@@ -242,7 +242,7 @@ async def test_unverified_rounds_are_refused_or_marked(site: OpenSite, world: Fa
             await s.take_part()
             assert world.members(descriptor) == {0}
         found = await spent(s, "house")
-        assert found["lifetime"]["epsilon"] == "infinite"
+        assert found["lifetime"]["epsilon"] == "inf"
         assert found["period"]["epsilon"] == "0"
         assert found["unverified_rounds"] == 2
         assert {row["status"] for row in found["debits"]} == {"unverified"}

@@ -309,11 +309,11 @@ def test_a_round_without_a_figure_meets_no_finite_lifetime() -> None:
     large = Limit(epsilon=Fraction(10**8))
     assert shortages(Limits(period=large), UNVERIFIED, zero, zero, one) == []
     (found,) = shortages(Limits(lifetime=large), UNVERIFIED, zero, zero, one)
-    assert found.figures["asked"] == "infinite"
+    assert found.figures["asked"] == "inf"
 
 
 def test_amounts_as_text() -> None:
-    assert format_scaled(INFINITE, MICRO) == "infinite"
+    assert format_scaled(INFINITE, MICRO) == "inf"
     assert format_scaled(INFINITE - 1, 1) == str(INFINITE - 1)
     assert format_scaled(1_500_000, MICRO) == "1.5"
     assert presence_bits(b"\x05", 3).tolist() == [True, False, True]
@@ -351,7 +351,7 @@ def test_a_statement_counts_the_period_the_lifetime_and_the_rounds_of_one_curato
     }
     other = statement_of(debits, 0, NOON, 3600, Limits())
     assert (other["rounds"], other["unverified_rounds"]) == (3, 1)
-    assert (other["period"]["epsilon"], other["lifetime"]["epsilon"]) == ("17", "infinite")
+    assert (other["period"]["epsilon"], other["lifetime"]["epsilon"]) == ("17", "inf")
 
 
 def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
@@ -365,7 +365,7 @@ def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
     ]
     assert worst_instant(debits, 0)["epsilon"] == "7"
     assert worst_instant(debits[:3], 0)["epsilon"] == "3"
-    assert worst_instant(debits, 1)["epsilon"] == "infinite"
+    assert worst_instant(debits, 1)["epsilon"] == "inf"
     assert worst_instant(debits, 2)["epsilon"] == "0"
 
 

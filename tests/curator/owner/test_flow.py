@@ -247,3 +247,31 @@ async def test_the_page_tells_what_the_api_tells(
             assert "g-2" not in words
         for odd in ("span=%3Cb%3E", "to=2020-01-01T00:00:00Z", "to=2020-01-01T00:00:00"):
             assert (await browser.get(f"/console/readings?{odd}")).status_code == 200
+
+
+async def test_debits_are_paged_newest_first(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN, allow_repeats=True)
+        await s.enrol("gateway", ["g-1", "g-2"])
+        for number in range(5):
+            s.open(query({**NOISY, "name": f"q-{number}", "epsilon": f"0.{number + 1}"}))
+            if number == 3:
+                await s.request("PUT", "/v1/curators/g-2/stop", {"stopped": True}, 200)
+            await s.take_part()
+        seen: list[str] = []
+        path = "/v1/curators/g-1/debits?limit=2"
+        while path:
+            answer = await s.client.get(path)
+            seen += [each["epsilon"] for each in answer.json()["debits"]]
+            link = answer.headers.get("link", "")
+            path = link[1 : link.index(">")] if link else ""
+        assert seen == ["0.5", "0.4", "0.3", "0.2", "0.1"]
+        other = (await s.get("/v1/curators/g-2/debits"))["debits"]
+        assert [each["epsilon"] for each in other] == ["0.3", "0.2", "0.1"]
+        assert other == (await s.get("/v1/curators/g-2/budget"))["units"]["curator"]["debits"][::-1]
+        record = (await s.get("/v1/curators/g-1/debits?unit=record&limit=1"))["debits"]
+        assert record[0]["epsilon"] == "0.125"
+        async with await owner_of(s, "g-1") as own:
+            assert (await own.get("/v1/curators/g-2/debits")).status_code == 403
+            assert (await own.get("/v1/curators/g-2/reports")).status_code == 403
+            assert (await own.get("/v1/curators/g-1/reports")).json() == {"reports": []}

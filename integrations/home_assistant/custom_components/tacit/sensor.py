@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from homeassistant.components.sensor import (
@@ -28,14 +28,13 @@ from .const import CONF_CURATOR, DOMAIN
 UNIT = "curator"
 """The unit of privacy that a house cares for: everything that it ever says."""
 SHOWN = 5
+NO_BOUND = ("inf", "infinite")
+"""As services say it now, and as they did before."""
 
 
 def _epsilon(text: str) -> Decimal | str:
-    """A figure of the statement; what has no bound keeps its word, `infinite`."""
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return text
+    """A figure of the statement; `infinite` for what has no bound."""
+    return "infinite" if text in NO_BOUND else Decimal(text)
 
 
 def _spent(given: Given, when: str) -> Decimal | str:
