@@ -86,8 +86,8 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
     found: dict[str, Any] = {
         "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
         "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
-        "so few records cannot fill them; bytes are those of words, without headers, if all n_max "
-        "curators take part",
+        "so few records cannot fill them; bytes are those of words, without headers and "
+        "proofs, if all n_max curators take part",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
             (_figure(mean_absolute_error(asking.draws, each.scale)) for each in questions),

@@ -5,6 +5,7 @@ Spec: console, section 5.7.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -70,14 +71,18 @@ def add_flow(router: APIRouter) -> None:
         begin: Begin = None,
         end: End = None,
     ) -> Response:
-        flow = await flow_of(database, peers, clock, begin, end)
+        async with database.reading() as transaction:
+            rows = await registry.list_aggregators(transaction)
+        flow, seen = await asyncio.gather(
+            flow_of(database, peers, clock, begin, end), looks.look(rows)
+        )
         async with database.reading() as transaction:
             heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
-            rows = await registry.list_aggregators(transaction)
             _, size = await registry.roster_state(transaction)
             curators = await registry.active_curators(transaction, size, clock.now())
         _, _, _, absent = await screened(database, ledger, _ALPHA)
-        now = clock.now()
+        now, nothing = clock.now(), AggregatorFlow(id="", problem="not_asked")
+        told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
         return pages.show(
             request,
             "flow.html",
@@ -89,7 +94,7 @@ def add_flow(router: APIRouter) -> None:
             heads=[views.head(head) for head in heads],
             picture=picture(heads, curators),
             curators=curators,
-            health=list(zip(rows, await looks.look(rows), flow.aggregators, strict=True)),
+            health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
             paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
             taken=taken,
             spans={

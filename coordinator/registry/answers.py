@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, RootModel
 
@@ -17,6 +17,8 @@ from tacit.query.words import Identifier
 from tacit.wire import WireModel
 
 Answer = TypeVar("Answer")
+SOON_S: Final = 3.0
+"""How long a page waits for an aggregator."""
 
 
 class Named(Protocol):
@@ -96,6 +98,16 @@ class FullStatement(WellKnown):
 
 
 # --- asking all ----------------------------------------------------------------------------------
+
+
+async def soon(call: Awaitable[Answer]) -> Answer:
+    """An answer that somebody waits for before a page. Raises AggregatorUnreachable after a few
+    seconds."""
+    try:
+        async with asyncio.timeout(SOON_S):
+            return await call
+    except TimeoutError:
+        raise AggregatorUnreachable(f"no answer within {SOON_S:g} seconds") from None
 
 
 async def gather(calls: Iterable[Awaitable[Answer]]) -> list[Answer | Exception]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from common.runtime.clock import Clock
 from coordinator.errors import AggregatorUnreachable, NotAnAggregator
-from coordinator.registry.answers import AggregatorPolicy
+from coordinator.registry.answers import AggregatorPolicy, soon
 from coordinator.registry.peers import Peers
 from coordinator.store.registry import AggregatorRow
 from tacit.crypto.signing import fingerprint
@@ -60,7 +60,7 @@ class HealthLooks:
 
     async def _ask(self, row: AggregatorRow, now: datetime) -> Health:
         try:
-            said = await self._peers.statement(row.url)
+            said = await soon(self._peers.statement(row.url))
         except (AggregatorUnreachable, NotAnAggregator) as error:
             return Health(reachable=False, looked=now, problem=error.detail)
         return Health(

@@ -17,7 +17,7 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.parts import part
 from common.web.problems import ProblemReceived
-from coordinator.registry.answers import gather
+from coordinator.registry.answers import gather, soon
 from coordinator.registry.peers import Peer, Peers
 from coordinator.store import refusals
 from coordinator.store import registry as registry_store
@@ -97,7 +97,7 @@ async def flow_of(
         refused = await refusals.counts_between(transaction, start, until)
         rows = await registry_store.list_aggregators(transaction)
     asked = [peers.of(row) for row in rows]
-    answers = await gather(peer.flow(start, until) for peer in asked)
+    answers = await gather(soon(peer.flow(start, until)) for peer in asked)
     return DeploymentFlow(
         begin=start,
         end=until,

@@ -14,7 +14,7 @@ from fastapi import Depends, FastAPI
 
 from common.web.parts import part
 from coordinator.errors import UnknownRound
-from coordinator.registry.answers import Progress, gather
+from coordinator.registry.answers import Progress, gather, soon
 from coordinator.rounds import context
 from coordinator.rounds.context import Conduct, peers_of, signed_descriptor
 from coordinator.store import refusals
@@ -96,7 +96,7 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     if row.state is not RoundState.OPEN:
         return found
     peers = await peers_of(conduct, descriptor)
-    answers = await gather(peer.progress(round_id) for peer in peers)
+    answers = await gather(soon(peer.progress(round_id)) for peer in peers)
     held = tuple(
         Held(id=peer.id, accepted=answer.accepted if isinstance(answer, Progress) else None)
         for peer, answer in zip(peers, answers, strict=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -21,23 +22,27 @@ from curator.errors import (
     NotConcerned,
     NotInRound,
     PolicyRefused,
+    StepMissed,
     WindowContributed,
 )
 from curator.ledger.ledger import (
     LIFETIME,
+    PAID,
     Charges,
     Debit,
     Totals,
     charges_of,
     for_account,
+    job_charges,
     largest_over_instants,
     period_of,
     shortages,
 )
 from curator.policy import Limits, Policy, check_policy
-from curator.store import history
+from curator.store import history, records
 from curator.store.parties import CuratorRow, PartyRow, list_parties
 from tacit.crypto.signing import Signed
+from tacit.protocol.federation import JobTerms, step_of
 from tacit.protocol.round import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tacit.wire import Instant, WireModel
@@ -91,12 +96,15 @@ class Ledger:
 
 
 def answered(
-    policies: Sequence[Policy], rounds: Iterable[RoundDescriptor], anchors: int
+    policies: Sequence[Policy],
+    rounds: Iterable[RoundDescriptor],
+    anchors: int,
+    jobs: Mapping[str, JobTerms] = MappingProxyType({}),
 ) -> Counter[str]:
     """How many rounds end with each name of a refusal, and "answered" for the rest.
 
     `policies`: all of them must agree. `rounds`: in the order in which they were opened. `anchors`:
-    how many aggregators the party's join token names.
+    how many aggregators the party's join token names. `jobs`: those that are debited once.
     """
     ledgers = [
         (policy, Ledger(policy.period_s, policy.limits(unit), unit))
@@ -104,17 +112,38 @@ def answered(
         for unit in PrivacyUnit
     ]
     seen: set[tuple[bytes, str]] = set()
+    begun: set[str] = set()
     found: Counter[str] = Counter()
     for descriptor in rounds:
-        charges = charges_of(descriptor.query, descriptor.operators)
+        job = descriptor.query.job or ""
+        if job in jobs and _later(descriptor) and job not in begun:
+            found[StepMissed.name] += 1
+            continue
+        charges = _charges(descriptor, jobs.get(job))
         window = (descriptor.query.digest(), descriptor.window.model_dump_json())
         name = _refusal(policies, ledgers, descriptor, charges, anchors, window in seen)
         found[name or "answered"] += 1
         if name is None:
             seen.add(window)
+            begun.add(job)
             for _, ledger in ledgers:
                 ledger.pay(descriptor, charges)
     return found
+
+
+def _later(descriptor: RoundDescriptor) -> bool:
+    """Whether it is a later step of a job."""
+    step = step_of(descriptor.query)
+    return step is not None and step.step > 1
+
+
+def _charges(descriptor: RoundDescriptor, terms: JobTerms | None) -> Charges:
+    """Of a round; the first of a job that is debited once pays for all."""
+    if terms is None:
+        return charges_of(descriptor.query, descriptor.operators)
+    if _later(descriptor):
+        return PAID
+    return job_charges(descriptor.query, terms.epsilon, descriptor.operators)
 
 
 def _refusal(
@@ -183,7 +212,8 @@ async def try_on(
     async with database.reading() as transaction:
         asked, since = await past(transaction, now, of)
         anchors = len(of[1].anchors) if of else await _most_anchors(transaction)
-    counts = await asyncio.to_thread(answered, policies, asked, anchors)
+        jobs = await records.debited_once(transaction)
+    counts = await asyncio.to_thread(answered, policies, asked, anchors, jobs)
     refused = {name: counts[name] for name in sorted(counts) if name != "answered"}
     return Tried(since=since, rounds=len(asked), answered=counts["answered"], refused=refused)
 

@@ -94,7 +94,7 @@ class Steps:
     async def _noted(self, step: FederatedStep, descriptor: RoundDescriptor) -> JobRow:
         """The job; its plan, its terms and its steps are compared with those seen before."""
         digest = descriptor.query.digest()
-        terms = None if step.terms is None else step.terms.digest()
+        terms = None if step.terms is None else step.terms.canonical()
         async with self.database.begin() as transaction:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)

@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 from common.store.transactions import Transaction
 from curator.store.tables import federated_jobs, job_spends, record_tables
 from tacit.accounting.spend_filter import Spent
+from tacit.protocol.federation import JobTerms
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +86,7 @@ def _table(row: Any) -> StoredTable:
 class JobRow:
     """A job by rounds: its plan, the last step that was asked, by which query and round, and the
     secret seed by which records are chosen once for the whole job. Of a job that is debited once:
-    hash of its terms, and the round of its first step, None where that was not seen."""
+    its terms in canonical form, and the round of its first step, None where that was not seen."""
 
     id: str
     algorithm: str
@@ -110,6 +111,16 @@ async def add_job(transaction: Transaction, row: JobRow) -> None:
     """Store a job."""
     values = {name: getattr(row, name) for name in JobRow.__dataclass_fields__}
     await transaction.execute(insert(federated_jobs).values(values))
+
+
+async def debited_once(transaction: Transaction) -> dict[str, JobTerms]:
+    """The terms of all jobs that are debited once."""
+    query = select(federated_jobs.c.id, federated_jobs.c.terms).where(
+        federated_jobs.c.terms.is_not(None)
+    )
+    return {
+        row.id: JobTerms.model_validate_json(row.terms) for row in await transaction.execute(query)
+    }
 
 
 async def note_step(

@@ -206,6 +206,28 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
     assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "20"
 
 
+@pytest.mark.parametrize(
+    ("more", "curators"),
+    [
+        ({"validity": "proved"}, "100"),
+        ({"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}}, "100"),
+        ({"layer": "both"}, "100"),
+        ({"layer": "curator"}, "inf"),  # colluding curators know their own noise
+    ],
+)
+async def test_one_debit_in_every_kind_of_round(
+    it: Site, more: dict[str, Any], curators: str
+) -> None:
+    before = len(await debits(it))
+    asked = await it.ask(job("sequential-ngram", {**NGRAMS, "budget": "adaptive"}, "100", **more))
+    await it.result(asked["id"])
+    assert (await debits(it))[before:] == ["100", "0"]
+    report = await it.report(asked["id"])
+    lines = {line["key"]: line["epsilon"] for line in report["verified"]}
+    assert lines == {"a": "100", "b": curators, "c": curators, "d": "inf", "e": "100"}
+    assert report["charged"]["epsilon"] == "100"
+
+
 async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> None:
     before = len(await debits(it))
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from aggregator.pieces.flow import UploadCounts
 from common.runtime.clock import ManualClock, first_uuid7, uuid7
 from common.web.parts import part_of
+from coordinator.registry import answers
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.test_rounds import released
 from tests.coordinator.double import House
@@ -154,3 +156,21 @@ def test_ids_of_rounds_sort_by_time(clock: ManualClock) -> None:
         True,
         True,
     ]
+
+
+async def test_an_aggregator_that_hangs_holds_no_page_up(
+    house: Houses, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as away after a few seconds, whatever the time for a step of a round is."""
+    async with house(2, clock=clock) as it:
+
+        async def hang(_request: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(answers, "SOON_S", 0.2)
+        monkeypatch.setattr(it.wires[1], "handle_async_request", hang)
+        async with asyncio.timeout(5):
+            found = await flow(it)
+            health = (await it.ask("GET", "/v1/aggregators?health=true")).json()["aggregators"]
+        assert [each["problem"] for each in found["aggregators"]] == [None, "unreachable"]
+        assert [each["reachable"] for each in health] == [True, False]

@@ -7,6 +7,8 @@ record added can be seen.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -313,3 +315,90 @@ async def test_a_restored_curator_answers_no_later_step(
         again.clock.advance(timedelta(days=3))  # rounds of now are answered again
         assert refused(await ask(again, *asked(again, SECOND, 2))) == "opened_before_restore"
         assert await debits(again) == ["1"]
+
+
+async def test_each_curator_of_a_host_has_its_own_sums_and_its_own_debit(
+    site: OpenSite, world: FakeWorld, it: Site
+) -> None:
+    """One refuses the first step and stays out of the job; another spends all and adds zeros from
+    then on; a third goes on counting. Their ledgers differ, the vectors show who counts."""
+    names = ["poor", "rich", "short"]
+    await it.enrol("gateway", names)
+    for name, content in zip(names, (LONG, LONG, SHORT), strict=True):
+        path = f"/v1/sequences?curator={name}&name=visits"
+        headers = {"Content-Type": "text/plain"}
+        await it.request("POST", path, None, content=content.encode(), headers=headers)
+    await it.request("DELETE", "/v1/curators/meter/sequences?name=visits", status=204)
+    limits = {"record": {"period": {"epsilon": "1/2"}}}
+    agreed = {"algorithms": ["sequential-ngram"], "min_participants": 2}
+    await it.request("PUT", "/v1/curators/poor/policy", {**agreed, **limits})
+    seen = []
+    for number in range(1, 5):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+        seen.append(opened(it))
+    # "rich" adds (1, 2, 2) three times and nothing then, "short" (0, 1, 1) each time.
+    assert seen == [[1, 3, 3]] * 3 + [[0, 1, 1]]
+    told = {}
+    for name in names:
+        answer = (await it.history(name))[0]
+        budget = (await it.get(f"/v1/curators/{name}/budget"))["units"]["record"]
+        told[name] = refused(answer), budget["worst_instant"]["epsilon"]
+    assert told == {"poor": ("step_missed", "0"), "rich": (None, "1"), "short": (None, "1")}
+    # A larger budget later does not let it in: it has not paid for what the others have.
+    await it.request("PUT", "/v1/curators/poor/policy", agreed)
+    assert (await ask(it, *asked(it, FIRST, 5)))["contributed"]
+    assert opened(it) == [0, 1, 1]
+    assert refused((await it.history("poor"))[0]) == "step_missed"
+
+
+async def test_what_was_left_out_shows_nowhere(
+    it: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three lone curators in the same rounds: a sequence that is left out of two of five steps, one
+    that counts in all, and no table. Sizes, logs, refusals, states and debits are the same."""
+    names = {"meter": f"{LONG}\n", "other": f"{SHORT}\n" * 9, "empty": None}
+    for name, content in names.items():
+        if name != "meter":
+            await it.enrol(name)
+        path = f"/v1/sequences?curator={name}&name=visits"
+        headers = {"Content-Type": "text/plain"}
+        if content is not None:
+            await it.request("POST", path, None, content=content.encode(), headers=headers)
+    capsys.readouterr()
+    for number in range(1, 6):
+        await ask(it, *asked(it, FIRST, number))
+        assert opened(it) == ([1, 11, 11] if number < 4 else [0, 9, 9])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "contribution" in line]
+    plain = Counter(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "", line) for line in lines)
+    assert {count for line, count in plain.items() if "outcome=" in line} == {15}
+    assert not it.world.refusals
+    for aggregator in it.world.aggregators:
+        sizes = {len(body) - len(party) for party, body in aggregator.bodies}
+        assert len(aggregator.bodies) == 15
+        assert max(sizes) - min(sizes) <= 1
+    told = []
+    for name in names:
+        history = await it.history(name)
+        budget = (await it.get(f"/v1/curators/{name}/budget"))["units"]["record"]
+        shown = [(each["state"], each["delivery"], each["refused_because"]) for each in history]
+        told.append((shown, [debit["epsilon"] for debit in budget["debits"]]))
+    assert told[0] == told[1] == told[2]
+
+
+async def test_a_policy_is_tried_with_the_one_debit(it: Site) -> None:
+    """Five steps of a job, and two more of another: a limit of one job's epsilon admits the first
+    job whole, and of the second nothing."""
+    for number in range(1, 6):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+        it.clock.advance(timedelta(seconds=1))
+    for number in (1, 2):
+        other = asked(it, FIRST, number, {"steps_at_most": 4}, {"job": "job-2"}, job="job-2")
+        assert (await ask(it, *other))["contributed"]
+        it.clock.advance(timedelta(seconds=1))
+    policy = {"algorithms": ["sequential-ngram"], "min_participants": 2}
+    limited = {**policy, "record": {"period": {"epsilon": "1"}}}
+    found = await it.request("POST", "/v1/policy/preview", limited)
+    assert (found["rounds"], found["answered"]) == (7, 5)
+    assert found["refused"] == {"budget_exceeded": 1, "step_missed": 1}
+    found = await it.request("POST", "/v1/policy/preview", policy)
+    assert found["answered"] == 7
