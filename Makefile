@@ -48,7 +48,8 @@ docs: $(SETUP)  ## Rewrite the generated reference pages
 	$(BIN)/python -m docs.generate
 
 pictures: $(SETUP)  ## Take the pages' pictures of the documentation again (needs Chromium)
-	TACIT_TEST_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m slow -k pictures_of_the_documentation tests/browser
+	$(BIN)/python -m pytest -q -m slow -k "pictures_of_the_documentation or a_file_becomes" tests/browser
+	$(BIN)/python -m docs.shrink_pictures
 
 reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real data sets
 	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))

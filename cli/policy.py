@@ -102,7 +102,7 @@ def try_policy(
 
     def human() -> None:
         typer.echo(
-            f"of {found['rounds']} rounds since {found['since']} "
+            f"rounds since {found['since']}: {found['rounds']}, of which "
             f"{found['answered']} would have been answered"
         )
         for name, count in found["refused"].items():

@@ -110,9 +110,9 @@ class Intake:
             epoch_microseconds(self._clock.now()) + tolerance,
         )
 
-    def parse(self, raw: Any, caller: Principal) -> tuple[int, str, Item]:
+    def parse(self, raw: Any, caller: Principal, times: Times) -> tuple[int, str, Item]:
         """Curator key, device id and the item. Raises a domain error that states the fault."""
-        item = parse_item(raw, self.times, self._settings.max_values)
+        item = parse_item(raw, times, self._settings.max_values)
         key, name = self.curator_of(item.curator, caller)
         return key, item.device or name, item
 
@@ -145,6 +145,7 @@ class Intake:
     async def take_sent(self, sent: Sequence[tuple[Any, Principal]]) -> list[Answer]:
         """The same for items of many senders, in one transaction."""
         await self.look()
+        allowed = self.times
         answers: list[Answer | None] = [None] * len(sent)
         parsed: list[tuple[int, int, str, Item]] = []
         tally: Counter[tuple[int, str]] = Counter()
@@ -152,7 +153,7 @@ class Intake:
             try:
                 if isinstance(raw, BadItem):
                     raise raw
-                parsed.append((index, *self.parse(raw, caller)))
+                parsed.append((index, *self.parse(raw, caller, allowed)))
             except (BadItem, UnknownCurator, ForeignCurator) as error:
                 answers[index] = rejected(index, error)
                 self._tally_rejection(raw, caller, tally)

@@ -3,8 +3,10 @@ values."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Row, delete, func, select, text
@@ -29,12 +31,13 @@ _ADD: Final = text(
     "INSERT INTO intake_hour (hour, outcome, count) VALUES (:hour, :outcome, :count) "
     "ON CONFLICT (hour, outcome) DO UPDATE SET count = intake_hour.count + excluded.count"
 )
-_NEWER: Final = text(
-    "INSERT INTO newest_reading (register, device, curator, time) "
-    "VALUES (:register, :device, :curator, :time) "
+_NEWER: Final = (
+    "INSERT INTO newest_reading (register, device, curator, time) VALUES ({}, {}, {}, {}) "
     "ON CONFLICT (register, device) DO UPDATE SET time = excluded.time "
     "WHERE excluded.time > newest_reading.time"
 )
+_NEWER_SQLITE: Final = _NEWER.format("?", "?", "?", "?")
+_NEWER_POSTGRESQL: Final = _NEWER.format("$1", "$2", "$3", "$4")
 
 
 async def note(
@@ -54,11 +57,18 @@ async def note(
     if counted:
         await transaction.execute(_ADD, counted)
     if newest:
-        rows = [
-            {"register": register, "device": device, "curator": curator, "time": time}
-            for (register, device, curator), time in sorted(newest.items())
-        ]
-        await transaction.execute(_NEWER, rows)
+        # On the driver, as readings are: the toolkit would cost more than the database.
+        rows = [(*sender, time) for sender, time in sorted(newest.items())]
+        put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
+        await transaction.on_driver(partial(put, rows=rows))
+
+
+def _put_sqlite(driver: sqlite3.Connection, rows: Sequence[tuple[int, ...]]) -> None:
+    driver.executemany(_NEWER_SQLITE, rows)
+
+
+async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, ...]]) -> None:
+    await driver.executemany(_NEWER_POSTGRESQL, rows)
 
 
 async def forget_hours(transaction: Transaction, before: datetime) -> None:

@@ -22,6 +22,8 @@ from cli.deployment import Deployment, Running
 from cli.up import service_settings
 
 PICTURES = Path(os.environ.get("TACIT_TEST_PICTURES", "build/pictures"))
+SHOWN = PICTURES / "docs"
+"""Those of the documentation: `make pictures` puts them into docs/pictures/console."""
 
 
 LIMITS = '{"limits": [{"epsilon": "40", "period_s": 60}]}'

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from cli.deployment import Deployment
-from tests.browser.conftest import PICTURES, Site, Window
+from tests.browser.conftest import PICTURES, SHOWN, Site, Window
 from tests.browser.test_console import LOOKS, violations
 
 pytestmark = pytest.mark.slow
@@ -172,11 +172,11 @@ def test_a_coordinator_that_published_another_round_is_refused(look: Any) -> Non
 def test_pictures_of_the_documentation(look: Any) -> None:
     """`make pictures` puts them into docs/pictures."""
     it = look(1100)
-    PICTURES.mkdir(parents=True, exist_ok=True)
+    SHOWN.mkdir(parents=True, exist_ok=True)
 
     def take(name: str, page: Page, height: int) -> None:
         page.set_viewport_size({"width": 1100, "height": height})
-        page.screenshot(path=PICTURES / f"console-{name}.png")
+        page.screenshot(path=SHOWN / f"{name}.png")
 
     one = "/console/curators/meter-000"
     take("curators", it.go("/console"), 720)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PICTURES
+from tests.browser.conftest import SHOWN
 from tests.browser.test_console import places, violations
 
 pytestmark = pytest.mark.slow
@@ -17,8 +17,6 @@ ROWS = "evening,night\n" + "".join(
     f"{2 + 5 * (row % 2) + row % 7 / 10:.1f},{2 + 5 * (row % 2) + row % 5 / 10:.1f}\n"
     for row in range(300)
 )
-SHOWN = PICTURES / "docs"
-"""Pictures for docs/pictures/console: copy them there after a page changed."""
 
 
 def look(page: Any, name: str) -> None:
