@@ -1,5 +1,4 @@
-"""`python -m docs.shrink_pictures`: the pictures that the browser's tests took, in 64 colours, into the
-documentation."""
+"""`python -m docs.shrink_pictures`: what the browser's tests took, in 64 colours, into the pages."""
 
 from __future__ import annotations
 
