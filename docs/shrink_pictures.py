@@ -1,4 +1,4 @@
-"""`python -m docs.shrink_pictures`: what the browser's tests took, into the pages, in 64 colours."""
+"""`python -m docs.shrink_pictures`: what the browser tests took, into the pages, in 64 colours."""
 
 from __future__ import annotations
 
