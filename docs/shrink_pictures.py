@@ -1,5 +1,4 @@
-"""`python -m docs.shrink_pictures`: the pictures that the browser's tests took, in 64 colours, into the
-documentation."""
+"""`python -m docs.shrink_pictures`: what the browser tests took, into the pages, in 64 colours."""
 
 from __future__ import annotations
 
