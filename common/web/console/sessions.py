@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from common.runtime.clock import Clock, uuid7
 from common.store.transactions import Database, Transaction
@@ -148,6 +148,21 @@ class Sessions:
         rows = self._tables.sessions
         async with self._database.begin() as transaction:
             await transaction.execute(delete(rows).where(rows.c.hash == hash_token(session)))
+
+    async def of_token(self, token_hash: str) -> int:
+        """How many sessions of a token there are."""
+        rows, now = self._tables.sessions, self._clock.now()
+        mine = rows.c.token_hash == token_hash
+        held = mine & (rows.c.seen > now - self._idle) & (rows.c.created > now - LONGEST)
+        async with self._database.reading() as transaction:
+            found = await transaction.execute(select(func.count()).select_from(rows).where(held))
+        return int(found.scalar_one())
+
+    async def end_of_token(self, token_hash: str) -> None:
+        """End all sessions of a token, and what could begin one."""
+        async with self._database.begin() as transaction:
+            for table in (self._tables.sessions, self._tables.codes):
+                await transaction.execute(delete(table).where(table.c.token_hash == token_hash))
 
     async def note(self, visitor: Visitor, action: str, subject: str, outcome: str) -> None:
         """Keep in the audit who did what: names of things and no values."""

@@ -119,14 +119,38 @@ def add_tokens_pages(
 
     @router.get("/tokens/{token_id}")
     async def one(
-        request: Request, token_id: str, pages: PagesPart, database: DatabasePart, visitor: Operator
+        request: Request,
+        token_id: str,
+        pages: PagesPart,
+        database: DatabasePart,
+        sessions: SessionsPart,
+        visitor: Operator,
     ) -> Response:
         async with database.reading() as transaction:
             record = await token_by_id(transaction, table, token_id)
         if record is None:
             raise NoSuchPage
-        own = token_id == visitor.principal.token_id
-        return pages.show(request, "token.html", visitor, token=record, own=own, error=None)
+        own, held = token_id == visitor.principal.token_id, await sessions.of_token(record.hash)
+        return pages.show(
+            request, "token.html", visitor, token=record, own=own, sessions=held, error=None
+        )
+
+    @router.post("/tokens/{token_id}/sessions")
+    async def end_sessions(
+        request: Request,
+        token_id: str,
+        database: DatabasePart,
+        sessions: SessionsPart,
+        visitor: Operator,
+    ) -> Response:
+        await own_form(request, visitor)
+        async with database.reading() as transaction:
+            record = await token_by_id(transaction, table, token_id)
+        if record is None:
+            raise NoSuchPage
+        await sessions.note(visitor, "ended the sessions of a token", token_id, "done")
+        await sessions.end_of_token(record.hash)
+        return see(f"/console/tokens/{token_id}")
 
     @router.post("/tokens/{token_id}")
     async def revoke(
@@ -145,9 +169,16 @@ def add_tokens_pages(
             raise NoSuchPage
         own = token_id == visitor.principal.token_id
         if own and form.get("typed", "").strip() != (record.label or record.id):
-            wrong = NotTyped(pointer="/typed")
+            wrong, held = NotTyped(pointer="/typed"), await sessions.of_token(record.hash)
             return pages.show(
-                request, "token.html", visitor, status=422, token=record, own=own, error=wrong
+                request,
+                "token.html",
+                visitor,
+                status=422,
+                token=record,
+                own=own,
+                sessions=held,
+                error=wrong,
             )
         await sessions.note(visitor, "revoked a token", token_id, "done")
         async with database.begin() as transaction:

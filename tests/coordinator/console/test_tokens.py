@@ -137,3 +137,31 @@ async def test_the_day_of_a_persons_token_is_kept_and_no_partys(house: Houses) -
         text = browser.words()
         assert "nightly analyst" in text
         assert "today" in text
+
+
+async def test_the_sessions_of_a_token_end_at_once_and_the_token_stays(house: Houses) -> None:
+    async with house(1, console=True) as it:
+        made = await it.ask("POST", "/v1/tokens", {"scope": "analyst", "label": "report"})
+        secret, token_id = made.json()["token"], made.json()["id"]
+        analysts = [Browser(it.app) for _ in range(2)]
+        for each in analysts:
+            await each.sign_in(secret)
+        browser = await signed_in(it)
+        path = f"/console/tokens/{token_id}"
+        await browser.get(path)
+        assert "2 sessions of it are open" in browser.words()
+        ends = f"{path}/sessions"
+        assert (await analysts[0].get(path)).status_code == 404
+        stolen = {"csrf": "x" * 43}
+        assert (await browser.post(ends, stolen)).status_code == 403
+        assert (await analysts[0].get("/console/rounds")).status_code == 200
+        await browser.get(path)
+        assert (await browser.submit(ends)).status_code == 303
+        for each in analysts:
+            assert (await each.get("/console/rounds")).status_code == 303
+        assert (await it.ask("GET", "/v1/rounds", token=secret)).status_code == 200
+        await browser.get(path)
+        assert "None is open." in browser.words()
+        await browser.get("/console/audit")
+        assert "ended the sessions of a token" in browser.words()
+        assert (await browser.get("/console/tokens/nothing")).status_code == 404

@@ -175,6 +175,17 @@ for (const area of document.querySelectorAll("[data-slider]")) {
   show();
 }
 
+// --- copy what is shown once ---
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  if (!navigator.clipboard) continue;
+  button.hidden = false;
+  button.onclick = async () => {
+    await navigator.clipboard.writeText(document.querySelector("[data-copied]").textContent);
+    button.textContent = "Copied";
+  };
+}
+
 // --- print, and the code of `tacit console` ---
 
 function showPrint() {
