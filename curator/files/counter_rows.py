@@ -33,5 +33,5 @@ async def take_counters(
                 case Status.CONFLICT:
                     progress.conflicts += 1
                 case Status.REJECTED:
-                    progress.told += 1
+                    progress.rejected_at_intake += 1
                     report(line, answer.detail or "cannot be stored")

@@ -96,7 +96,7 @@ class Import:
         finally:
             await self._flush()
             await self._intake.count_rejected(
-                self._rejected, self.progress.rejected - self.progress.told
+                self._rejected, self.progress.rejected - self.progress.rejected_at_intake
             )
         self.progress.state = "done"
 

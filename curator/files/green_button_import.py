@@ -73,7 +73,7 @@ class FeedImport:
         for each in found:
             await self._store(each)
         await self._intake.count_rejected(
-            self._rejected, self.progress.rejected - self.progress.told
+            self._rejected, self.progress.rejected - self.progress.rejected_at_intake
         )
         self.progress.state = "done"
 

@@ -17,7 +17,7 @@ class Progress:
     def __init__(self, import_id: str, max_errors: int) -> None:
         self.id, self.state = import_id, "running"
         self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
-        self.told = 0
+        self.rejected_at_intake = 0
         """Rejections that the intake counted itself."""
         self.errors: list[dict[str, Any]] = []
         self.unknown: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""An owner checks that its answer was used as it was told, through its own service (spec: console,
+"""An owner checks that its answer was used as agreed, through its own service (spec: console,
 section 6.3). Coordinator, aggregators and curators are real."""
 
 from __future__ import annotations
