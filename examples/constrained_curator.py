@@ -208,8 +208,8 @@ def ask(url, body=None, token=None, method=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
-        content = answer.read()
-    return json.loads(content) if content[:1] in (b"{", b"[") else content
+        content, form = answer.read(), answer.headers.get_content_type()
+    return json.loads(content) if content and form.endswith("json") else content
 
 
 def save(path, state):

@@ -367,6 +367,7 @@ def test_one_aggregator_twice_is_refused(shown: Shown) -> None:
 def test_replaced_identities_are_followed(world: World) -> None:
     """The coordinator's and an aggregator's: the device goes along both chains by itself."""
     assert world.contribute("1").returncode == 0  # it has seen nobody's document yet
+    world.state.write_text(json.dumps({**world.kept(), "spent": "0"}))
     pairs = [HybridIdentity.generate() for _ in range(4)]
     services = [world.deployment.coordinator, world.deployment.aggregators[0]]
     for number, service in enumerate(services):
