@@ -40,6 +40,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--allowed-s", type=float, default=float("inf"))
 
 
+SECOND_DATABASE_IS_SLOW = ("tests/adversary/", "tests/curator/console/", "tests/fuzz/")
+"""What these ask of a store is tested on both databases where the store is."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the PostgreSQL half of some tests as slow."""
+    for item in items:
+        if item.get_closest_marker("postgres") and item.nodeid.startswith(SECOND_DATABASE_IS_SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what there is no time for."""
     if item.get_closest_marker("slow"):

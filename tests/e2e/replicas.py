@@ -113,6 +113,7 @@ async def replicated(
                 running.more[item.id] |= {
                     "TACIT_AGGREGATOR_ID": service.id,
                     "TACIT_OPERATOR": service.id,
+                    "TACIT_KEY_DIR": str(directory / f"{service.id}-keys"),
                 }
         (directory / service.id).mkdir(parents=True)
         (directory / service.id / "operator.token").write_text(TOKEN)

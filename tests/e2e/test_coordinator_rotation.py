@@ -116,6 +116,7 @@ async def verified(it: Site, round_id: str, trust: Trust | None = None) -> dict[
         return found
 
 
+@pytest.mark.slow
 async def test_a_planned_rotation_while_rounds_run(it: Site) -> None:
     await commit(it)
     before = key_of(it)
@@ -174,6 +175,7 @@ async def test_who_enrols_or_pairs_after_a_rotation_follows_the_next_one(it: Sit
     assert await known_to_curators(it) == {KEYS[1].public.ed25519}
 
 
+@pytest.mark.slow
 async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     """Its rounds abort; what a thief signs with it is refused by aggregators and curators."""
     await commit(it)
@@ -206,6 +208,7 @@ async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     assert (await planning.take_up(known, items))[1]
 
 
+@pytest.mark.slow
 async def test_who_steals_the_running_key_gets_no_further(it: Site) -> None:
     """A succession without the next pair: aggregators refuse it, curators pass it over."""
     await commit(it)
@@ -240,6 +243,7 @@ async def shown_instead(it: Site, false: dict[str, Any]) -> None:
     coordinators.peers.identities = honest  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 async def test_two_successors_are_a_fork_until_a_person_confirms_one(it: Site) -> None:
     await commit(it)
     assert (await released(it, await opened(it, "seen")))["participants"] == 2
@@ -281,6 +285,7 @@ async def test_two_successors_are_a_fork_until_a_person_confirms_one(it: Site) -
     assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_the_ledger_starts_from_a_checkpoint_of_the_new_key(it: Site) -> None:
     """A thief of the old key cannot plant a state of the ledger."""
     await commit(it)
@@ -311,6 +316,7 @@ async def test_a_new_key_takes_the_least_suite_along(it: Site) -> None:
     assert {row.coordinator_key for row in rows} == {KEYS[0].public.ed25519}
 
 
+@pytest.mark.slow
 async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
     """A rotation that follows from the committed pair still waits for each operator."""
     async with site(tmp_path, confirm_key_changes=True) as it:
@@ -347,6 +353,7 @@ async def test_an_answer_of_before_a_rotation_is_still_checked(it: Site) -> None
         assert (await client.check_answer(name, answered.id))["same_round"]
 
 
+@pytest.mark.slow
 async def test_a_join_token_of_before_a_rotation_is_good(it: Site) -> None:
     """Its fingerprints lead to the identities of now; those of an impostor do not."""
     token = await it.join_token("east")

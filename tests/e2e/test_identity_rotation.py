@@ -52,6 +52,7 @@ async def it(tmp_path: Path) -> AsyncIterator[Site]:
         yield found
 
 
+@pytest.mark.slow
 async def test_a_planned_rotation_while_rounds_run(
     it: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     assert (await released(it, after))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_who_steals_the_running_key_gets_no_further(it: Site) -> None:
     """A succession without the next pair, shown at the aggregator's own address."""
     first = peers(it)[0]
@@ -122,6 +124,7 @@ async def test_who_steals_the_running_key_gets_no_further(it: Site) -> None:
     assert (await released(it, await opened(it, "sound")))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_two_successors_are_a_fork_until_a_person_confirms_one(it: Site) -> None:
     """Who has both pairs can fork: coordinator, peers and curators each refuse both."""
     first, second, _ = peers(it)
@@ -160,6 +163,7 @@ async def test_two_successors_are_a_fork_until_a_person_confirms_one(it: Site) -
     assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_curators_refuse_a_fork_until_their_operator_confirms(it: Site) -> None:
     """Only the curators are shown both successors: they refuse rounds of both, and say so."""
     first = peers(it)[0]
@@ -217,6 +221,7 @@ async def refused_by_curators(it: Site, name: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 async def test_who_pinned_after_a_rotation_follows_the_next_one(it: Site) -> None:
     """Curators that enrol, and aggregators that pin, once the identity was replaced."""
     first, second, _ = peers(it)
