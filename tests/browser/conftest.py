@@ -63,8 +63,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Of one file: while it runs its event loop is the thread's, and other files have their own."""
     wanted = os.environ.get("TACIT_TEST_CHROMIUM")
     path = wanted or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
@@ -78,7 +79,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def state(site: Site, chromium: Browser) -> Any:
     """The cookies of an operator who came by `tacit console`."""
     context = chromium.new_context()

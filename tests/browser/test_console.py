@@ -38,11 +38,11 @@ LOOKS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "
 
 
 def places(found: Any) -> list[str]:
-    """The addresses of the rounds in the list."""
+    """The addresses of the demo's four rounds, the newest first; a test may have opened more."""
     page = found.go("/console/rounds")
     links = [each.get_attribute("href") for each in page.locator("table a").all()]
-    assert len(links) == 4
-    return [link for link in links if link is not None]
+    assert len(links) >= 4
+    return [link for link in links[-4:] if link is not None]
 
 
 def violations(page: Any) -> list[str]:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from aggregator.context import Aggregator
 from cli.deployment import Deployment
 from common.web.parts import part_of
-from coordinator.rounds.context import Conduct
+from coordinator.registry.registry import Registry
 from tacit.errors import DomainError
 from tacit.protocol.agreement import check_transcript, commitment_hash, manifest_hash_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
@@ -186,7 +186,7 @@ def _with(case: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, 
 
 def _signed_by_all(it: House, transcript: dict[str, Any]) -> dict[str, Any]:
     """The transcript with every signature and hash made anew over what it says now."""
-    identity = part_of(it.app, Conduct).identity
+    identity = part_of(it.app, Registry).own.current
     aggregators = [part_of(wire.app, Aggregator) for wire in it.wires]
     keys = {each.id: each.keyring.identity for each in aggregators}
     statement = copy.deepcopy(transcript["descriptor"]["statement"])
