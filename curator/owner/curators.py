@@ -106,7 +106,9 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
             limit[span][stricter] = allowed
         ever = await accounts.totals(transaction, party.id, LIFETIME, now, whole)
         flags[Filter.WITHOUT_BOUND][span] = ever.epsilon >= INFINITE
-        flags[Filter.STOPPED][span] = await stops.members(transaction, *whole_keys(span))
+        flags[Filter.STOPPED][span] = await stops.members(
+            transaction, party.first_key, party.curators
+        )
     flags[Filter.OUT_OF_BUDGET] = left == 0
     flags[Filter.SILENT] = np.ones(count, np.bool_)
     heard = await flow.sent_since(transaction, epoch_microseconds(now - SILENT))
@@ -114,11 +116,6 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
     own = await store.own_policies(transaction, 0, count)
     flags[Filter.OWN_POLICY][[key for key, *_ in own]] = True
     return Standing(left, limit, flags)
-
-
-def whole_keys(span: slice) -> tuple[int, int]:
-    """First key and length of a run."""
-    return span.start, span.stop - span.start
 
 
 @dataclass(frozen=True)
