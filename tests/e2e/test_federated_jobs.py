@@ -148,7 +148,7 @@ async def test_every_curators_own_ledger_has_paid(it: Site) -> None:
         found = (await it.ledger(name))["record"]
         amounts = sorted(debit["epsilon"] for debit in found["debits"])
         assert amounts == ["0", "1", "2", "2", "3"]
-        assert found["worst_instant"]["epsilon"] == "7"
+        assert found["worst_instant"]["epsilon"] == "8"
 
 
 async def test_who_cannot_afford_a_job_stays_out_and_the_job_fails(it: Site) -> None:
