@@ -26,13 +26,14 @@ from common.web.parts import part
 from common.web.tokens import Scope
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
-from coordinator.errors import UnknownPart
+from coordinator.errors import UnknownPart, UnknownSchedule
 from coordinator.jobs import asking, views
 from coordinator.jobs.comparing import compared
 from coordinator.jobs.parts import Jobs
 from coordinator.jobs.results import Results
 from coordinator.jobs.schedules.routes import listed
 from coordinator.models.job import FINISHED, JobState
+from coordinator.store import job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
 from coordinator.web import ClockPart, DatabasePart
@@ -91,6 +92,23 @@ def _add_lists(router: APIRouter) -> None:
             error=None,
             said=SAID.get(request.query_params.get("said", "")),
         )
+
+    @router.post("/job-schedules/{schedule_id}/stop")
+    async def stop_schedule(
+        request: Request,
+        schedule_id: str,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Operator,
+    ) -> Response:
+        await own_form(request, visitor)
+        async with database.begin() as transaction:
+            if await job_schedules.find(transaction, schedule_id) is None:
+                raise UnknownSchedule
+            await job_schedules.stop(transaction, schedule_id, clock.now())
+        await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
+        return see("/console/jobs?said=stopped")
 
     @router.get("/jobs/compare")
     async def compare(
