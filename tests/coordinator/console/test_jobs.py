@@ -418,7 +418,11 @@ async def test_a_dataset_of_two_files_and_one_with_its_universe(it: Office) -> N
     answer = await send({**fields, "items": "1\r\n2\r\n3"}, file=b"1 2\n3\n")
     assert answer.status_code == 303, answer.text
     found = it.ask("GET", f"/v1{answer.headers['location'][8:].split('?')[0]}").json()
-    assert found["schema"]["items"] == 3
+    assert found["schema"]["rows"] == 2
+    await browser.get("/console/datasets")
+    fields |= {"csrf": browser.field("csrf"), "key": browser.field("key")}
+    beyond = await send({**fields, "items": "1\r\n2"}, file=b"1 2\n3\n")  # the universe counts
+    assert beyond.status_code == 422
     assert declared({"items": "0" * 8 + "-0000-7000-8000-" + "0" * 12})["universe"] == {
         "dataset": "00000000-0000-7000-8000-000000000000"
     }
