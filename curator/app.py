@@ -39,7 +39,7 @@ from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.parties.anchor_routes import add_anchors
 from curator.parties.peers import Peers
-from curator.parties.routes import add_parties, check_token
+from curator.parties.routes import add_identities, add_parties, check_token
 from curator.parts import build
 from curator.records.item_routes import add_items
 from curator.records.routes import add_records
@@ -113,6 +113,7 @@ def create_app(
         },
     )
     add_parties(app, enrolled=partial(_enrolled, app))
+    add_identities(app, enrolled=partial(_enrolled, app))
     add_anchors(app)
     add_tokens(
         app,
