@@ -21,9 +21,9 @@ from common.store.transactions import Database
 from common.web.console.pages import HEADERS, PagesPart, own_form, see
 from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
+from common.web.load import Wait
 from common.web.parts import part
 from common.web.tokens import Scope
-from common.web.wire import etag_response
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnknownPart
@@ -35,7 +35,7 @@ from coordinator.jobs.schedules.routes import listed
 from coordinator.models.job import FINISHED, JobState
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
-from coordinator.web import ClockPart, DatabasePart, Wait
+from coordinator.web import ClockPart, DatabasePart
 from tacit.report.model import PrivacyReport
 
 JobsPart = Annotated[Jobs, Depends(part(Jobs))]
@@ -134,15 +134,13 @@ def _add_one(router: APIRouter) -> None:
         visitor: Person,
         wait_s: Wait = 0,
     ) -> Response:
-        async def look() -> tuple[Response, bool]:
+        async def values() -> dict[str, Any]:
             row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-            values = await _values(results, row, clock, visitor)
-            shown = pages.show(request, "job-live.html", visitor, **values)
-            body, kind = bytes(shown.body), "text/html; charset=utf-8"
-            answer = etag_response(request, body, media_type=kind, headers=dict(HEADERS))
-            return answer, answer.status_code == 304
+            return await _values(results, row, clock, visitor)
 
-        return await jobs.changes.poll(look, wait_s, _LOOK_S)
+        return await pages.live(
+            request, "job-live.html", visitor, values, wait_s, _LOOK_S, jobs.changes
+        )
 
     @router.post("/jobs/{job_id}/cancel")
     async def cancel(
