@@ -100,6 +100,33 @@ def rotate_identity(
 
 
 @at_target
+def revoke_identity(
+    target: Target,
+    service: Service = None,
+    next: Annotated[  # noqa: A002 - the option's name
+        Path, typer.Option(help="File with the next pair, as it was made.")
+    ] = Path("next.key"),
+    key: Annotated[
+        Path | None, typer.Option(help="The private key that opens --next, for a recipient's.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    compromised: Annotated[
+        bool, typer.Option("--compromised", help="Also what it signed before may be a thief's.")
+    ] = False,
+) -> Answer:
+    """End the identity of a coordinator or an aggregator for good, without another one.
+
+    Its rounds abort, its keys are destroyed, and all who follow it refuse it. It cannot be undone.
+    """
+    with _service(target, service) as client:
+        secret = encode_binary(_opened(next, opening_holder(key, passphrase_file)))
+        found = client.revoke_identity(secret, compromised=compromised)
+    untold = "".join(f"\n{name} does not know of it yet" for name in found.get("untold", ()))
+    said = f"document {found['fingerprint']} is revoked since {found['effective']}{untold}"
+    return Answer(found, lambda: typer.echo(said))
+
+
+@at_target
 def confirm(
     target: Target,
     service: Annotated[

@@ -117,6 +117,7 @@ async def build(
         enroller,
         successions,
         coordinators,
+        identities,
         Anchors(database, coordinators, identities),
         contributor,
         delivery,

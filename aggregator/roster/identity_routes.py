@@ -39,8 +39,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
     async def identity(aggregator: AggregatorPart) -> dict[str, Any]:
         keyring = aggregator.keyring
-        current = None if await keyring.ended() else await keyring.current()
-        key = keyring.identity.public_key
+        ended = keyring.identities.revoked or await keyring.ended()
+        current = None if ended else await keyring.current()
+        key = keyring.identities.public_keys[0]
         return {
             "id": settings.aggregator_id,
             "operator": settings.operator,

@@ -167,6 +167,13 @@ def _rotate_identity(
     return _posted("/v1/identity/successor", body, repeatable=True)
 
 
+def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Json]:
+    """End the identity without a successor, by the pair of `secret` (asked of a coordinator or
+    aggregator). The same request again changes nothing."""
+    body = {"secret": secret, "compromised": compromised}
+    return _posted("/v1/identity/revocation", body, repeatable=True)
+
+
 def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[Json]:
     """Confirm an aggregator's new identity by its document's fingerprint (base64url), compared out
     of band."""
@@ -263,6 +270,7 @@ class Registry:
     rotate_seal_key = operation(_rotate_seal_key)
     commit_next_key = operation(_commit_next_key)
     rotate_identity = operation(_rotate_identity)
+    revoke_identity = operation(_revoke_identity)
     confirm_identity = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
     confirm_coordinator = operation(_confirm_coordinator)
