@@ -9,9 +9,11 @@ from fastapi import Query as Parameter
 
 from aggregator import examples
 from aggregator.context import Aggregator
+from aggregator.errors import NotPaired
 from aggregator.roster import coordinator, enrolment
 from aggregator.roster.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
+from aggregator.store import admission
 from aggregator.web import Coordinator, Operator
 from common.web import own_identity
 from common.web.auth import Authenticator
@@ -125,6 +127,18 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     )
     async def follow(request: Request, aggregator: AggregatorPart, _: Coordinator) -> None:
         await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+
+    @app.get(
+        "/v1/coordinator/identity",
+        tags=["identity"],
+        summary="The chain of the coordinator's identities, as it was followed last",
+    )
+    async def followed(request: Request, aggregator: AggregatorPart) -> Response:
+        async with aggregator.database.reading() as transaction:
+            known = await admission.coordinator(transaction)
+        if known is None or known.shown is None:
+            raise NotPaired("no chain of a coordinator is known")
+        return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
 
     @app.post(
         "/v1/coordinator/confirmation",

@@ -19,7 +19,7 @@ from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
-from common.web.wire import read_body
+from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator, UnknownParty
 from coordinator.registry import party_identities, registry
@@ -110,6 +110,19 @@ def _add_aggregators(app: FastAPI) -> None:
             for each, seen in zip(shown, await looks.look(rows), strict=True):
                 each |= seen.model_dump(mode="json")
         return {"aggregators": shown}
+
+    @app.get(
+        "/v1/aggregators/{aggregator}/identity",
+        tags=["registry"],
+        summary="The chain of an aggregator's identities, as it was followed last",
+    )
+    async def chain(aggregator: str, database: DatabasePart) -> Response:
+        async with database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        shown = {row.id: row.shown for row in rows}.get(aggregator)
+        if shown is None:
+            raise UnknownAggregator("no chain of such an aggregator is known")
+        return json_response(shown)
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",

@@ -230,6 +230,11 @@ def _drop_anchor(name: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/anchors/{name}")
 
 
+def _followed_identity(aggregator: str) -> Steps[Json]:
+    """The chain of an aggregator's identities, as the coordinator followed it last."""
+    return json_of(get(f"/v1/aggregators/{aggregator}/identity"))
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -247,6 +252,7 @@ class Registry:
     pair_aggregator = operation(_pair_aggregator)
     unpair_aggregator = operation(_unpair_aggregator)
     aggregator_identity = operation(_well_known_aggregator)
+    followed_identity = operation(_followed_identity)
     grant = operation(_grant)
     grants = operation(_grants)
     withdraw_grant = operation(_withdraw_grant)

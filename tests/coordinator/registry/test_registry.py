@@ -261,6 +261,7 @@ ROUTES = [
     ("POST", "/v1/parties/a/return", {"operator"}),
     ("PUT", "/v1/parties/a/suites", {"curator"}),
     ("PUT", "/v1/parties/a/identity", {"curator"}),
+    ("POST", "/v1/identity/revocation", {"operator"}),
     ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
@@ -336,6 +337,7 @@ ROUTES = [
     ("DELETE", "/v1/job-schedules/a", {"operator"}),
 ]
 OPEN_TO_ALL = {
+    ("GET", "/v1/aggregators/{}/identity"),
     ("GET", "/.well-known/tacit-coordinator"),
     ("GET", "/.well-known/tacit-coordinator/identity"),
     ("POST", "/v1/enrolments"),
