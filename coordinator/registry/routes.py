@@ -10,7 +10,7 @@ from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web import grants
+from common.web import grants, renewals
 from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
@@ -42,7 +42,7 @@ from coordinator.web import (
 )
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
-from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest
+from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest, TokenRenewal
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
 
@@ -265,6 +265,31 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         finally:  # also of a fork, upon which its tokens ended
             authenticator.forget()
         return {"party": party, "fingerprint": fingerprint(key).hex()}
+
+    @app.post(
+        "/v1/parties/{party}/token",
+        tags=["registry"],
+        summary="Another token for a party whose own was ended, by its identity",
+        openapi_extra=takes(Signed[TokenRenewal]),
+    )
+    async def renew(
+        request: Request, party: str, database: DatabasePart, own: RegistryPart
+    ) -> Response:
+        signed = await read_body(request, Signed[TokenRenewal])
+        async with database.begin() as transaction:
+            known = await store.party(transaction, party)
+            if known is None or known.left is not None:
+                raise UnknownParty
+            renewed = await renewals.renew(
+                transaction,
+                tables.tokens,
+                signed,
+                service=own.deployment,
+                party=party,
+                identity_key=known.identity_key,
+                clock=own.clock,
+            )
+        return model_response(renewed)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
     async def leave(

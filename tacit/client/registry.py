@@ -132,6 +132,11 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
+def _end_tokens() -> Steps[Json]:
+    """End every token of a service but the caller's own, after a theft; parties renew theirs."""
+    return json_of(Request("POST", "/v1/tokens/end"))
+
+
 def _storage_key() -> Steps[Json]:
     """Which storage key seals at the coordinator, and how far a rotation has come."""
     return json_of(get("/v1/storage-key"))
@@ -271,6 +276,7 @@ class Registry:
     create_token = operation(_create_token)
     tokens = stream(_tokens)
     revoke_token = operation(_revoke_token)
+    end_tokens = operation(_end_tokens)
     storage_key = operation(_storage_key)
     rotate_storage_key = operation(_rotate_storage_key)
     rotate_seal_key = operation(_rotate_seal_key)

@@ -264,6 +264,7 @@ ROUTES = [
     ("POST", "/v1/identity/revocation", {"operator"}),
     ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
+    ("POST", "/v1/tokens/end", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
     ("DELETE", "/v1/tokens/a", {"operator"}),
     ("POST", "/v1/groups", {"operator"}),
@@ -337,6 +338,7 @@ ROUTES = [
     ("DELETE", "/v1/job-schedules/a", {"operator"}),
 ]
 OPEN_TO_ALL = {
+    ("POST", "/v1/parties/{}/token"),
     ("GET", "/v1/aggregators/{}/identity"),
     ("GET", "/.well-known/tacit-coordinator"),
     ("GET", "/.well-known/tacit-coordinator/identity"),
