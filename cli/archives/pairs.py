@@ -1,4 +1,4 @@
-"""The pair of keys that will follow a service's identity, in a sealed file. Spec: keys, 5.1."""
+"""The pair that will follow a service's identity, in a sealed file. Spec: keys, section 5.1."""
 
 from __future__ import annotations
 
