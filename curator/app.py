@@ -106,6 +106,7 @@ def create_app(
         description="Readings in, sealed contributions out. It keeps what it is told to itself.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
+            "/console/readings/import": settings.import_max_body_bytes,
             "/v1/records": settings.import_max_body_bytes,
             "/v1/sequences": settings.import_max_body_bytes,
             "/v1/transactions": settings.import_max_body_bytes,
@@ -134,7 +135,7 @@ def create_app(
     add_records(app)
     add_items(app)
     if settings.console:
-        _pages().add_console(app)
+        _pages().add_console(app, time, enrolled=partial(_enrolled, app))
     return app
 
 

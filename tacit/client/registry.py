@@ -73,7 +73,7 @@ def _console_code() -> Steps[Json]:
 
 
 def _audit() -> Stream[Json]:
-    """Who did what on the coordinator's pages, the newest first."""
+    """Who did what on a service's pages, the newest first."""
     return pages("/v1/audit", "audit")
 
 
