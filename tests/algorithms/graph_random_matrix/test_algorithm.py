@@ -36,12 +36,12 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
     GraphTooSmall,
 )
-from algorithms.graph_random_matrix.projection import Projection, entries
 from algorithms.graph_random_matrix.publication import STAGE
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
 from algorithms.problems import MethodNeedsSound
 from simulation.graph_stand_in import blocks, power_law
 from tacit.accounting.gaussian import zcdp_delta
+from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import NoiseSource, SeededRandom
