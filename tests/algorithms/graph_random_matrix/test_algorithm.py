@@ -21,11 +21,13 @@ from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import (
     ALGORITHM,
     Parameters,
-    algorithm,
     check,
     pictures,
     preview,
     run,
+)
+from algorithms.graph_random_matrix import (
+    outcome as outcomes,
 )
 from algorithms.graph_random_matrix.algorithm import RESULT
 from algorithms.graph_random_matrix.problems import (
@@ -55,7 +57,7 @@ STANCES: tuple[Stance, ...] = ("sound", "paper")
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
+    monkeypatch.setattr(outcomes, "pictures", lambda *_args: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -562,7 +564,8 @@ def test_vertices_that_were_not_declared_are_told() -> None:
 
 def test_the_entry() -> None:
     assert ALGORITHM.dataset_kind == "edge-list"
-    assert ALGORITHM.federated is None
+    assert ALGORITHM.federated is not None
+    assert ALGORITHM.rounds is None
 
 
 # -------------------------------------------------------------------------------------------- page
