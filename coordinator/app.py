@@ -64,6 +64,7 @@ from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import identities as identities_table
 from coordinator.store.tables import tokens
+from tacit.crypto.signing import fingerprint
 from tacit.errors import StartRefused
 
 VERSION = "0.1.0"
@@ -96,7 +97,7 @@ def create_app(
         tracer: Tracer = app.state.tracer
         peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
         changes = Changes(database)
-        ledger = Ledger(database, time, lambda: own.current)
+        ledger = Ledger(database, time, lambda: None if own.revoked else own.current)
         await ledger.load()
         watch = Watch(ledger)
         add_meters(app.state.metrics, ledger)
@@ -172,7 +173,7 @@ def create_app(
                     database,
                     authenticator,
                     time,
-                    own.current.fingerprint.hex(),
+                    fingerprint(own.public_keys[0]).hex(),
                     VERSION,
                 )
                 if settings.console
