@@ -375,7 +375,7 @@ class Contributor:
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
-        if work.debit is not None and work.debit.step > 1:
+        if work.debit is not None and not work.debit.pays:
             paid = await accounts.paid_for_job(transaction, party.id, work.debit.first_round, place)
             decision.refuse(~paid, StepMissed.name, StepMissed.title)
         engine = await self._keyring.engine_of(transaction, party)
@@ -489,7 +489,7 @@ def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -
 
 def _charges_of_job(descriptor: RoundDescriptor, debit: JobDebit) -> Charges:
     """The first round of a job that is debited once pays for all."""
-    if debit.step > 1:
+    if not debit.pays:
         return PAID
     return job_charges(descriptor.query, debit.epsilon, descriptor.operators)
 
