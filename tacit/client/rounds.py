@@ -21,6 +21,7 @@ from tacit.client.exchange import (
     text_of,
 )
 from tacit.client.operation import operation, stream
+from tacit.client.problems import Problem
 from tacit.client.watching import last, watch
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.protocol.agreement import check_transcript
@@ -204,10 +205,20 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     }
 
 
+def _seals(round_id: str) -> Steps[list[Json]]:
+    """The seals of a released round's transcript, as the aggregators made them."""
+    return items_of(get(f"/v1/rounds/{round_id}/seals"), "seals")
+
+
 def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
     """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
     SealRefused for a seal that is not good."""
-    shown = yield from items_of(get(f"/v1/rounds/{round_id}/seals"), "seals")
+    try:
+        shown = yield from _seals(round_id)
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return {}  # a coordinator of an earlier release keeps none
     found = [ShownSeal.model_validate_json(json.dumps(each)) for each in shown]
     return {each.aggregator: check_seal(transcript, each).hex() for each in found}
 
@@ -215,11 +226,6 @@ def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str
 def _ask_seals(round_id: str) -> Steps[Json]:
     """Ask the aggregators of a round's quorum for their seals of its transcript again."""
     return json_of(Request("POST", f"/v1/rounds/{round_id}/seals", repeatable=True))
-
-
-def _seals(round_id: str) -> Steps[list[Json]]:
-    """The seals of a released round's transcript, as the aggregators made them."""
-    return items_of(get(f"/v1/rounds/{round_id}/seals"), "seals")
 
 
 def _end(round_id: str, how: str) -> Steps[Json]:
