@@ -41,7 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--allowed-s", type=float, default=float("inf"))
 
 
-SECOND_DATABASE_IS_SLOW = ("tests/adversary/", "tests/curator/console/", "tests/fuzz/")
+SECOND_DATABASE_IS_SLOW = (
+    "tests/adversary/",
+    "tests/curator/console/",
+    "tests/curator/participation/",
+    "tests/curator/records/",
+    "tests/fuzz/",
+)
 """What these ask of a store is tested on both databases where the store is."""
 
 
