@@ -28,6 +28,7 @@ from hypothesis import settings
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
+from tests.answers import hold_answers
 
 _BEGAN = time.monotonic()
 
@@ -57,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("postgres") and item.nodeid.startswith(SECOND_DATABASE_IS_SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure() -> None:
+    """Hold each answer of a service in this process against the API's document."""
+    hold_answers()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

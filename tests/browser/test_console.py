@@ -108,7 +108,9 @@ def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
     chosen = next(each for each in options if each.startswith("demo-distributed"))
     page.get_by_label("Query", exact=True).select_option(label=chosen)
     page.get_by_label("From").fill("2025-10-28T17:00:00")
-    page.get_by_label("Until (a reading of exactly this time is not in it)").fill("2025-10-28T18:00:00")
+    page.get_by_label("Until (a reading of exactly this time is not in it)").fill(
+        "2025-10-28T18:00:00"
+    )
     page.get_by_role("button", name="Look at the cost").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Each curator pays epsilon")).to_be_visible()
