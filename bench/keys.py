@@ -4,9 +4,9 @@
 
 First the primitives, in microseconds of one core, and what documents weigh. Then lone curators
 against real aggregator processes, one for each format, as in `bench.uploads`: in each format the
-first round of a key, with what it needs once (in format 2 the announcements of all sessions), and
-then rounds of both formats in turns, and one after a kill -9. Rates depend on what else the machine does; CPU of the server
-for each piece can be compared.
+first round of a key, with what it needs once (in format 2 the announcements of all sessions), then
+rounds of both formats in turns, and one after a kill -9. Rates depend on what else the machine
+does; CPU of the server for each piece can be compared.
 """
 
 from __future__ import annotations
