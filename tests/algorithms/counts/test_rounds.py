@@ -38,6 +38,7 @@ from algorithms.set_valued.settings import Settings as SetSettings
 from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
 from simulation.sequential_stand_in import metro
 from simulation.set_valued_data import msnbc_like
+from tacit.accounting.spend_filter import Spent
 from tacit.encoders import (
     count_sums,
     sequential_ngram_counts,
@@ -100,18 +101,29 @@ def central(counting: AdaptiveCounting[Any], state: Any, counter: Counter, lists
 
 
 class Curators:
-    """A source of sums: each curator encodes the question by itself, from its JSON."""
+    """A source of sums: each curator encodes the question by itself, from its JSON. `epsilon`: of
+    the job, which no record may pass: an honest job leaves none out."""
 
     def __init__(self, counter: Counter, parts: list[Lists], read: Any = None) -> None:
         self.counter, self.parts, self.read = counter, parts, read
+        self.epsilon: Fraction | None = None
+        self.spent = [Spent.nothing(part.count) for part in parts]
 
     def opened(self, asked: CountSum) -> np.ndarray:
         if self.read is not None:
             asked = self.read(json.loads(json.dumps(asked.document())))
+        if self.epsilon is not None:
+            self._admit(asked, self.epsilon)
         vectors = [asked.total(part) for part in self.parts]
         ends = np.cumsum([block.dimension for block in asked.blocks])
         assert all(vector.size == ends[-1] for vector in vectors)
         return np.sum(vectors, axis=0)
+
+    def _admit(self, asked: CountSum, epsilon: Fraction) -> None:
+        costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
+        for place, part in enumerate(self.parts):
+            self.spent[place], counted = self.spent[place].admit(asked.moved(part), costs, epsilon)
+            assert counted.all(), "an honest job leaves nobody out"
 
     def answer(self, question: Question) -> Answer:
         asked = sum_of(self.counter, question)
@@ -120,6 +132,7 @@ class Curators:
 
 def over_curators(rounds: FederatedRounds, params: Any, curators: Curators) -> Any:
     """A job's course; after each sum the run is rebuilt, as after a restart."""
+    curators.epsilon = params.epsilon
     run, sums = rounds.first(params, ("sequences",), DRAWS), []
     while (asked := rounds.next_sum(run)) is not None:
         assert isinstance(asked, CountSum)
@@ -130,6 +143,7 @@ def over_curators(rounds: FederatedRounds, params: Any, curators: Curators) -> A
             assert again is not None
             run = rounds.absorb(run, again, opened)
     assert len(sums) <= rounds.planned(run)
+    assert max(each.most for each in curators.spent) > 0
     return run
 
 
