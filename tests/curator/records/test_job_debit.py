@@ -20,6 +20,7 @@ from sqlalchemy import select
 
 from common.store.transactions import Database
 from common.web.parts import part_of
+from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.store.tables import job_spends
 from tacit.encoders import count_sums
@@ -291,6 +292,26 @@ async def test_a_job_that_went_on_is_not_credited(it: Site) -> None:
     budget = (await it.get("/v1/curators/meter/budget"))["units"]["record"]
     assert budget["worst_instant"]["epsilon"] == "1"
     assert max(await spent(it)) == Fraction(2, 5)
+
+
+@pytest.mark.parametrize("over", [True, False])
+async def test_what_records_spent_is_dropped_with_old_rounds(it: Site, over: bool) -> None:
+    """From then on the job is answered no more, since S would begin again. While a round's end is
+    not known, all stays: it may be credited, or be asked again."""
+    for number in (1, 2):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+    for signed in list(it.world.rounds.values())[: 2 if over else 1]:
+        it.world.finish(signed.statement, "released")
+    it.clock.advance(timedelta(hours=2))
+    await part_of(it.app, Participation).settle()
+    it.clock.advance(timedelta(days=400))
+    before = await spent(it)
+    assert max(before) > 0
+    await part_of(it.app, Expiry).look()
+    assert await spent(it) == ([] if over else before)
+    answer = await ask(it, *asked(it, FIRST, 3))
+    assert refused(answer) == ("step_missed" if over else None)
+    assert await debits(it) == (["1", "0"] if over else ["1", "0", "0"])
 
 
 async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: Site) -> None:
