@@ -26,6 +26,7 @@ from common.web.auth import Authenticator, ensure_operator_token, install_authen
 from common.web.parts import provide
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, Watch
+from coordinator.budget.ledger_seals import LedgerSeals
 from coordinator.budget.meters import add_meters
 from coordinator.budget.routes import add_budget
 from coordinator.budget.screening_routes import add_proposals
@@ -100,6 +101,7 @@ def create_app(
         ledger = Ledger(database, time, lambda: None if own.revoked else own.current)
         await ledger.load()
         watch = Watch(ledger)
+        ledger_seals = LedgerSeals(database, own, settings.deployment, time)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
@@ -119,6 +121,7 @@ def create_app(
             formats,
             mirror,
             identities,
+            settings.lasting_seals,
         )
         conductor = Conductor(
             conduct,
@@ -190,6 +193,8 @@ def create_app(
         scheduler.start()
         expiry.start()
         sweeper.start()
+        if settings.lasting_seals:
+            ledger_seals.start()
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()

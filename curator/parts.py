@@ -71,7 +71,7 @@ async def build(
         policies.current,
         restore,
         Ratchet(database, settings.minimum_suite),
-        SealKeys(peers),
+        SealKeys(peers, database if settings.require_pq_signatures else None),
         identities,
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(database, peers, clock, restore),

@@ -14,8 +14,9 @@ from sqlalchemy import Table
 from common.store.identities import OwnIdentity, chain_of, first_identity, identities
 from common.store.serial_file import SerialFile
 from common.store.transactions import Database, Transaction
+from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.signing import Identity
-from tacit.protocol.identities import IdentityChain, IdentitySuperseded
+from tacit.protocol.identities import IdentityChain, IdentitySuperseded, SignedDocument
 
 GRACE: Final = timedelta(minutes=2)
 """How long descriptors under way, and keys that a coordinator keeps, may name the one before."""
@@ -77,6 +78,16 @@ class OwnIdentities:
         for each in self._held:
             if each.secret is not None and each.public_key == public_key:
                 return each.signer
+        return None
+
+    def pair(self, public_key: bytes) -> tuple[HybridIdentity, SignedDocument] | None:
+        """The pair with this Ed25519 key, and its document; None if it is not here, destroyed, or a
+        key alone."""
+        for each in self._held:
+            if each.secret is None or each.document is None:
+                continue
+            if each.public_key == public_key:
+                return HybridIdentity(each.secret), each.document
         return None
 
     def may_open(self, public_key: bytes, now: datetime) -> bool:

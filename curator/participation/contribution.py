@@ -30,6 +30,7 @@ from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
 from curator.errors import (
     DeadlinePassed,
+    LastingSignatureMissing,
     PeerUnavailable,
     RoundRefused,
     SealKeyUnusable,
@@ -235,7 +236,7 @@ class Contributor:
         be used."""
         try:
             return await self._seal_keys.of(descriptor, tasks[0].party)
-        except SealKeyUnusable as error:
+        except (SealKeyUnusable, LastingSignatureMissing) as error:
             for task in tasks:
                 await self._refuse(task, error)
         except PeerUnavailable as error:

@@ -35,6 +35,7 @@ from tacit.protocol.enrolment import (
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
+from tacit.protocol.sessions import SealKeyStatement
 from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
 
@@ -183,6 +184,15 @@ class Peers:
         """What a service holds for the seal key of this hash: not compared with it yet."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}"
         return (await self._call(url, lambda client: client.get(path))).content
+
+    async def seal_signature(self, url: str, key_hash: bytes) -> Signed[SealKeyStatement]:
+        """A seal key's statement as an aggregator signed it with both keys: not checked yet."""
+        path = f"/v1/seal-keys/{encode_binary(key_hash)}/signature"
+        response = await self._call(url, lambda client: client.get(path))
+        try:
+            return Signed[SealKeyStatement].model_validate_json(response.content)
+        except ValidationError:
+            raise PeerUnavailable("the signature of a seal key is not understood") from None
 
     async def announce_session(
         self, anchor: Anchor, party: str, session: bytes, announce: bytes

@@ -335,6 +335,9 @@ ROUTES = [
     ("GET", "/v1/job-schedules", {"operator"}),
     ("GET", "/v1/job-schedules/a", {"operator"}),
     ("DELETE", "/v1/job-schedules/a", {"operator"}),
+    ("GET", "/v1/budget/seals", {"operator"}),
+    ("GET", "/v1/rounds/a/seals", {"operator", "analyst", "curator"}),
+    ("POST", "/v1/rounds/a/seals", {"operator"}),
     ("POST", "/v1/tokens/end", {"operator"}),  # the last one: it ends the others' tokens
 ]
 OPEN_TO_ALL = {
