@@ -16,6 +16,7 @@ from aggregator.pieces.unsealing import (
     check_lone,
     open_lone,
     open_sealed_batch,
+    read_batch,
     session_of,
 )
 from aggregator.pieces.verify_keys import demand_key
@@ -37,16 +38,17 @@ async def accept_batch(
 ) -> Outcome:
     """Open and store one batch; raises its problem."""
     await demand_key(aggregator, context)
+    batch = read_batch(context, sender, body)
     session = None
     if context.descriptor.sessions:
-        named = session_of(context, sender, body)
+        named = session_of(context, batch)
         session = await session_for(aggregator, context, sender, named, None)
     if len(body) > _INLINE_BYTES:
         item = await asyncio.to_thread(
-            open_sealed_batch, aggregator, context, sender, body, session
+            open_sealed_batch, aggregator, context, sender, batch, session
         )
     else:
-        item = open_sealed_batch(aggregator, context, sender, body, session)
+        item = open_sealed_batch(aggregator, context, sender, batch, session)
     outcome: Outcome = await intake.submit(item)
     return outcome
 
