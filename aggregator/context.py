@@ -30,7 +30,6 @@ from common.runtime.clock import Clock
 from common.store.erasure import Erasure
 from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
-from tacit import sets
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
@@ -50,8 +49,8 @@ _SignedDescriptor = Signed[RoundDescriptor]
 @dataclass(frozen=True)
 class RoundContext:
     """One round as this aggregator sees it. `own_key` is None once it is destroyed, or while
-    another replica alone has it (`elsewhere`); `invited`: the curators that may participate, a bitmap
-    over the roster, None for all."""
+    another replica alone has it (`elsewhere`); `invited`: the curators that may participate, a
+    bitmap over the roster, None for all."""
 
     key: int
     descriptor: RoundDescriptor

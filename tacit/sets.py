@@ -62,7 +62,7 @@ def intersection(bitmaps: list[bytes]) -> bytes:
 
 
 def difference(one: bytes, other: bytes) -> bytes:
-    """Members of one set that are not in the other. Raises ValueError for bitmaps of two lengths."""
+    """Members of one set that are not in the other. Raises ValueError for two lengths."""
     if len(one) != len(other):
         raise ValueError("bitmaps of different lengths")
     return (np.frombuffer(one, np.uint8) & ~np.frombuffer(other, np.uint8)).tobytes()

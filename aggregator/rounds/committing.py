@@ -223,8 +223,8 @@ async def _own_noise(aggregator: Aggregator, context: RoundContext) -> NDArray[n
         return None
     drawn = functools.partial(draw, plan, aggregator.random, 1)
     large = context.dimension >= LARGE_ROWS
-    noise = await asyncio.to_thread(drawn) if large else drawn()
-    return noise[0]
+    noise: NDArray[np.int64] = (await asyncio.to_thread(drawn) if large else drawn())[0]
+    return noise
 
 
 async def _commit(

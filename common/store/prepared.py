@@ -32,6 +32,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from common.store.transactions import Parameters
 
 _Processor: TypeAlias = Callable[[Any], Any] | None
+_Known: TypeAlias = Select[Any] | Insert | Update | Delete
 _Use: TypeAlias = tuple[frozenset[str], bool]
 """With which parameters, and whether with several sets of them."""
 _SHAPES: Final = 64
@@ -137,7 +138,7 @@ class Statements:
         self, connection: Connection, statement: Executable, parameters: Parameters
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, or the count of a statement. Raises what SQLAlchemy raises."""
-        if not isinstance(statement, Select | Insert | Update | Delete):
+        if not isinstance(statement, _Known):
             return connection.execute(statement, parameters)
         sets = [parameters or {}] if not isinstance(parameters, Sequence) else parameters
         if not sets:
@@ -158,7 +159,10 @@ class Statements:
         return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
 
     def _prepared(
-        self, statement: Select[Any] | Insert | Update | Delete, use: _Use, result: CursorResult[Any]
+        self,
+        statement: Select[Any] | Insert | Update | Delete,
+        use: _Use,
+        result: CursorResult[Any],
     ) -> _Prepared | None:
         """What is known of a statement after this result; None where SQLAlchemy is needed."""
         names, several = use

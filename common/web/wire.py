@@ -296,7 +296,9 @@ def _depth(annotation: Any, inside: tuple[Any, ...]) -> float:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         within = (*inside, annotation)
         below = [_depth(field.annotation, within) for field in annotation.model_fields.values()]
-        closed = annotation.model_config.get("extra") == "forbid" or issubclass(annotation, RootModel)
+        closed = annotation.model_config.get("extra") == "forbid" or issubclass(
+            annotation, RootModel
+        )
         return 1 + max(below, default=0) if closed else math.inf
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Annotated, Union, UnionType):
