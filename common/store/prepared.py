@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from sqlalchemy import (
     Connection,
@@ -37,6 +37,8 @@ _Use: TypeAlias = tuple[frozenset[str], bool]
 """With which parameters, and whether with several sets of them."""
 _SHAPES: Final = 64
 """How many lengths of its lists are kept for one statement."""
+_MOST: Final = 1024
+"""Statements that are kept: more than there are in any service that made them once."""
 
 
 class Rows(IteratorResult[Any]):
@@ -130,9 +132,8 @@ class Statements:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._known: WeakKeyDictionary[Executable, dict[_Use, _Prepared | None]] = (
-            WeakKeyDictionary()
-        )
+        self._seen: WeakSet[Executable] = WeakSet()
+        self._known: dict[Executable, dict[_Use, _Prepared | None]] = {}
 
     def execute(
         self, connection: Connection, statement: Executable, parameters: Parameters
@@ -144,19 +145,25 @@ class Statements:
         if not sets:
             return connection.execute(statement, parameters)
         use = frozenset(sets[0]), len(sets) > 1
-        uses = self._known.get(statement)
-        if uses is None:
-            self._known[statement] = {}
-            return connection.execute(statement, parameters)
-        if use not in uses:
-            result = connection.execute(statement, parameters)
-            uses[use] = self._prepared(statement, use, result)
-            return result
-        prepared = uses[use]
+        uses = self._known.get(statement, {})
+        prepared = uses.get(use)
         if prepared is None:
-            return connection.execute(statement, parameters)
+            result = connection.execute(statement, parameters)
+            if use not in uses:
+                self._look_at(statement, use, result)
+            return result
         driver = cast(sqlite3.Connection, connection.connection.driver_connection)
         return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
+
+    def _look_at(self, statement: _Known, use: _Use, result: CursorResult[Any]) -> None:
+        """After an execution: prepare a statement that was seen before. It is kept, and what is
+        known of it; one that is seen once is not."""
+        if statement not in self._seen:
+            self._seen.add(statement)
+            return
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known.setdefault(statement, {})[use] = self._prepared(statement, use, result)
 
     def _prepared(
         self,
