@@ -32,6 +32,7 @@ from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.identities import IdentitySuperseded
 from tacit.protocol.round import RoundDescriptor, RoundState
 from tacit.query.functions import dimension
@@ -95,6 +96,11 @@ class RoundContext:
         """The sharing of the round's query."""
         query = self.descriptor.query
         return scheme(query)
+
+    @cached_property
+    def declared(self) -> DeclaredForm:
+        """The form of contributions that are not proved."""
+        return DeclaredForm.of(self.descriptor)
 
     @property
     def in_field(self) -> bool:

@@ -135,7 +135,8 @@ class FederatedRounds:
     `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
     `aborted(state, sum) -> state`, None where the job fails with the round;
-    `release(state) -> Outcome`; `planned(state)`: how many sums in total. `when`: for which
+    `release(state) -> Outcome`; `preview(params, noise_share)`: the report before any sum;
+    `planned(state)`: how many sums in total. `when`: for which
     parameters and stances, in a few words. `universe(params)`: the items, where records are
     sequences; None: they are rows of numbers. `forecast(params, asking)`: what the result will be
     worth and what it takes, an `algorithms.counts.forecast.Asking`, as JSON values; None: none is
@@ -149,7 +150,7 @@ class FederatedRounds:
     absorb: Callable[[Any, RecordSum, Any], Any]
     aborted: Callable[[Any, RecordSum], Any | None]
     release: Callable[[Any], Outcome]
-    preview: Callable[[Any], PrivacyReport]
+    preview: Callable[[Any, Fraction], PrivacyReport]
     planned: Callable[[Any], int]
     when: str
     universe: Callable[[Any], tuple[str, ...]] | None = None

@@ -44,6 +44,7 @@ from tacit.accounting.spend_filter import Spent
 from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
 from tacit.encoders.counts import Counter, Lists
 from tacit.noise import DiscreteLaplace
+from tacit.protocol.declared_pieces import SHORT
 from tacit.randomness import SeededRandom
 from tacit.records.sequences import Sequences
 from tacit.records.transactions import Transactions
@@ -95,7 +96,10 @@ class Curators:
     def figures(self) -> str:
         """What the rounds took, and what records spent."""
         most = max(each.most for each in self.spent)
-        sent = 8 * AGGREGATORS * sum(self.words)
+        sent = sum(
+            8 * words + 32 * (AGGREGATORS - 1) if words > SHORT else 8 * AGGREGATORS * words
+            for words in self.words
+        )
         return (
             f"rounds {len(self.words)}, words {sum(self.words):,} (longest {max(self.words):,}), "
             f"{sent / 1e3:,.0f} kB a curator, {sent * len(self.parts) / 1e6:,.1f} MB in total; "

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
 from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
-from algorithms.crowd_tasking.window import Subset, best_window
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.edge_list_files import read_snap
 from algorithms.drawing import COLOURS, picture
@@ -54,6 +53,7 @@ from simulation.graph_stand_in import blocks as communities
 from simulation.graph_stand_in import power_law
 from simulation.populations import shared_data
 from simulation.set_valued_data import stm_like_concentrated, stm_like_diffuse
+from tacit.encoders.crowd_tasking.bounded import Subset, best_window
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom

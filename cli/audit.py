@@ -41,7 +41,7 @@ Json = dict[str, Any]
 CHECKPOINT = "tacit.ledger-checkpoint/1"
 
 
-class Ledger(StrEnum):
+class Service(StrEnum):
     COORDINATOR = "coordinator"
     CURATOR = "curator"
 
@@ -85,10 +85,16 @@ def curators(
 
 
 @app.command("pages")
-@at_coordinator
-def pages(client: Client) -> Answer:
-    """Who did what on the coordinator's pages: the newest 100."""
-    found = list(islice(client.audit(), 100))
+@at_target
+def pages(
+    target: Target,
+    service: Annotated[
+        Service, typer.Argument(help="Whose pages: coordinator or curator.")
+    ] = Service.COORDINATOR,
+) -> Answer:
+    """Who did what on a service's pages: the newest 100."""
+    with target.curator() if service is Service.CURATOR else target.coordinator() as client:
+        found = list(islice(client.audit(), 100))
     columns = ["at", "token_id", "action", "object", "outcome"]
     rows = [[each[name] for name in columns] for each in found]
     return tabled(found, "On pages", columns, rows)
@@ -98,7 +104,7 @@ def pages(client: Client) -> Answer:
 @at_target
 def ledger(
     target: Target,
-    service: Annotated[Ledger, typer.Argument(help="Whose ledger: coordinator or curator.")],
+    service: Annotated[Service, typer.Argument(help="Whose ledger: coordinator or curator.")],
     write: Annotated[
         Path | None, typer.Option(help="Write a checkpoint to this new file: keep it elsewhere.")
     ] = None,
@@ -114,8 +120,8 @@ def ledger(
     if write is not None and write.exists():
         fail(f"{write} is there already; a checkpoint is a new file")
     kept = {} if check is None else _checkpoint(check, service)
-    with target.curator() if service is Ledger.CURATOR else target.coordinator() as client:
-        look = client.verify_ledger if service is Ledger.CURATOR else client.verify_budget
+    with target.curator() if service is Service.CURATOR else target.coordinator() as client:
+        look = client.verify_ledger if service is Service.CURATOR else client.verify_budget
         found = look(**kept)
     if write is not None and found["verified"]:
         document = {
@@ -128,7 +134,7 @@ def ledger(
     return verified(found)
 
 
-def _checkpoint(path: Path, service: Ledger) -> Json:
+def _checkpoint(path: Path, service: Service) -> Json:
     document = read_json(str(path))
     if not isinstance(document, dict) or document.get("format") != CHECKPOINT:
         raise ValueError(f"{path}: it is no checkpoint")

@@ -260,9 +260,13 @@ def join_token(
     max_curators: int,
     valid_s: int,
     minimum_suite: int = 1,
+    *,
+    replaces: bool = False,
 ) -> JoinToken:
     """A join token: one grant from each service, each asked for by its own operator."""
-    request = GrantRequest(party=party, kind=kind, max_curators=max_curators, valid_s=valid_s)
+    request = GrantRequest(
+        party=party, kind=kind, max_curators=max_curators, valid_s=valid_s, replaces=replaces
+    )
     services = (deployment.coordinator, *deployment.aggregators)
 
     def grant(service: ServiceAddress) -> GrantAnswer:

@@ -37,6 +37,12 @@ MinimumSuite = Annotated[
         help="It takes part in rounds of this suite or later; 2 needs this release of curators.",
     ),
 ]
+Replaces = Annotated[
+    bool,
+    typer.Option(
+        "--replaces", help="For a party on the roster whose identity was stolen: it gets another."
+    ),
+]
 ValidS = Annotated[int, typer.Option(min=60, help="Seconds until it expires.")]
 
 
@@ -47,12 +53,15 @@ def token(
     curators: Curators = None,
     valid_s: ValidS = 86_400,
     minimum_suite: MinimumSuite = 1,
+    replaces: Replaces = False,
     home: Home = DEFAULT_HOME,
 ) -> Answer:
     """Make a one-time join token: one grant from each service. Hand it over out of band."""
     asked = _request(party, curators, valid_s)
     deployment, count = Target(home).deployment(), asked.max_curators
-    made = join_token(deployment, party, asked.kind, count, valid_s, minimum_suite)
+    made = join_token(
+        deployment, party, asked.kind, count, valid_s, minimum_suite, replaces=replaces
+    )
     document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
     return Answer(document, lambda: typer.echo(document["token"]))
 
@@ -66,10 +75,12 @@ def grant(
     ],
     curators: Curators = None,
     valid_s: ValidS = 86_400,
+    replaces: Replaces = False,
 ) -> None:
     """At one service of several operators': its part of a join token. It holds a secret."""
     with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
-        answer = ask_grant(client, _request(party, curators, valid_s))
+        asked = _request(party, curators, valid_s).model_copy(update={"replaces": replaces})
+        answer = ask_grant(client, asked)
     typer.echo(answer.model_dump_json())
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli import identity_keys
+from cli import identity_keys, party_keys
 from cli.context import Answer, Target, at_coordinator, at_target, fail, progress
 from cli.deployment import trusted
 from tacit import Client
@@ -69,6 +69,7 @@ def epoch(
 
 
 app.command("identity")(identity_keys.rotate_identity)
+app.command("party")(party_keys.rotate_party)
 
 
 def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:

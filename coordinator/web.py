@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Response
-from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
@@ -17,15 +16,12 @@ from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant
 
-MAX_WAIT_S = 30.0
-
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
 DatabasePart = Annotated[Database, Depends(part(Database))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
-Wait = Annotated[float, Parameter(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 
 def time_text(instant: datetime | None) -> str | None:

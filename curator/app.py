@@ -39,7 +39,7 @@ from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.parties.anchor_routes import add_anchors
 from curator.parties.peers import Peers
-from curator.parties.routes import add_parties, check_token
+from curator.parties.routes import add_identities, add_parties, check_token
 from curator.parts import build
 from curator.records.item_routes import add_items
 from curator.records.routes import add_records
@@ -106,6 +106,7 @@ def create_app(
         description="Readings in, sealed contributions out. It keeps what it is told to itself.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
+            "/console/readings/import": settings.import_max_body_bytes,
             "/v1/records": settings.import_max_body_bytes,
             "/v1/sequences": settings.import_max_body_bytes,
             "/v1/transactions": settings.import_max_body_bytes,
@@ -113,6 +114,7 @@ def create_app(
         },
     )
     add_parties(app, enrolled=partial(_enrolled, app))
+    add_identities(app, enrolled=partial(_enrolled, app))
     add_anchors(app)
     add_tokens(
         app,
@@ -133,7 +135,7 @@ def create_app(
     add_records(app)
     add_items(app)
     if settings.console:
-        _pages().add_console(app)
+        _pages().add_console(app, time, enrolled=partial(_enrolled, app))
     return app
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,6 +36,7 @@ from tacit.crypto.sealing import (
     seal_part,
 )
 from tacit.protocol import proved_pieces, sessions
+from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
 from tacit.query.functions import (
     Encoded,
@@ -52,7 +54,6 @@ from tacit.query.mechanisms import (
     draw,
     draw_by_local_sensitivity,
     draw_total,
-    scheme,
 )
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
@@ -120,6 +121,15 @@ class HostPart:
         return int(np.count_nonzero(self.present))
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Where a host's body belongs: `presence` tells which curators of the span it is of."""
+
+    span: Span
+    part: int
+    presence: bytes
+
+
 class Encodable(Protocol):
     """What becomes f(x) by other means than readings: records of a federated job."""
 
@@ -168,6 +178,11 @@ class Terms:
         """What the round computes."""
         return self.descriptor.query
 
+    @cached_property
+    def declared(self) -> DeclaredForm:
+        """The form of contributions that are not proved."""
+        return DeclaredForm.of(self.descriptor)
+
     @property
     def piece_words(self) -> int:
         """Words of 8 bytes in the longest of a lone curator's pieces."""
@@ -203,10 +218,14 @@ class Engine:
         encoded = _encoded(terms.query, readings)
         noise = _noise(terms, readings, self._source)
         presence = sets.pack(present)
+        place = Placed(span, part, presence)
         bodies = []
-        shares = deque(_words(terms, encoded.values, noise, self._source))
+        shares = deque(_declared(terms, encoded.values, noise, self._source, hosted=True))
         for index, entry in enumerate(terms.descriptor.aggregators):
-            words = shares.popleft()  # free as soon as it is sealed
+            share = shares.popleft()  # free as soon as it is sealed
+            if terms.declared.seeded(index, hosted=True):
+                bodies.append(self._one_plaintext(terms, index, place, share.tobytes()))
+                continue
             seal = self._seal(terms, index)
             header = BatchHeader(
                 host=self.sealer.party,
@@ -218,28 +237,32 @@ class Engine:
                 sealed_under=seal.name,
                 presence=presence,
             )
+            words = share.astype(np.uint64, copy=False)
             bodies.append(_body(entry, OCTETS, seal_batch(seal.key, header, words), seal))
         return Prepared(tuple(bodies), encoded.used, encoded.clamped)
 
+    def _one_plaintext(self, terms: Terms, index: int, place: Placed, plain: bytes) -> Body:
+        """One plaintext for all of a host's curators in a segment, as an aggregator gets it."""
+        seal = self._seal(terms, index)
+        header = PartHeader(
+            host=self.sealer.party,
+            descriptor_hash=terms.digest,
+            share_index=index,
+            part=place.part,
+            span=place.span,
+            plaintext_bytes=len(plain),
+            sealed_under=seal.name,
+            presence=place.presence,
+        )
+        sealed = seal_part(seal.key, header, plain)
+        return _body(terms.descriptor.aggregators[index], OCTETS, sealed, seal)
+
     def _sealed_part(self, terms: Terms, own: HostPart, shares: Sequence[bytes]) -> Prepared:
         """A host's part, one body per aggregator."""
-        presence = sets.pack(own.present)
-        bodies = []
-        for index, (entry, plain) in enumerate(
-            zip(terms.descriptor.aggregators, shares, strict=True)
-        ):
-            seal = self._seal(terms, index)
-            header = PartHeader(
-                host=self.sealer.party,
-                descriptor_hash=terms.digest,
-                share_index=index,
-                part=own.part,
-                span=own.span,
-                plaintext_bytes=len(plain),
-                sealed_under=seal.name,
-                presence=presence,
-            )
-            bodies.append(_body(entry, OCTETS, seal_part(seal.key, header, plain), seal))
+        place = Placed(own.span, own.part, sets.pack(own.present))
+        bodies = [
+            self._one_plaintext(terms, index, place, plain) for index, plain in enumerate(shares)
+        ]
         return Prepared(
             tuple(bodies),
             np.concatenate([total.used for total in own.totals]),
@@ -250,7 +273,8 @@ class Engine:
         """A lone curator's piece for the aggregator of this place."""
         entry, party = terms.descriptor.aggregators[index], self.sealer.party
         seal = self._seal(terms, index)
-        place = (terms.digest, party, entry.id, index, share.size)
+        length = terms.dimension if terms.proofs is None else share.size
+        place = (terms.digest, party, entry.id, index, length)
         if terms.proofs is not None:
             context = proved_pieces.piece_context(*place)
         elif seal.session is not None:
@@ -350,15 +374,16 @@ def _noise(terms: Terms, readings: Readings | Encodable, source: NoiseSource) ->
 def _shares(terms: Terms, values: Ints, noise: Ints | None, source: NoiseSource) -> Sequence[Share]:
     """What is sealed for each aggregator, a row for each lone curator."""
     if terms.proofs is None:
-        return _words(terms, values, noise, source)
+        return _declared(terms, values, noise, source, hosted=False)
     return proved_pieces.split(terms.proofs.of(1), terms.digest, values, noise, source)
 
 
-def _words(
-    terms: Terms, values: Ints, noise: Ints | None, source: NoiseSource
-) -> list[NDArray[np.uint64]]:
-    """Shares of noisy values without a proof, (count, d) for each aggregator."""
-    return scheme(terms.query).split(values if noise is None else values + noise, source)
+def _declared(
+    terms: Terms, values: Ints, noise: Ints | None, source: NoiseSource, *, hosted: bool
+) -> Sequence[Share]:
+    """Shares of noisy values (count, d) without a proof."""
+    noisy = values if noise is None else values + noise
+    return terms.declared.split(noisy, source, hosted=hosted)
 
 
 def joined(several: Sequence[Readings]) -> Readings:

@@ -14,6 +14,8 @@ READING: dict[str, Any] = {
     "kind": "delta",
 }
 ENROLMENT: dict[str, Any] = {"token": "tctjoin_...", "curators": ["house-17", "house-18"]}
+JOIN_TOKEN: dict[str, Any] = {"token": "tctjoin_..."}
+IDENTITIES: dict[str, Any] = {"parties": ["house-17"], "overlap_s": 604800}
 TOKEN: dict[str, Any] = {"scope": "device", "subject": "house-17", "label": "hall meter"}
 POLICY: dict[str, Any] = {
     "period_s": 86400,

@@ -34,6 +34,7 @@ from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
 from curator.parties.seal_keys import SealKeys
+from curator.parties.successions import Successions
 from curator.settings import CuratorSettings
 
 
@@ -87,6 +88,7 @@ async def build(
     reporting = Reporting(
         database, peers, clock, policies.current, settings.send_window_share, restore
     )
+    successions = Successions(database, peers, keyring, clock)
     participation = Participation(
         database,
         peers,
@@ -101,6 +103,7 @@ async def build(
         reporting,
         Refusing(database, peers, clock),
         coordinators,
+        successions,
     )
     return (
         database,
@@ -112,6 +115,7 @@ async def build(
         Imports(clock, settings.import_max_errors),
         policies,
         enroller,
+        successions,
         coordinators,
         Anchors(database, coordinators, identities),
         contributor,

@@ -81,6 +81,18 @@ class SecureRandom:
         instance._start(_seed_keys(bytes(seed), stream.encode()))
         return instance
 
+    @classmethod
+    def from_fresh_seed(cls, seed: Octets) -> SecureRandom:
+        """The keystream of a seed of 32 uniform bytes that serves this once: the seed is the key.
+
+        It ends after a GiB.
+        """
+        if len(seed) != SEED_BYTES:
+            raise ValueError(f"a seed has {SEED_BYTES} bytes")
+        instance = cls.__new__(cls)
+        instance._start(_only_key(bytes(seed)))
+        return instance
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """`count` independent uniform 64-bit words."""
         _refuse_negative(count)
@@ -189,6 +201,15 @@ def _seed_keys(seed: bytes, name: bytes) -> _Keys:
     def key(segment: int) -> bytes:
         info = segment.to_bytes(8, "big") + name
         return HKDF(SHA256(), _KEY_BYTES, salt=_SEED_LABEL, info=info).derive(seed)
+
+    return key
+
+
+def _only_key(seed: bytes) -> _Keys:
+    def key(segment: int) -> bytes:
+        if segment > 0:
+            raise ValueError("a seed that is a key gives no more than a GiB")
+        return seed
 
     return key
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -148,8 +149,9 @@ async def _execute(url: str, statements: str) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Leave none of our databases on a server."""
-    asyncio.run(_drop_databases())
+    """Leave none of our databases on a server. A browser may still have this thread's loop."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, _drop_databases()).result()
 
 
 async def _drop_databases() -> None:

@@ -22,6 +22,7 @@ from aggregator.errors import (
     UnknownSession,
 )
 from aggregator.pieces.unsealing import session_name
+from aggregator.roster.party_identities import by_any_key
 from aggregator.sealing.seal_keys import SealSecret
 from aggregator.sealing.sessions import HeldSession
 from aggregator.store import admission
@@ -56,7 +57,8 @@ async def session_for(
     if known is not None:
         return known
     if announce is not None:
-        return begun(aggregator, own, context.descriptor.deployment, sender, announce)
+        deployment = context.descriptor.deployment
+        return await begun_by(aggregator, own, deployment, sender, announce)
     async with aggregator.database.reading() as transaction:
         wrapped = await store.wrapped_key(transaction, own.number, sender.key, session)
     if wrapped is None:
@@ -66,6 +68,22 @@ async def session_for(
     return found
 
 
+async def begun_by(
+    aggregator: Aggregator,
+    own: SealSecret,
+    deployment: str,
+    sender: Party,
+    announce: Signed[Session],
+) -> HeldSession:
+    """The session that a party announces, not stored yet, by its key of now or one whose overlap is
+    not over. Raises SessionRefusedHere, IdentitySuperseded."""
+
+    def by(key: bytes) -> HeldSession:
+        return begun(aggregator, own, deployment, replace(sender, identity_key=key), announce)
+
+    return await by_any_key(aggregator, sender, by)
+
+
 def begun(
     aggregator: Aggregator,
     own: SealSecret,
@@ -73,7 +91,7 @@ def begun(
     sender: Party,
     announce: Signed[Session],
 ) -> HeldSession:
-    """The session that a party announces, not stored yet. Raises SessionRefusedHere."""
+    """The session that a party announces, by its key. Raises SessionRefusedHere."""
     ends = SessionEnds(
         deployment=deployment,
         party=sender.id,
@@ -155,7 +173,7 @@ async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session
     if number is None:
         raise UnknownSealKey
     own = await aggregator.seal_keyring.of(number)
-    session = begun(aggregator, own, coordinator.deployment, sender, signed)
+    session = await begun_by(aggregator, own, coordinator.deployment, sender, signed)
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, SESSIONS_LOCK)
         beginning = await Beginning.of(transaction, own, [sender.key])

@@ -38,6 +38,7 @@ from tacit.crypto.sealing import (
     PartHeader,
     SealBroken,
     epoch_of,
+    of_other_format,
     open_batch,
     open_octets,
     open_part,
@@ -50,6 +51,7 @@ from tacit.crypto.sharing import PRIME
 from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round import Piece
+from tacit.randomness import SEED_BYTES
 
 Words = NDArray[np.uint64]
 
@@ -121,7 +123,7 @@ def check_lone(context: RoundContext, sender: Party, piece: Piece) -> None:
         raise NotInRound
     if context.invited is not None and not sets.holds(context.invited, sender.first):
         raise NotInGroup
-    if len(piece.sealed) != _content_bytes(context) + TAG_BYTES:
+    if len(piece.sealed) != _lone_bytes(context) + TAG_BYTES:
         raise WrongLength(extra=_length_named(context))
 
 
@@ -149,10 +151,17 @@ def open_lone(
     return lone
 
 
-def _content_bytes(context: RoundContext, curators: int = 1) -> int:
-    """Bytes inside the seal of a contribution."""
+def _lone_bytes(context: RoundContext) -> int:
+    """Bytes inside the seal of a lone curator's piece."""
     if context.proofs is None:
-        return 8 * context.dimension * curators
+        return context.declared.content_bytes(context.index, 1, hosted=False)
+    return context.proofs.of(1).share_bytes(context.index)
+
+
+def _part_bytes(context: RoundContext, curators: int) -> int:
+    """Bytes of the one plaintext for some of a host's curators."""
+    if context.proofs is None:
+        return SEED_BYTES
     return context.proofs.of(curators).share_bytes(context.index)
 
 
@@ -160,7 +169,7 @@ def _length_named(context: RoundContext, curators: int = 1) -> dict[str, int]:
     """What a problem says of the right length."""
     if context.proofs is None:
         return {"dimension": context.dimension}
-    return {"bytes": _content_bytes(context, curators)}
+    return {"bytes": _part_bytes(context, curators)}
 
 
 def content_of(
@@ -191,7 +200,7 @@ def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> byte
     """Where a lone piece of a sender opens only: its associated data."""
     digest, index = context.digest, context.index
     if context.proofs is not None:
-        length = _content_bytes(context)
+        length = _lone_bytes(context)
         return proved_pieces.piece_context(digest, sender.id, aggregator.id, index, length)
     placed = sessions.piece_context if context.descriptor.sessions else piece_context
     return placed(digest, sender.id, aggregator.id, index, context.dimension)
@@ -201,16 +210,26 @@ def words_of(
     aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes, tag: bytes
 ) -> Words:
     """The words of a lone piece's record, (d,)."""
-    return _words(content_of(aggregator, context, sender, body, tag))
+    content = content_of(aggregator, context, sender, body, tag)
+    words: Words = context.declared.opened(context.index, content, 1, hosted=False)[0]
+    return words
 
 
-def _words(content: bytes) -> Words:
-    return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
+def batch_words(
+    aggregator: Aggregator,
+    context: RoundContext,
+    sender: Party,
+    record: bytes,
+    header: BatchHeader | PartHeader,
+) -> Words:
+    """The words of a stored batch (count, d), whose header was read."""
+    content = batch_content(aggregator, context, sender, record)
+    return context.declared.opened(context.index, content, header.count, hosted=True)
 
 
 def read_batch(context: RoundContext, sender: Party, body: bytes) -> ReadBatch:
     """A batch of this round, aggregator, host and run of numbers; raises its problem."""
-    batch = ReadBatch(body, *_header_of(context, body))
+    batch = ReadBatch(body, *header_of(context, body))
     check_place(context, sender, batch.header)
     return batch
 
@@ -245,10 +264,13 @@ def received(context: RoundContext, record: bytes) -> bytes:
     return record[WRAPPED_BYTES:] if context.descriptor.sessions else record
 
 
-def _header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHeader, int]:
-    """The header of a batch, in a proved round of a part; and where the ciphertext begins."""
+def header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHeader, int]:
+    """The header of a batch, of a part where one plaintext is inside: a proved share or a seed; and
+    where the ciphertext begins."""
+    if context.proofs is None and of_other_format(body, context.descriptor.sessions):
+        raise SuiteRefused
     try:
-        if context.proofs is None:
+        if context.proofs is None and not context.declared.seeded(context.index, hosted=True):
             return read_batch_header(body)
         return read_part_header(body, context.descriptor.segment_size)
     except SealBroken as error:
@@ -260,7 +282,7 @@ def batch_content(
 ) -> bytes:
     """What is inside a stored batch or part: little-endian words, or one share with its proof."""
     body = received(context, record)
-    batch = ReadBatch(body, *_header_of(context, body))
+    batch = ReadBatch(body, *header_of(context, body))
     if context.descriptor.sessions:
         seal_key = _record_key(aggregator, context, sender, record[:WRAPPED_BYTES])
     else:
@@ -315,19 +337,20 @@ def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> No
         if header.dimension != context.dimension:
             raise WrongLength(extra=_length_named(context))
         return
-    assert context.proofs is not None
-    if header.count > context.proofs.largest_part:
+    if context.proofs is not None and header.count > context.proofs.largest_part:
         raise WrongLength("no part has this many curators")
-    if header.plaintext_bytes != _content_bytes(context, header.count):
+    if header.plaintext_bytes != _part_bytes(context, header.count):
         raise WrongLength(extra=_length_named(context, header.count))
 
 
-def check_content(context: RoundContext, content: bytes, curators: int = 1) -> None:
-    """Raise OutOfField for a word that is no field element, where words have to be."""
+def check_content(context: RoundContext, content: bytes, hosted: int | None = None) -> None:
+    """Raise OutOfField for a word that is no field element, where words have to be; what a seed
+    stands for always is. `hosted`: of how many of a host's curators, None of a lone one."""
     if context.proofs is None:
-        check_words(context, _words(content))
+        if not context.declared.seeded(context.index, hosted=hosted is not None):
+            check_words(context, np.frombuffer(content, "<u8").astype(np.uint64, copy=False))
         return
-    prio3 = context.proofs.of(curators).prio3
+    prio3 = context.proofs.of(1 if hosted is None else hosted).prio3
     shares = proved_pieces.unpack(
         prio3, context.index, proved_pieces.rows_of(prio3, context.index, [content])
     )

@@ -36,6 +36,7 @@ from aggregator.store import admission, roster, tables
 from aggregator.store.admission import CoordinatorRow
 from aggregator.store.roster import Party
 from common.store.database import exclusive
+from common.store.party_identities import forget_replaced
 from common.store.transactions import Transaction
 from common.web import grants
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
@@ -58,7 +59,7 @@ from tacit.protocol.identities import Pin
 from tacit.query.words import Identifier
 from tacit.wire import WireModel, encode_binary
 
-_ROSTER = "aggregator roster"
+ROSTER = "aggregator roster"
 _END_OF_NUMBERS = 2**32
 _HASHED = 1 << 14
 
@@ -97,7 +98,7 @@ async def pair(
     key = request.identity_key
     wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, _ROSTER)
+        await exclusive(transaction, ROSTER)
         known = await admission.coordinator(transaction)
         same = known is not None and _names(known) == _names(wanted)
         if known is not None and not same and not replace:
@@ -141,7 +142,7 @@ async def part(aggregator: Aggregator) -> None:
     """End the pairing: no coordinator may call any more. Accepted pieces are never summed, unless
     the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
     async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, _ROSTER)
+        await exclusive(transaction, ROSTER)
         if not await admission.remove_coordinator(transaction):
             raise NotPaired
         await admission.end_scope(transaction, Scope.COORDINATOR, aggregator.clock.now())
@@ -186,7 +187,7 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
     hosted = await asyncio.to_thread(_hosted, request)
     now = aggregator.clock.now()
     async with aggregator.database.begin(large=True) as transaction:
-        await exclusive(transaction, _ROSTER)
+        await exclusive(transaction, ROSTER)
         secret_hash = grant_hash(request.secret)
         granted = await grants.find_grant(transaction, tables.grants, secret_hash, now)
         first = request.first
@@ -195,9 +196,12 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
             await revoke_subject(transaction, tables.tokens, request.party, now)
         else:
             first = _check_grant(granted, request)
-            await _check_free(transaction, request, first, hosted)
+            if granted.replaces:
+                await _replace(transaction, request, hosted, now)
+            else:
+                await _check_free(transaction, request, first, hosted)
+                await _add(transaction, request, first, hosted, now)
             await grants.use_grant(transaction, tables.grants, secret_hash, now)
-            await _add(transaction, request, first, hosted, now)
         token, record = mint(
             (Scope.CURATOR,), aggregator.clock, subject=request.party, label="enrolled party"
         )
@@ -212,7 +216,7 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
 async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochKey]) -> bool:
     """Keep a party's key of a new epoch; whether it is new. Raises EpochKeyConflict."""
     async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, _ROSTER)
+        await exclusive(transaction, ROSTER)
         known = await roster.active_party(transaction, party)
         if known is None:
             raise UnknownParty
@@ -234,10 +238,11 @@ async def revoke(aggregator: Aggregator, party: str) -> None:
     """Take a party off the roster and end its tokens. Its numbers are never given again."""
     now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, _ROSTER)
+        await exclusive(transaction, ROSTER)
         if not await roster.leave(transaction, party, now):
             raise UnknownParty
         await revoke_subject(transaction, tables.tokens, party, now)
+        await forget_replaced(transaction, tables.replaced_keys, party)
 
 
 # --- the checks of an enrolment ------------------------------------------------------------------
@@ -254,21 +259,28 @@ async def _check_same(
     known = await roster.active_party(transaction, request.party)
     if known is None:
         raise JoinTokenUsed
-    asked = (request.kind, request.identity_key, request.first, len(request.curators))
-    stored = (known.kind, known.identity_key, known.first, known.curators)
     epoch_key = request.epoch_key
     same = (
-        asked == stored
+        known.identity_key == request.identity_key
         and known.keys.get(epoch_key.epoch) == epoch_key.public_key
         and await roster.enrolled_at(transaction, known.key) == granted.used
+        and await _has_the_same_curators(transaction, known, request, hosted)
     )
-    if same and hosted is not None:
-        ids = await roster.hosted_ids(transaction, known.key)
-        same = hosted.compressed == ids or _unpack(ids) == list(request.curators)
-    elif same:
-        same = request.curators == (request.party,)
     if not same:
         raise JoinTokenUsed
+
+
+async def _has_the_same_curators(
+    transaction: Transaction, known: Party, request: Enrolment, hosted: _Hosted | None
+) -> bool:
+    """Whether an enrolment is of a party's kind, numbers and curators."""
+    asked = (request.kind, request.first, len(request.curators))
+    if asked != (known.kind, known.first, known.curators):
+        return False
+    if hosted is None:
+        return request.curators == (request.party,)
+    ids = await roster.hosted_ids(transaction, known.key)
+    return hosted.compressed == ids or _unpack(ids) == list(request.curators)
 
 
 def _check_grant(granted: GrantRow, request: Enrolment) -> int:
@@ -322,6 +334,27 @@ async def _add(
         await roster.add_hosted(
             transaction, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
         )
+
+
+async def _replace(
+    transaction: Transaction, request: Enrolment, hosted: _Hosted | None, now: datetime
+) -> None:
+    """Give a party on the roster another identity; its keys and tokens so far end. Raises
+    UnknownParty, EnrolmentRefused for other curators or numbers, CuratorEnrolled for a key that a
+    party has."""
+    known = await roster.active_party(transaction, request.party)
+    if known is None:
+        raise UnknownParty
+    if not await _has_the_same_curators(transaction, known, request, hosted):
+        raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
+    if await roster.has_identity(transaction, request.identity_key):
+        raise CuratorEnrolled("the identity is enrolled", pointer="/identity_key")
+    await roster.set_identity(transaction, known.key, request.identity_key, enrolled=now)
+    await roster.drop_party_keys(transaction, known.key)
+    epoch_key = request.epoch_key
+    await roster.add_party_key(transaction, known.key, epoch_key.epoch, epoch_key.public_key)
+    await forget_replaced(transaction, tables.replaced_keys, request.party)
+    await revoke_subject(transaction, tables.tokens, request.party, now)
 
 
 # --- many ids, compactly -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Routes of the roster: grants, enrolments, announced keys, and revocations."""
+"""Routes of the roster: grants, enrolments, announced keys, identities, and revocations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.errors import NotYourParty
-from aggregator.roster import enrolment
+from aggregator.roster import enrolment, party_identities
 from aggregator.roster.senders import SenderDirectory
 from aggregator.store import roster as store
 from aggregator.web import Curator, Operator
@@ -20,13 +20,14 @@ from common.web.grants import EnrolmentRefused, answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import answer, encode, etag_response, read_body
-from tacit.crypto.signing import Signed
+from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
     GRANT_HEADER,
     Enrolment,
     EpochKey,
     GrantRequest,
 )
+from tacit.protocol.party_identities import PartyChain
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
@@ -88,6 +89,30 @@ def add_enrolment(app: FastAPI) -> None:
             raise EnrolmentRefused("another epoch than the path's", pointer="/statement/epoch")
         new = await enrolment.announce_key(aggregator, party, body)
         return answer(request, {"party": party, "epoch": epoch}, status=201 if new else 200)
+
+    @app.put(
+        "/v1/parties/{party}/identity",
+        tags=["roster"],
+        summary="A party shows the links from one of its identities to the next",
+        openapi_extra=takes(PartyChain),
+    )
+    async def follow(
+        request: Request,
+        party: str,
+        aggregator: AggregatorPart,
+        directory: DirectoryPart,
+        authenticator: AuthenticatorPart,
+        caller: Curator,
+    ) -> Response:
+        if caller.subject != party:
+            raise NotYourParty
+        shown = await read_body(request, PartyChain)
+        try:
+            key = await party_identities.follow(aggregator, party, shown)
+        finally:  # also of a fork, upon which its tokens ended
+            directory.forget()
+            authenticator.forget()
+        return answer(request, {"party": party, "fingerprint": fingerprint(key).hex()})
 
     @app.delete(
         "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"

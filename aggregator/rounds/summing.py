@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import SealBrokenHere
 from aggregator.pieces.peer_seals import incoming_key
-from aggregator.pieces.unsealing import batch_content, received, words_of
+from aggregator.pieces.unsealing import batch_words, header_of, received, words_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
@@ -34,7 +34,6 @@ from tacit.crypto.sealing import (
     SealBroken,
     open_words,
     piece_context,
-    read_batch_header,
 )
 from tacit.crypto.sharing import Words
 from tacit.crypto.signing import Signed
@@ -112,15 +111,13 @@ def _add_batch(
     heard: Heard,
     total: Words,
 ) -> tuple[Words, int]:
-    header, _ = read_batch_header(received(context, body))
+    header, _ = header_of(context, received(context, body))
     span = header.span
     present = sets.unpack(header.presence, span.length)
     chosen = listed[span.first : span.first + span.length][present]
     if not chosen.any():
         return total, 0
-    content = batch_content(aggregator, context, host, body)
-    words = np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
-    pieces = words.reshape(header.count, context.dimension)
+    pieces = batch_words(aggregator, context, host, body, header)
     if not chosen.all():
         pieces = pieces[chosen]
     heard(span.first + np.flatnonzero(present)[chosen], pieces)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
+from sqlalchemy import BindParameter, Row, bindparam, delete, insert, select, update
 
 from aggregator.store.tables import hosted, parties, party_keys, tokens
 from common.store.transactions import Transaction
@@ -118,6 +118,31 @@ async def is_active(transaction: Transaction, party: str, identity_key: bytes) -
         )
     )
     return found.first() is not None
+
+
+async def has_identity(transaction: Transaction, identity_key: bytes) -> bool:
+    """Whether a party with this identity is on the roster."""
+    found = await transaction.execute(
+        select(parties.c.key).where(
+            parties.c.left.is_(None), parties.c.identity_key == identity_key
+        )
+    )
+    return found.first() is not None
+
+
+async def set_identity(
+    transaction: Transaction, key: int, identity_key: bytes, *, enrolled: datetime | None = None
+) -> None:
+    """Give a party another identity; `enrolled`: of one that enrolled again."""
+    values: dict[str, Any] = {"identity_key": identity_key}
+    if enrolled is not None:
+        values["enrolled"] = enrolled
+    await transaction.execute(update(parties).where(parties.c.key == key).values(**values))
+
+
+async def drop_party_keys(transaction: Transaction, key: int) -> None:
+    """Forget the epoch keys that a party announced."""
+    await transaction.execute(delete(party_keys).where(party_keys.c.party == key))
 
 
 async def numbers_taken(transaction: Transaction, first: int, count: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ForeignKey,
     Index,
@@ -14,10 +15,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 from common.store.columns import NAMES, Instant
 from common.store.identities import identity_table
+from common.store.party_identities import replaced_key_table
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
@@ -25,6 +28,7 @@ Key = BigInteger().with_variant(Integer, "sqlite")
 
 tokens = token_table(metadata)
 identities = identity_table(metadata)
+replaced_keys = replaced_key_table(metadata)
 secrets = Table(
     "secret",
     metadata,
@@ -91,6 +95,7 @@ grants = Table(
     Column("max_curators", Integer, nullable=False),
     Column("expires", Instant, nullable=False, index=True),
     Column("used", Instant, nullable=True),
+    Column("replaces", Boolean, nullable=False, server_default=false()),
 )
 parties = Table(
     "party",

@@ -14,6 +14,8 @@ from decimal import Context
 from fractions import Fraction
 from typing import Any, Final
 
+from tacit.protocol.declared_pieces import SHORT
+from tacit.randomness import SEED_BYTES
 from tacit.report.figures import amount
 from tacit.wire import format_exact
 
@@ -44,11 +46,13 @@ class PlannedQuestion:
 
 @dataclass(frozen=True)
 class Asking:
-    """Who is asked, and how. draws: R; deadline_s: of one round; records: a public guess of how
-    many there are in total, None without one."""
+    """Who is asked, and how. draws: R; seeds: how many aggregators get the seeds of long pieces;
+    deadline_s: of one round; records: a public guess of how many there are in total, None without
+    one."""
 
     draws: Fraction
     aggregators: int
+    seeds: int
     curators: int
     deadline_s: int
     records: int | None = None
@@ -75,18 +79,18 @@ def cells_at_most(planned: PlannedQuestion, before: int | None, records: int | N
 
 def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, Any]:
     """The figures of a preview: JSON values."""
-    steps, words, before = [], 0, None
+    steps, words, own, before = [], 0, 0, None
     for planned in questions:
         cells = cells_at_most(planned, before, asking.records)
         steps.append(_step(planned, asking, cells))
         words += cells
+        own += _bytes(cells, asking)
         before = planned.threshold
-    own = words * WORD_BYTES * asking.aggregators
     rarest = max((each.threshold or 0 for each in questions), default=0)
     found: dict[str, Any] = {
         "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
         "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
-        "so few records cannot fill them; bytes are those of words, without headers and "
+        "so few records cannot fill them; bytes are those of words and seeds, without headers and "
         "proofs, if all n_max curators take part",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
@@ -104,6 +108,12 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
     if asking.records is not None:
         found["smallest_share_that_shows"] = _figure(rarest / asking.records)
     return found
+
+
+def _bytes(words: int, asking: Asking) -> int:
+    """What a curator seals of a question for all aggregators."""
+    seeds = asking.seeds if words > SHORT else 0
+    return words * WORD_BYTES * (asking.aggregators - seeds) + SEED_BYTES * seeds
 
 
 def _step(planned: PlannedQuestion, asking: Asking, cells: int) -> dict[str, Any]:

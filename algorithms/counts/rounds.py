@@ -155,7 +155,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         absorb=absorb,
         aborted=aborted,
         release=release,
-        preview=lambda params: by_rounds(counting.preview(params)),
+        preview=lambda params, _share: by_rounds(counting.preview(params)),
         planned=lambda run: counting.planned(run.params),
         when=when,
         universe=counting.universe,

@@ -16,6 +16,7 @@ import numpy as np
 
 from algorithms.crowd_tasking.noise_law import cumulative
 from algorithms.crowd_tasking.prediction import NORMAL_95
+from tacit.encoders.crowd_tasking.bounded_reports import bucket_of
 from tacit.encoders.crowd_tasking.encoder import Component, Floats, Ints
 from tacit.randomness import PublicRandom
 
@@ -131,11 +132,6 @@ def _decaying_pairs(rounds: Ints, starts: Ints, sizes: Ints, persistence: float)
 
 
 # ------------------------------------------------------------------------------------- histograms
-
-
-def bucket_of(values: Floats, edges: Floats) -> Ints:
-    """(n,) the bucket of each value; beyond the edges the first or the last."""
-    return np.asarray(np.searchsorted(edges[1:-1], values, side="right"), np.int64)
 
 
 def shares(values: Floats, edges: Floats) -> Floats:

@@ -20,7 +20,6 @@ from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.crowd_tasking.aggregates import (
     Reports,
     averages,
-    bucket_of,
     cross_validated,
     deconvolved,
     histogram_distance,
@@ -210,11 +209,7 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
             _floating(source),
         )
     elif task.report == "window":
-        mechanism, law = task.perturbation, task.window
-        steps_above = mechanism.quantise(block.readings)
-        numbers = law.placed(steps_above.ravel(), mechanism.steps, source)
-        estimated = law.estimates(*law.reports(numbers, source)).reshape(steps_above.shape)
-        values = mechanism.decode((estimated + 1) / 2 * mechanism.steps)
+        values = task.windows.estimates(task.windows.reports(block.readings, source))
     else:
         mechanism = task.perturbation
         noisy = perturb(
@@ -233,11 +228,9 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
 
 def _buckets_of(block: _Block, task: Task, context: Context) -> Ints:
     """(T, d) how many subset reports of each round hold each bucket."""
-    mechanism, law = task.perturbation, task.subset
-    inside = np.clip(block.readings[:, 0], mechanism.lower[0], mechanism.upper[0])
-    places = bucket_of(inside, np.array(task.params.bucket_edges))
-    held = law.reports(places, context.noise("reports", block.number))
-    found = np.zeros((task.params.rounds, law.buckets), np.int64)
+    mechanism = task.subsets
+    held = mechanism.held(block.readings, context.noise("reports", block.number))
+    found = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
     np.add.at(found, block.rounds - 1, held)
     return found
 
@@ -252,10 +245,33 @@ def _run_subset(
         context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
         return found
 
-    law, params = task.subset, task.params
-    counts = np.zeros((params.rounds, law.buckets), np.int64)
+    params = task.params
+    counts = np.zeros((params.rounds, task.subset.buckets), np.int64)
     for part in context.map_blocks(collect, blocks):
         counts += part
+    outcome, estimated = histogram_of_subsets(task, counts, people, context)
+    evaluation = None
+    if params.evaluate and counts.any():
+        truth = np.concatenate([block.readings[:, 0] for block in blocks])
+        true = shares(truth, np.array(params.bucket_edges))
+        evaluation = {
+            "readings": outcome.result["reports"],
+            "histogram": {
+                "true_shares": true.tolist(),
+                "error": histogram_distance(estimated, true),
+            },
+        }
+    context.progress(1.0, "done")
+    report = privacy_report(task, joined=people["joined"], evaluated=params.evaluate)
+    return replace(outcome, report=report, evaluation=evaluation)
+
+
+def histogram_of_subsets(
+    task: Task, counts: Ints, people: Mapping[str, int], context: Context
+) -> tuple[Outcome, Floats]:
+    """The aggregator's part of report `subset`, and the shares (d,), NaN without a report. counts
+    (T, d): how many reports of each round hold each bucket."""
+    law, params = task.subset, task.params
     held = counts.sum(axis=1) // law.size
     total = int(held.sum())
     edges = np.array(params.bucket_edges)
@@ -279,21 +295,9 @@ def _run_subset(
 
     nothing = Reports(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 1)))
     plots = task_plots(task, people["joined"], nothing, estimated, tick)
-    evaluation = None
-    if params.evaluate and total:
-        truth = np.concatenate([block.readings[:, 0] for block in blocks])
-        true = shares(truth, edges)
-        evaluation = {
-            "readings": total,
-            "histogram": {
-                "true_shares": true.tolist(),
-                "error": histogram_distance(estimated, true),
-            },
-        }
-    context.progress(1.0, "done")
-    report = privacy_report(task, joined=people["joined"], evaluated=params.evaluate)
+    report = privacy_report(task, joined=people["joined"])
     seeds = {"prediction_seed": params.prediction_seed}
-    return Outcome(summary, report, files, plots, seeds, evaluation)
+    return Outcome(summary, report, files, plots, seeds), estimated
 
 
 def _floating(source: NoiseSource) -> SeededRandom:

@@ -1,8 +1,8 @@
 """Reports that users send themselves, and how they are collected.
 
-Spec: crowd-tasking, section 2 ("Inputs"); jobs, "Federated jobs". Reports are in steps of the
-task's grid, as `tacit.encoders.crowd_tasking.encoder` makes them; the module `reports` refuses
-invalid ones.
+Spec: crowd-tasking, section 2 ("Inputs"); jobs, "Federated jobs". Reports are as the
+task's mechanism of `tacit.encoders.crowd_tasking` makes them; the module `reports` refuses invalid
+ones.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ def gathered(
 ) -> Reports:
     """Kept reports in any order, sorted by user and round and put in the sensor's unit.
 
-    users, rounds (n,), numbers (n, k) in grid steps, labels (n,) places in the list of classes.
+    users, rounds (n,), numbers (n, k) as they were sent (not of subsets), labels (n,) places in the
+    list of classes.
     """
     order = np.lexsort((rounds, users))
+    windows = task.report == "window"
+    decode = task.windows.estimates if windows else task.perturbation.decode
     return Reports(
         users[order],
         rounds[order],
-        task.perturbation.decode(numbers[order]),
+        decode(numbers[order]),
         None if labels is None else labels[order],
     )

@@ -41,7 +41,7 @@ def evaluate(
 
     `tick` is called between steps.
     """
-    lower, upper = np.array(task.perturbation.lower), np.array(task.perturbation.upper)
+    lower, upper = np.array(task.grid.lower), np.array(task.grid.upper)
     known: dict[str, Any] = {
         "readings": reports.count,
         "clamped": int(((truth < lower) | (truth > upper)).any(axis=1).sum()),

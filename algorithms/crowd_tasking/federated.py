@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
-from algorithms.crowd_tasking.algorithm import aggregate
+from algorithms.crowd_tasking.algorithm import aggregate, histogram_of_subsets
 from algorithms.crowd_tasking.collection import gathered
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.report import privacy_report
@@ -56,6 +56,12 @@ def aggregated(
     users = np.array([user for user, _ in reports], np.int64)
     rounds = np.array([report.round for _, report in reports], np.int64)
     numbers = np.array([report.values for _, report in reports], np.int64)
+    if task.report == "subset":
+        places = numbers.reshape(len(reports), task.subset.size)
+        counts = task.subsets.counts(rounds, places, params.rounds)
+        people = {"offered": collected.offered, "joined": int(np.unique(users).size)}
+        outcome = histogram_of_subsets(task, counts, people, context)[0]
+        return replace(outcome, report=_charged(task, outcome.report))
     numbers = numbers.reshape(len(reports), params.dimension)
     labels = None
     if labelled(params):
@@ -78,7 +84,7 @@ def _task(params: Parameters, stance: Stance) -> Task:
 def _encoding(task: Task) -> Encoding:
     params = task.params
     return Encoding(
-        task.perturbation,
+        task.mechanism,
         params.rounds,
         params.privacy_unit,
         params.delta,

@@ -118,9 +118,9 @@ class Parameters(WireModel):
     buckets: Buckets | None = Field(default=None, description="for HIST")
     report: ReportKind | Literal["auto"] | None = Field(
         default=None,
-        description="laplace: the source's (default of paper, and of curators' own reports); "
-        "window: AVG, bounded reports; subset: HIST of one coordinate, a few buckets; auto: by "
-        "aggregate and forecast (default of sound)",
+        description="laplace: the source's (default of paper); window: AVG, bounded reports; "
+        "subset: HIST of one coordinate, a few buckets; auto: by aggregate and forecast (default "
+        "of sound)",
     )
     estimator: Literal["naive", "deconvolve"] = "naive"
     reference: tuple[Number, ...] | None = Field(

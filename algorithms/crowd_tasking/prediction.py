@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.noise_law import Floats, cumulative, tail
-from algorithms.crowd_tasking.window import Subset
 from algorithms.simplex import on_simplex
 from tacit.accounting.error import laplace_mean_absolute
+from tacit.encoders.crowd_tasking.bounded import Subset
 from tacit.randomness import PublicRandom
 
 NORMAL_95: Final = 1.959963984540054

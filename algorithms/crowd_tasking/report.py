@@ -10,7 +10,7 @@ from typing import Any, Final
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
-from algorithms.crowd_tasking.window import UNIT
+from tacit.encoders.crowd_tasking.bounded import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
 from tacit.report.figures import amount, delta_amount, epsilon_amount
@@ -316,7 +316,7 @@ def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
 def _error(task: Task, n: int) -> dict[str, Any]:
     stated: dict[str, Any] = {"n_joined": n, "aggregate": task.params.aggregate}
     if task.exact:
-        stated["grid_half_step"] = _float_up(float(task.perturbation.step.max()) / 2)
+        stated["grid_half_step"] = _float_up(float(task.grid.step.max()) / 2)
     if n < 1:
         return stated
     predicted = task.predicted(n)
@@ -389,7 +389,7 @@ def _method(task: Task) -> dict[str, Any]:
         "asked": params.report or ("laplace" if task.stance == "paper" else "auto"),
         "chosen": task.report,
         "rule": "AVG: window; HIST of one coordinate: subset unless its forecast is worse than "
-        "laplace's; CLS, the unit level, other parts than Y and curators' own reports: laplace",
+        "laplace's; CLS, the unit level and other parts than Y: laplace",
     }
     if task.report == "laplace":
         return described

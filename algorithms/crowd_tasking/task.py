@@ -42,10 +42,11 @@ from algorithms.crowd_tasking.prediction import (
     shift_bound,
     subset_error,
 )
-from algorithms.crowd_tasking.window import Subset, Window, best_window
 from algorithms.problems import MethodNeedsSound
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.crowd_tasking.encoder import Perturbation, truth_probability
+from tacit.encoders.crowd_tasking.bounded import Subset, Window, best_window
+from tacit.encoders.crowd_tasking.bounded_reports import SubsetReports, WindowReports
+from tacit.encoders.crowd_tasking.encoder import Perturbation, ReadingGrid, truth_probability
 from tacit.errors import Invalid
 from tacit.noise import SCALE_LIMIT
 from tacit.randomness import PublicRandom
@@ -98,17 +99,48 @@ class Task:
         return self.stance == "sound" or self.on_devices
 
     @cached_property
-    def perturbation(self) -> Perturbation:
-        """The exact mechanism, with its grid."""
+    def grid(self) -> ReadingGrid:
+        """Bounds and steps of readings."""
         sensor = self.params.sensor
-        return Perturbation(
+        return ReadingGrid(
             tuple(each.lower for each in sensor.coordinates),
             tuple(each.upper for each in sensor.coordinates),
             sensor.steps,
-            sensor.steps / self.coordinate_epsilon,
-            self.components,
-            self.params.p,
         )
+
+    @cached_property
+    def perturbation(self) -> Perturbation:
+        """The exact mechanism of report `laplace`."""
+        grid = self.grid
+        scale = grid.steps / self.coordinate_epsilon
+        return Perturbation(
+            grid.lower, grid.upper, grid.steps, scale, self.components, self.params.p
+        )
+
+    @cached_property
+    def windows(self) -> WindowReports:
+        """The exact mechanism of report `window`."""
+        law, grid = self.window, self.grid
+        each = self.coordinate_epsilon
+        return WindowReports(grid.lower, grid.upper, grid.steps, each, law.reach, law.mixed)
+
+    @cached_property
+    def subsets(self) -> SubsetReports:
+        """The exact mechanism of report `subset`."""
+        grid, edges = self.grid, self.params.bucket_edges
+        each, size = self.coordinate_epsilon, self.subset.size
+        return SubsetReports(grid.lower, grid.upper, grid.steps, each, edges, size)
+
+    @property
+    def mechanism(self) -> Perturbation | WindowReports | SubsetReports:
+        """The exact mechanism of the task's report."""
+        match self.report:
+            case "laplace":
+                return self.perturbation
+            case "window":
+                return self.windows
+            case "subset":
+                return self.subsets
 
     @property
     def parts(self) -> int:
@@ -305,7 +337,7 @@ def resolve(params: Parameters, stance: Stance, *, on_devices: bool = False) -> 
     bare = params.label_epsilon is None and not params.labels_are_public
     if stance == "sound" and params.aggregate == "CLS" and bare:
         raise BadTask("labels_are_public", "labels are declared public or given label_epsilon")
-    kinds = _kinds(params, stance, components, on_devices=on_devices)
+    kinds = _kinds(params, stance, components)
 
     def with_budget(epsilon: Fraction, report: ReportKind) -> Task:
         return Task(params, stance, components, per_coordinate, epsilon, on_devices, report)
@@ -336,14 +368,13 @@ def _drawable(task: Task) -> Task:
 
 
 def _kinds(
-    params: Parameters, stance: Stance, components: tuple[Part, ...], *, on_devices: bool
+    params: Parameters, stance: Stance, components: tuple[Part, ...]
 ) -> tuple[ReportKind, ...]:
     """What may run: as named, or what `auto` compares by its forecast, the first one preferred.
     From public choices alone. Raises BadTask, MethodNeedsSound."""
-    plain = stance == "sound" and not on_devices
     if params.report not in (None, "laplace") and stance == "paper":
         raise MethodNeedsSound("the source has laplace alone", pointer="/params/report")
-    bounded = plain and components == ("Y",) and params.privacy_unit != "level"
+    bounded = stance == "sound" and components == ("Y",) and params.privacy_unit != "level"
     fitting: ReportKind = "laplace"
     if bounded and params.aggregate == "AVG":
         fitting = "window"
@@ -355,8 +386,8 @@ def _kinds(
     if asked not in ("laplace", fitting):
         raise BadTask(
             "report",
-            "window is for AVG, subset for HIST of one coordinate; both with the part Y alone, "
-            "another unit than level, and stored readings",
+            "window is for AVG, subset for HIST of one coordinate; both with the part Y alone "
+            "and another unit than level",
         )
     return (asked,)
 

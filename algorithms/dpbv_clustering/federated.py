@@ -106,7 +106,7 @@ ROUNDS: Final = FederatedRounds(
     absorb=take,
     aborted=aborted,
     release=finish,
-    preview=preview,
+    preview=lambda params, _share: preview(params),
     planned=planned,
     when=f"stance sound, method {METHOD_OF_ROUNDS}",
 )

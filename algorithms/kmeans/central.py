@@ -16,8 +16,9 @@ import numpy as np
 
 from algorithms.contract import Context
 from algorithms.kmeans.settings import Plan
-from algorithms.kmeans.steps import Asked, State, absorb, first, next_query
+from algorithms.kmeans.steps import State, absorb, first, next_query
 from tacit.encoders.kmeans.encoder import Floats, Grid, Ints
+from tacit.encoders.kmeans.sums import Query
 from tacit.noise import laplace
 from tacit.randomness import NoiseSource
 
@@ -58,7 +59,7 @@ def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: C
 
 
 def exact_sums(
-    rows: Rows, grid: Grid, query: Asked, plan: Plan, place: int, context: Context
+    rows: Rows, grid: Grid, query: Query, plan: Plan, place: int, context: Context
 ) -> Ints:
     """The query's sums over all rows, without noise; `place`: number of earlier queries."""
 
@@ -75,12 +76,12 @@ def exact_sums(
     return total
 
 
-def block_sums(grid: Grid, query: Asked, values: Floats) -> Ints:
+def block_sums(grid: Grid, query: Query, values: Floats) -> Ints:
     """One block of raw rows: on the grid, then summed. Runs wherever the block is."""
     return query.sums(grid.quantise(values))
 
 
-def noise(query: Asked, records: int, source: NoiseSource) -> Ints:
+def noise(query: Query, records: int, source: NoiseSource) -> Ints:
     """Full discrete Laplace noise (length,) that hides this many records of one privacy unit."""
     scales = [block.scale(records) for block in query.blocks]
     drawn: Ints = laplace(source, scales, [block.dimension for block in query.blocks], 1)[0]

@@ -24,7 +24,6 @@ from algorithms.kmeans.parameters import (
 )
 from algorithms.kmeans.report import sound_report
 from algorithms.kmeans.steps import State, absorb, first, next_query
-from algorithms.kmeans.two_level import FineCells
 from algorithms.round_reports import by_rounds
 from tacit.encoders.kmeans.encoder import Grid, Ints, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
@@ -55,9 +54,7 @@ def scope(params: Parameters) -> PrivacyScope:
 
 def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> FederatedState:
     """Before any sum. Raises BoundsMissing, SizeHintMissing, NoPlan, DataShape."""
-    grid, plan = grid_and_plan(
-        params, noise_share=noise_share, default_cells=FEDERATED_CELLS, stored=False
-    )
+    grid, plan = grid_and_plan(params, noise_share=noise_share, default_cells=FEDERATED_CELLS)
     if len(columns) != grid.dimension:
         raise DataShape("one pair of bounds for each column", pointer="/params/bounds")
     return FederatedState(params, grid, tuple(columns), first(plan, params.public_seed))
@@ -68,7 +65,6 @@ def next_sum(state: FederatedState) -> KmeansSum | None:
     query = None if state.truncated else next_query(state.steps)
     if query is None:
         return None
-    assert not isinstance(query, FineCells)  # the plan of rounds has one histogram
     return KmeansSum.of(state.grid, query, max(SWAP, scope(state.params).hidden))
 
 
@@ -93,9 +89,9 @@ def release(state: FederatedState) -> Outcome:
     return replace(found, result={**found.result, "truncated": state.truncated}, report=report)
 
 
-def preview(params: Parameters) -> PrivacyReport:
+def preview(params: Parameters, noise_share: Fraction) -> PrivacyReport:
     """The report of a run, before any data."""
-    grid, plan = grid_and_plan(params, default_cells=FEDERATED_CELLS, stored=False)
+    grid, plan = grid_and_plan(params, noise_share=noise_share, default_cells=FEDERATED_CELLS)
     return by_rounds(sound_report(params, grid, plan, None, None))
 
 

@@ -110,9 +110,9 @@ class Parameters(WireModel):
     ] = None
     start: StartMethod | Literal["auto"] = Field(
         "auto",
-        description="mode synopsis+zone of stored rows: grid: one histogram; two-level: a coarse "
-        "one, and a finer one of the cells that stand out; auto: two-level where n_hint is large "
-        "enough; over curators always grid",
+        description="mode synopsis+zone: grid: one histogram; two-level: a coarse one, and a finer "
+        "one of the cells that stand out (over curators one more round); auto: two-level where "
+        "n_hint is large enough",
     )
     public_seed: Annotated[
         int, Field(ge=0, lt=1 << 63, description="drives public choices only; printed")
@@ -187,9 +187,8 @@ def grid_and_plan(
     *,
     noise_share: Fraction = Fraction(1),
     default_cells: int = CENTRAL_CELLS,
-    stored: bool = True,
 ) -> tuple[Grid, Plan]:
-    """What a sound run does, from public parameters alone; `stored`: the rows lie in one place.
+    """What a sound run does, from public parameters alone.
 
     Raises BoundsMissing, SizeHintMissing, NoPlan; each names the field.
     """
@@ -197,8 +196,6 @@ def grid_and_plan(
         raise BoundsMissing(pointer="/params/bounds")
     if params.n_hint is None:
         raise SizeHintMissing(pointer="/params/n_hint")
-    if params.start == "two-level" and not stored:
-        raise NoPlan("two-level takes stored rows", pointer="/params/start")
     records = params.contribution_bound if params.privacy_unit == "curator" else 1
     try:
         plan = make_plan(
@@ -211,7 +208,7 @@ def grid_and_plan(
             max_cells=params.max_cells or default_cells,
             noise_share=noise_share,
             records=records,
-            start=params.start if stored else "grid",
+            start=params.start,
         )
     except PlanImpossible as problem:
         raise NoPlan(problem.reason, pointer=f"/params/{problem.field}") from None

@@ -16,9 +16,11 @@ import numpy as np
 from algorithms.kmeans.parameters import Parameters
 from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
 from algorithms.kmeans.starts import THRESHOLD
-from algorithms.kmeans.steps import Asked, Release, State
-from algorithms.kmeans.two_level import CLEAR, FineCells
+from algorithms.kmeans.steps import Release, State
+from algorithms.kmeans.two_level import CLEAR
 from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock
+from tacit.encoders.kmeans.fine_cells import FineCells
+from tacit.encoders.kmeans.sums import Query
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     NOISE_SOURCE,
@@ -140,7 +142,7 @@ def _verified(
 
 
 def _largest(
-    asked: Sequence[Asked], measure: Callable[[NoiseBlock], Fraction | int]
+    asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
 ) -> dict[tuple[str, str], Fraction | int]:
     """The largest measure of each kind of block of each query, by the words for it and the kind."""
     largest: dict[tuple[str, str], Fraction | int] = {}
@@ -151,7 +153,7 @@ def _largest(
     return largest
 
 
-def _sensitivities(plan: Plan, asked: Sequence[Asked]) -> tuple[SensitivityStatement, ...]:
+def _sensitivities(plan: Plan, asked: Sequence[Query]) -> tuple[SensitivityStatement, ...]:
     """Of each query's parts, in ring units, for the privacy unit."""
     if asked:
         return tuple(
@@ -186,7 +188,7 @@ def _declared(value: int, part: str) -> SensitivityStatement:
 
 
 def _noise(
-    plan: Plan, asked: Sequence[Asked], builder: ReportBuilder
+    plan: Plan, asked: Sequence[Query], builder: ReportBuilder
 ) -> tuple[NoiseStatement, ...]:
     """One statement for each kind of block of each query; the largest scale of a kind."""
     largest = _largest(asked, lambda block: block.scale(plan.records))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from algorithms.kmeans.starts import (
     synopsis,
     two_level_synopsis,
 )
-from algorithms.kmeans.two_level import FineCells
 from algorithms.kmeans.weighted import Beat, quiet
 from algorithms.kmeans.zone_round import ZoneEstimate, combined, estimate
 from tacit.encoders.kmeans.encoder import (
@@ -36,13 +34,11 @@ from tacit.encoders.kmeans.encoder import (
     Lift,
     Marginals,
     Projection,
-    Query,
     Zone,
     spent,
 )
-
-Asked: TypeAlias = Query | FineCells
-"""What a run asks: of curators, too, or of stored rows alone."""
+from tacit.encoders.kmeans.fine_cells import FineCells
+from tacit.encoders.kmeans.sums import Query
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +51,7 @@ class State:
 
     plan: Plan
     public_seed: int
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[Query, ...] = ()
     view: Projection | None = None
     histogram: Ints | None = None
     projected: Ints | None = None
@@ -97,7 +93,7 @@ def first(plan: Plan, public_seed: int) -> State:
     return state
 
 
-def next_query(state: State) -> Asked | None:
+def next_query(state: State) -> Query | None:
     """The next sum to open; None when the run is over."""
     plan = state.plan
     if state.start is not None:
@@ -127,7 +123,7 @@ def next_query(state: State) -> Asked | None:
     return Lift(state.view, state.projected, max(radius, 1), sums, counts)
 
 
-def absorb(state: State, query: Asked, opened: Ints, beat: Beat = quiet) -> State:
+def absorb(state: State, query: Query, opened: Ints, beat: Beat = quiet) -> State:
     """The state after the noisy sum (length,) of `query`, which `next_query` gave, was opened.
 
     `beat` is called a few times a second, while clusterings of the synopsis run.

@@ -63,13 +63,15 @@ class EnrolmentRefused(Invalid):
 
 @dataclass(frozen=True)
 class GrantRow:
-    """A stored grant; `used`: when a party enrolled with it."""
+    """A stored grant; `used`: when a party enrolled with it; `replaces`: it is for a party on the
+    roster, which gets another identity."""
 
     party: str
     kind: PartyKind
     max_curators: int
     expires: datetime
     used: datetime | None
+    replaces: bool
 
 
 async def issue_grant(
@@ -94,6 +96,7 @@ async def issue_grant(
             kind=request.kind.value,
             max_curators=request.max_curators,
             expires=expires,
+            replaces=request.replaces,
         )
     )
     grant = Grant(party=service, url=url, fingerprint=fingerprint, secret=secret)
@@ -111,7 +114,9 @@ async def find_grant(
         raise JoinTokenUnknown
     if row.expires <= now:
         raise JoinTokenExpired if row.used is None else JoinTokenUsed
-    return GrantRow(row.party, PartyKind(row.kind), row.max_curators, row.expires, row.used)
+    return GrantRow(
+        row.party, PartyKind(row.kind), row.max_curators, row.expires, row.used, row.replaces
+    )
 
 
 @dataclass(frozen=True)

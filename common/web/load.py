@@ -6,15 +6,19 @@ arrive, not as declared: a large declared size alone takes no capacity from othe
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import parse_qsl
 
+from fastapi import Query
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from common.runtime.metrics import ServiceMetrics
 from common.web.problems import problem_response
 from tacit.errors import Unavailable
 
+MAX_WAIT_S: Final = 30.0
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
+"""`wait_s` of a route; a request that waits does not count."""
 APART: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 STREAM_BYTES: Final = 64 * 1024 * 1024
 """A body longer than this is read as a stream, or one at a time: no more of it is counted."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -50,6 +51,7 @@ UNITS: Final = sorted(
 )
 """Those of all kinds; which a kind has is checked when a dataset of it comes."""
 SAID: Final = {"kept": "It is kept.", "deleted": "It is deleted; its ledger stays."}
+_DATASET_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_of")
 
 
@@ -205,6 +207,10 @@ def declared(fields: Mapping[str, str]) -> dict[str, Any]:
     roles = {name: texts[name] for name in ("label", "curator") if name in texts}
     if roles:
         found["roles"] = roles
+    if "items" in texts:  # one a line, where the API's form has JSON
+        items = texts["items"].splitlines()
+        reference = len(items) == 1 and _DATASET_ID.fullmatch(items[0])
+        found["universe"] = {"dataset": items[0]} if reference else items
     if "budget_epsilon" in texts:
         found["budget"] = {
             "epsilon": texts["budget_epsilon"],

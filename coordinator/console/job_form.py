@@ -182,6 +182,8 @@ def request_of(form: Mapping[str, str]) -> JobRequest:
             body[each] = given
     if federation := form.get("federation", "").strip():
         body["federation"] = _json(federation, "/federation")
+    if seed := form.get("seed", "").strip():
+        body["seed"] = _json(seed, "/seed")
     if form.get("acknowledge"):
         body["acknowledge_unverified"] = True
     return parse_json(json.dumps(body).encode(), JobRequest)

@@ -21,21 +21,22 @@ from common.store.transactions import Database
 from common.web.console.pages import HEADERS, PagesPart, own_form, see
 from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
+from common.web.load import Wait
 from common.web.parts import part
 from common.web.tokens import Scope
-from common.web.wire import etag_response
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
-from coordinator.errors import UnknownPart
+from coordinator.errors import UnknownPart, UnknownSchedule
 from coordinator.jobs import asking, views
 from coordinator.jobs.comparing import compared
 from coordinator.jobs.parts import Jobs
 from coordinator.jobs.results import Results
 from coordinator.jobs.schedules.routes import listed
 from coordinator.models.job import FINISHED, JobState
+from coordinator.store import job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
-from coordinator.web import ClockPart, DatabasePart, Wait
+from coordinator.web import ClockPart, DatabasePart
 from tacit.report.model import PrivacyReport
 
 JobsPart = Annotated[Jobs, Depends(part(Jobs))]
@@ -92,6 +93,23 @@ def _add_lists(router: APIRouter) -> None:
             said=SAID.get(request.query_params.get("said", "")),
         )
 
+    @router.post("/job-schedules/{schedule_id}/stop")
+    async def stop_schedule(
+        request: Request,
+        schedule_id: str,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Operator,
+    ) -> Response:
+        await own_form(request, visitor)
+        async with database.begin() as transaction:
+            if await job_schedules.find(transaction, schedule_id) is None:
+                raise UnknownSchedule
+            await job_schedules.stop(transaction, schedule_id, clock.now())
+        await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
+        return see("/console/jobs?said=stopped")
+
     @router.get("/jobs/compare")
     async def compare(
         request: Request,
@@ -134,15 +152,13 @@ def _add_one(router: APIRouter) -> None:
         visitor: Person,
         wait_s: Wait = 0,
     ) -> Response:
-        async def look() -> tuple[Response, bool]:
+        async def values() -> dict[str, Any]:
             row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-            values = await _values(results, row, clock, visitor)
-            shown = pages.show(request, "job-live.html", visitor, **values)
-            body, kind = bytes(shown.body), "text/html; charset=utf-8"
-            answer = etag_response(request, body, media_type=kind, headers=dict(HEADERS))
-            return answer, answer.status_code == 304
+            return await _values(results, row, clock, visitor)
 
-        return await jobs.changes.poll(look, wait_s, _LOOK_S)
+        return await pages.live(
+            request, "job-live.html", visitor, values, wait_s, _LOOK_S, jobs.changes
+        )
 
     @router.post("/jobs/{job_id}/cancel")
     async def cancel(

@@ -20,6 +20,7 @@ from common.web.console import charts, words
 from common.web.console.ladder import Rung, ladder, promise
 from common.web.console.pages import HEADERS, PagesPart, person
 from common.web.console.sessions import Visitor
+from common.web.load import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
@@ -29,7 +30,7 @@ from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
 from coordinator.rounds.receiving import Received, ReceivingLooks
 from coordinator.store.rounds import Filter
-from coordinator.web import DatabasePart, Wait, encode
+from coordinator.web import DatabasePart, encode
 from tacit.crypto.signing import signer_of
 from tacit.protocol.round import DESCRIPTOR_LABEL, RoundState, Transcript
 from tacit.query.functions import PRESENCE

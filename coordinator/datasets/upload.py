@@ -166,6 +166,7 @@ class _Form:
         self._header = self._value = b""
         self._disposition = b""
         self._field: bytearray | None = None
+        self._unnamed: str | None = None
         self._writer: SealedWriter | None = None
         self._left = FIELD_BYTES
         self._ended = False
@@ -208,7 +209,7 @@ class _Form:
 
     def _begin(self) -> None:
         self._disposition = self._header = self._value = b""
-        self._field = None
+        self._field = self._unnamed = None
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
         self._header += data[start:end]
@@ -226,17 +227,25 @@ class _Form:
         name = options.get(b"name", b"").decode("utf-8", "replace")
         if not _PART_NAME.fullmatch(name.replace("_", "")):
             raise DatasetRefused("a part of the form has no name that is known here")
-        if b"filename" in options:
-            if name in self.sent:
-                raise DatasetRefused("two files have one name", pointer=f"/{name}")
-            self.sent.add(name)
-            self._writer = self._vault.writer(self._id, name)
+        if options.get(b"filename"):
+            self._open(name)
+        elif b"filename" in options:
+            self._unnamed = name  # a browser's field without a file is such a part without content
         else:
             if name in self._fields:
                 raise DatasetRefused("the field is there twice", pointer=f"/{name}")
             self._field = self._fields[name] = bytearray()
 
+    def _open(self, name: str) -> None:
+        if name in self.sent:
+            raise DatasetRefused("two files have one name", pointer=f"/{name}")
+        self.sent.add(name)
+        self._writer = self._vault.writer(self._id, name)
+
     def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._unnamed is not None:
+            self._open(self._unnamed)
+            self._unnamed = None
         if self._writer is not None:
             self._writer.write(data[start:end])
         elif self._field is not None:

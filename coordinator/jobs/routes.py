@@ -21,6 +21,7 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
 from common.web.bodies import takes
+from common.web.load import Wait
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
 from common.web.tokens import Scope
@@ -46,7 +47,6 @@ from coordinator.web import (
     DatabasePart,
     Operator,
     Reader,
-    Wait,
     encode,
 )
 

@@ -12,6 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
+from common.store.party_identities import forget_replaced
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
@@ -163,6 +165,9 @@ async def _enrol(
     grants.check_allowed(granted, request)
     if granted.used is not None:
         first, version = await _enrolled_before(transaction, registry, granted, request)
+    elif granted.replaces:
+        first, version = await _replaced(transaction, request, now)
+        await grants.use_grant(transaction, tables.grants, secret_hash, now)
     else:
         if await store.party(transaction, request.party) is not None:
             await _check_free(transaction, request)
@@ -186,6 +191,26 @@ async def _enrol(
         roster_version=version,
         token=token,
     )
+
+
+async def _replaced(transaction: Transaction, request: Enrolment, now: datetime) -> tuple[int, int]:
+    """Give a party another identity: (its first number, roster version). Its tokens so far end.
+    Raises UnknownParty, EnrolmentRefused for other curators."""
+    known = await store.party(transaction, request.party)
+    if known is None or known.left is not None:
+        raise UnknownParty
+    same = known.kind is request.kind and await store.are_curators_of(
+        transaction, known, request.curators
+    )
+    if not same:
+        raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
+    if known.identity_key == request.identity_key:
+        raise EnrolmentRefused("it has this identity", pointer="/identity_key")
+    await store.set_identity(transaction, known.id, request.identity_key, enrolled=now)
+    await forget_replaced(transaction, tables.replaced_keys, known.id)
+    await revoke_subject(transaction, tables.tokens, known.id, now)
+    version, _ = await store.roster_state(transaction)
+    return known.first, version
 
 
 async def leave(database: Database, registry: Registry, party: str) -> None:

@@ -21,8 +21,8 @@ from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
-from coordinator.errors import UnknownAggregator
-from coordinator.registry import registry
+from coordinator.errors import UnknownAggregator, UnknownParty
+from coordinator.registry import party_identities, registry
 from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
@@ -31,10 +31,19 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, PartyRow
-from coordinator.web import ClockPart, DatabasePart, Operator, Reader, model_response, time_text
+from coordinator.web import (
+    ClockPart,
+    DatabasePart,
+    Operator,
+    Party,
+    Reader,
+    model_response,
+    time_text,
+)
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest
+from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
 
 RegistryPart = Annotated[Registry, Depends(part(Registry))]
@@ -220,6 +229,29 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
             found = await store.list_curators(transaction, page.after_number(), page.limit, prefix)
             total = await store.count_curators(transaction, prefix)
         return page_response(request, "curators", found, page.limit, "number", total=total)
+
+    @app.put(
+        "/v1/parties/{party}/identity",
+        tags=["registry"],
+        summary="A party shows the links from one of its identities to the next",
+        openapi_extra=takes(PartyChain),
+    )
+    async def follow(
+        request: Request,
+        party: str,
+        database: DatabasePart,
+        own: RegistryPart,
+        authenticator: AuthenticatorPart,
+        caller: Party,
+    ) -> dict[str, Any]:
+        if caller.subject != party:
+            raise UnknownParty
+        shown = await read_body(request, PartyChain)
+        try:
+            key = await party_identities.follow(database, own, party, shown)
+        finally:  # also of a fork, upon which its tokens ended
+            authenticator.forget()
+        return {"party": party, "fingerprint": fingerprint(key).hex()}
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
     async def leave(

@@ -15,6 +15,7 @@ from common.store.transactions import Database
 from common.web import idempotency
 from common.web.auth import Principal
 from common.web.bodies import takes
+from common.web.load import Wait
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import etag_response, read_body
@@ -35,7 +36,6 @@ from coordinator.web import (
     Operator,
     Party,
     Reader,
-    Wait,
     encode,
 )
 from tacit.protocol.round import Refusal, RefusalGround, RoundId, RoundState

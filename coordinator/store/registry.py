@@ -231,6 +231,16 @@ async def add_party(
     return first, version
 
 
+async def set_identity(
+    transaction: Transaction, party: str, identity_key: bytes, *, enrolled: datetime | None = None
+) -> None:
+    """Give a party another identity; `enrolled`: of one that enrolled again."""
+    values: dict[str, Any] = {"identity_key": identity_key}
+    if enrolled is not None:
+        values["enrolled"] = enrolled
+    await transaction.execute(update(parties).where(parties.c.id == party).values(**values))
+
+
 async def roster_state(transaction: Transaction) -> tuple[int, int]:
     """(version, next number): every number below the latter may be in use."""
     row = (await transaction.execute(_ROSTER)).one()

@@ -16,10 +16,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 from common.store.columns import NAMES, Instant
 from common.store.identities import identity_table
+from common.store.party_identities import replaced_key_table
 from common.web.console.tables import console_tables
 from common.web.idempotency import idempotency_table
 from common.web.tokens import token_table
@@ -29,6 +31,7 @@ tokens = token_table(metadata)
 idempotency_keys = idempotency_table(metadata)
 console = console_tables(metadata)
 identities = identity_table(metadata)
+replaced_keys = replaced_key_table(metadata)
 
 secrets = Table(
     "secret",
@@ -90,6 +93,7 @@ grants = Table(
     Column("max_curators", Integer, nullable=False),
     Column("expires", Instant, nullable=False),
     Column("used", Instant, nullable=True),
+    Column("replaces", Boolean, nullable=False, server_default=false()),
 )
 aggregators = Table(
     "aggregator",

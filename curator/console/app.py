@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fastapi import FastAPI
@@ -15,14 +16,18 @@ from common.web.console.origin import Failures
 from common.web.console.pages import About, Entry, Pages, add_static, console_router
 from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
+from common.web.console.tokens import add_audit, add_tokens_pages
 from common.web.tokens import Scope
 from curator.console.given import add_given
+from curator.console.imports import add_imports
+from curator.console.parties import add_parties
 from curator.console.policy import add_policy
 from curator.console.readings import add_readings
 from curator.console.stop import add_stop
+from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store
-from curator.store.tables import console
+from curator.store.tables import console, tokens
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.CURATOR})
 _ENTRIES: Final = (
@@ -30,7 +35,11 @@ _ENTRIES: Final = (
     Entry("Readings", "/console/readings", PEOPLE),
     Entry("Policy", "/console/policy", frozenset({Scope.OPERATOR})),
     Entry("What I gave away", "/console/curators", frozenset({Scope.CURATOR})),
+    Entry("Parties", "/console/parties", frozenset({Scope.OPERATOR})),
+    Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )
+_MADE: Final = frozenset({Scope.OPERATOR, Scope.CURATOR, Scope.DEVICE})
+_OF_ONE: Final = _MADE - {Scope.OPERATOR}
 _NAME: Final = "console_name"
 
 
@@ -69,14 +78,18 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI) -> None:
-    """Add the pages to the app."""
+def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[None]]) -> None:
+    """Add the pages to the app. `enrolled`: as for the route that enrols."""
     router = console_router()
     add_static(router)
     add_sign_in(router)
     add_stop(router)
     add_policy(router)
+    add_imports(router)  # /readings/import beside /readings
     add_readings(router)
     add_given(router)
+    add_parties(router, enrolled)
+    add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
     app.include_router(router)
+    add_audit(app)
     add_codes(app, *PEOPLE)

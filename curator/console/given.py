@@ -6,7 +6,11 @@ Spec: console, sections 6.1 to 6.3.
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
+from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -19,6 +23,7 @@ from common.web.auth import Principal
 from common.web.console.ladder import ladder, promise
 from common.web.console.pages import HEADERS, NoSuchPage, PagesPart, person, see
 from common.web.console.sessions import Visitor
+from common.web.load import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
@@ -29,6 +34,7 @@ from curator.owner import published, statement, stopping
 from curator.owner.curators import Asked, Filter
 from curator.owner.policies import Policies
 from curator.owner.routes import PeersPart
+from curator.policy import Policy
 from curator.store import stops
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart
@@ -40,7 +46,23 @@ from tacit.wire import encode_binary
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.CURATOR))]
 PoliciesPart = Annotated[Policies, Depends(part(Policies))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
+Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 ROWS: Final = 50
+CSV_ROWS: Final = 500
+LOOK_S: Final = 10.0
+"""Between two looks for what is new on a page that is open."""
+COLUMNS: Final = (
+    *("when", "round", "query", "function", "window_start", "window_end", "state", "outcome"),
+    *(
+        "status",
+        "epsilon",
+        "delta",
+        "guess",
+        "readings_used",
+        "readings_clamped",
+        "refused_because",
+    ),
+)
 SAID: Final = {
     "stopped": "It takes part in nothing from now on.",
     "started": "Your stop was taken back.",
@@ -99,6 +121,24 @@ def add_given(router: APIRouter) -> None:
         subject = visitor.principal.subject
         return see("/console" if subject is None else f"/console/curators/{subject}")
 
+    @router.get("/summary/live")
+    async def summary(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        policies: PoliciesPart,
+        clock: ClockPart,
+        visitor: Operator,
+        wait_s: Wait = 0,
+    ) -> Response:
+        async def values() -> dict[str, Any]:
+            async with database.reading() as transaction:
+                default = await policies.current()
+                standing = await listing.standing(transaction, default, clock.now())
+            return {"summary": standing.summary, "filters": FILTERS}
+
+        return await pages.live(request, "summary-live.html", visitor, values, wait_s, LOOK_S)
+
     @router.get("/curators/{curator_id}")
     async def given(
         request: Request,
@@ -112,30 +152,49 @@ def add_given(router: APIRouter) -> None:
     ) -> Response:
         default, caller = await policies.current(), visitor.principal
         async with database.reading() as transaction:
-            row, party = await found(transaction, curator_id, caller)
-            budget = await statement.budget(transaction, row, party, default, clock.now())
-            items, following = await statement.contributions(
-                transaction, row, party, _after(cursor), ROWS
-            )
-            reports, _ = await statement.reports(transaction, row, party, None, ROWS)
-            counts = await statement.reading_counts(transaction, row, party)
-            stop = await stopping.of_curator(transaction, curator_id, caller)
+            of = await found(transaction, curator_id, caller)
+            values = await _given(transaction, of, caller, default, clock.now(), _after(cursor))
+        said = SAID.get(request.query_params.get("said", ""))
         return pages.show(
-            request,
-            "given.html",
-            visitor,
-            row=row,
-            party=party,
-            units=[left_of(unit, budget["units"][unit.value]) for unit in PrivacyUnit],
-            items=items,
-            reports=reports,
-            most=ROWS,
-            older=None if following is None else encode_cursor(following),
-            newer=cursor is not None,
-            counts=counts,
-            stop=stop,
-            said=SAID.get(request.query_params.get("said", "")),
+            request, "given.html", visitor, newer=cursor is not None, said=said, **values
         )
+
+    @router.get("/curators/{curator_id}/live")
+    async def live(
+        request: Request,
+        curator_id: str,
+        pages: PagesPart,
+        database: DatabasePart,
+        policies: PoliciesPart,
+        clock: ClockPart,
+        visitor: Person,
+        wait_s: Wait = 0,
+    ) -> Response:
+        async def values() -> dict[str, Any]:
+            default, caller = await policies.current(), visitor.principal
+            async with database.reading() as transaction:
+                of = await found(transaction, curator_id, caller)
+                shown = await _given(transaction, of, caller, default, clock.now(), None)
+            return {"newer": False, **shown}
+
+        return await pages.live(request, "given-live.html", visitor, values, wait_s, LOOK_S)
+
+    @router.get("/curators/{curator_id}/answers.csv")
+    async def table(curator_id: str, database: DatabasePart, visitor: Person) -> Response:
+        async with database.reading() as transaction:
+            row, party = await found(transaction, curator_id, visitor.principal)
+            text, after = io.StringIO(newline=""), None
+            rows = csv.writer(text)
+            rows.writerow(COLUMNS)
+            while True:
+                items, after = await statement.contributions(
+                    transaction, row, party, after, CSV_ROWS
+                )
+                rows.writerows(_line(item) for item in items)
+                if after is None:
+                    break
+        shown = {**HEADERS, "Content-Disposition": f'attachment; filename="{row.id}.csv"'}
+        return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=shown)
 
     @router.get("/curators/{curator_id}/answers/{round_id}")
     async def answer(
@@ -187,6 +246,51 @@ def add_given(router: APIRouter) -> None:
         transcript = await published.transcript(peers, of)
         body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
         return json_response(body, headers=dict(HEADERS))
+
+
+async def _given(
+    transaction: Transaction,
+    of: tuple[CuratorRow, PartyRow],
+    caller: Principal,
+    default: Policy,
+    now: datetime,
+    after: int | None,
+) -> dict[str, Any]:
+    """What the page of a curator shows, of the answers behind one."""
+    row, party = of
+    budget = await statement.budget(transaction, row, party, default, now)
+    items, following = await statement.contributions(transaction, row, party, after, ROWS)
+    reports, _ = await statement.reports(transaction, row, party, None, ROWS)
+    return {
+        "row": row,
+        "party": party,
+        "units": [left_of(unit, budget["units"][unit.value]) for unit in PrivacyUnit],
+        "items": items,
+        "reports": reports,
+        "most": ROWS,
+        "older": None if following is None else encode_cursor(following),
+        "counts": await statement.reading_counts(transaction, row, party),
+        "stop": await stopping.of_curator(transaction, row.id, caller),
+    }
+
+
+def _line(item: Mapping[str, Any]) -> list[Any]:
+    """An answer as a line of the table that one takes away, by `COLUMNS`."""
+    declared, readings, window = item.get("declared", {}), item.get("readings", {}), item["window"]
+    return [
+        item.get("finished") or item["send_at"],
+        item["round"],
+        item["query_name"],
+        item["function"],
+        window["start"],
+        window["end"],
+        item["state"],
+        item.get("outcome") or "",
+        *(declared.get(name, "") for name in ("status", "epsilon", "delta", "guess")),
+        readings.get("used", ""),
+        readings.get("clamped", ""),
+        " ".join(each["name"] for each in item.get("refused_because", ())),
+    ]
 
 
 def _after(cursor: str | None) -> int | None:

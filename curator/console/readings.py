@@ -6,16 +6,18 @@ Spec: console, section 6.4.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup
 
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from common.web.console import charts
 from common.web.console.pages import PagesPart
+from common.web.console.sessions import Visitor
+from common.web.load import Wait
 from common.web.tokens import Scope
-from curator.console.given import ClockPart, Person
+from curator.console.given import LOOK_S, ClockPart, Person
 from curator.owner import flow
 from curator.owner.curator_routes import own
 from curator.owner.flow import Completeness, Register
@@ -46,39 +48,56 @@ def add_readings(router: APIRouter) -> None:
         span: str = "24 h",
         end: Annotated[datetime | None, Query(alias="to")] = None,
     ) -> Response:
-        chosen = span if span in SPANS else "24 h"
-        now = clock.now()
-        until = now if end is None or end.tzinfo is None else min(end, now)
-        begin = until - SPANS[chosen]
-        async with database.reading() as transaction:
-            of = await own(transaction, visitor.principal)
-            key, party = (None, None) if of is None else (of[0].key, of[1].id)
-            arrived = None
-            if visitor.has(Scope.OPERATOR):
-                hours = flow.span_of(begin, until, now, flow.HOUR)
-                arrived = await flow.intake(transaction, *hours)
-            found = await flow.registers(transaction, key, party)
-            before = now - timedelta(seconds=SILENT_S)
-            silent, more = await flow.silent(transaction, before, key, None, MOST)
-            step = timedelta(seconds=STEPS[chosen])
-            periods = flow.span_of(begin, until, now, step)
-            pictures = [
-                await _picture(transaction, each, STEPS[chosen], periods, key)
-                for each in found[:MOST]
-            ]
-        return pages.show(
-            request,
-            "readings.html",
-            visitor,
-            span=chosen,
-            spans=tuple(SPANS),
-            until=None if end is None else format_instant(until),
-            arrived=arrived,
-            stored=STORED,
-            registers=list(zip(found[:MOST], pictures, strict=True)),
-            silent=silent,
-            more=more is not None,
-        )
+        values = await _values(database, visitor, clock.now(), span, end)
+        return pages.show(request, "readings.html", visitor, **values)
+
+    @router.get("/readings/live")
+    async def live(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        clock: ClockPart,
+        visitor: Person,
+        span: str = "24 h",
+        wait_s: Wait = 0,
+    ) -> Response:
+        async def values() -> dict[str, Any]:
+            return await _values(database, visitor, clock.now(), span, None)
+
+        return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
+
+
+async def _values(
+    database: Database, visitor: Visitor, now: datetime, span: str, end: datetime | None
+) -> dict[str, Any]:
+    """What the page shows, of a span that ends now or at an instant."""
+    chosen = span if span in SPANS else "24 h"
+    until = now if end is None or end.tzinfo is None else min(end, now)
+    begin = until - SPANS[chosen]
+    async with database.reading() as transaction:
+        of = await own(transaction, visitor.principal)
+        key, party = (None, None) if of is None else (of[0].key, of[1].id)
+        arrived = None
+        if visitor.has(Scope.OPERATOR):
+            hours = flow.span_of(begin, until, now, flow.HOUR)
+            arrived = await flow.intake(transaction, *hours)
+        found = await flow.registers(transaction, key, party)
+        before = now - timedelta(seconds=SILENT_S)
+        silent, more = await flow.silent(transaction, before, key, None, MOST)
+        periods = flow.span_of(begin, until, now, timedelta(seconds=STEPS[chosen]))
+        pictures = [
+            await _picture(transaction, each, STEPS[chosen], periods, key) for each in found[:MOST]
+        ]
+    return {
+        "span": chosen,
+        "spans": tuple(SPANS),
+        "until": None if end is None else format_instant(until),
+        "arrived": arrived,
+        "stored": STORED,
+        "registers": list(zip(found[:MOST], pictures, strict=True)),
+        "silent": silent,
+        "more": more is not None,
+    }
 
 
 async def _picture(

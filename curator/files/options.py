@@ -31,31 +31,46 @@ class ImportOptions(BaseModel):
     form: Literal["csv", "green-button"] | None = Field(
         None, description="Default: green-button for a body of an XML type, else csv."
     )
-    layout: str = "long"
-    register_name: str = Field("energy_import", alias="register")
+    layout: str = Field(
+        "long",
+        description="long: a reading a line; wide: a meter a line, a column for each interval",
+    )
+    register_name: str = Field(
+        "energy_import", alias="register", description="What was measured: a name or an OBIS code"
+    )
     kind: str | None = Field(
         None, description="delta, instant or total_increasing; default: the register's"
     )
-    rollover: str | None = None
-    delimiter: str = ","
-    decimal: str = "."
-    header_line: int = 1
-    curator: str | None = None
-    curator_column: str | None = None
-    device_column: str | None = None
-    date_column: str | None = None
-    time_column: str = "time"
-    value_column: str = "value"
+    rollover: str | None = Field(
+        None, description="Of a counter: the value at which it begins again at 0"
+    )
+    delimiter: str = Field(",", description="Between two cells: one character, or tab")
+    decimal: str = Field(".", description="The decimal sign: . or ,")
+    header_line: int = Field(1, description="Number of the line that names the columns")
+    curator: str | None = Field(None, description="Whose all readings are, if no column says it")
+    curator_column: str | None = Field(None, description="The column that names the curator")
+    device_column: str | None = Field(None, description="The column that names the meter")
+    date_column: str | None = Field(
+        None, description="The column of the date, if it is apart from the time"
+    )
+    time_column: str = Field("time", description="The column of the time")
+    value_column: str = Field("value", description="The column of the reading")
     time_format: str | None = Field(None, description="As in strptime, such as %d.%m.%Y %H:%M")
     timezone: str | None = Field(None, description="IANA zone of stamps without an offset")
     ambiguous: str = Field(
         "refuse", description="The hour that comes twice: refuse, order, earlier, later"
     )
-    offset_column: str | None = None
+    offset_column: str | None = Field(
+        None, description="The column that says of the hour that comes twice which it is"
+    )
     stamp: str = Field("start", description="Which end of its interval a stamp names: start or end")
-    start: str | None = None
-    step_s: int | None = None
-    columns: str | None = None
+    start: str | None = Field(
+        None, description="Of layout wide: the time of the first interval's stamp"
+    )
+    step_s: int | None = Field(None, description="Length of an interval in seconds")
+    columns: str | None = Field(
+        None, description="Of layout wide: first and last column of readings, as q0:q95"
+    )
     usage_points: str | None = Field(
         None, description="Of Green Button: a JSON object of usage point to curator"
     )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from starlette.responses import JSONResponse
 
-from common.runtime.memory import give_back
 from common.web.parts import part
 from common.web.wire import content_type
 from curator import examples
-from curator.errors import BadImport
-from curator.files.csv_import import Import
-from curator.files.green_button_import import FeedImport, FeedMap
+from curator.files.importing import Importer
 from curator.files.multipart import uploaded
 from curator.files.options import ImportOptions
 from curator.files.progress import Imports
@@ -46,27 +42,9 @@ def add_imports(app: FastAPI) -> None:
         settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
         imports: Running,
     ) -> Response:
-        xml = options.form is None and content_type(request) in _XML
-        feed = xml or options.form == "green-button"
-        mapping = options.feed_map() if feed else options.column_map()
-        progress = imports.begin(options.import_id)
-        work: Import | FeedImport
-        if isinstance(mapping, FeedMap):
-            work = FeedImport(intake, settings, mapping, caller, progress)
-        else:
-            work = Import(intake, settings, mapping, caller, progress)
-        await intake.look()
-        try:
-            await work.run(uploaded(request))
-        except BadImport as error:
-            progress.state = "failed"
-            extra = {**error.extra, "import": progress.document()}
-            raise BadImport(error.detail, pointer=error.pointer or "", extra=extra) from None
-        except BaseException:
-            progress.state = "failed"
-            raise
-        finally:
-            await asyncio.to_thread(give_back)
+        importer = Importer(intake, settings, imports)
+        xml = content_type(request) in _XML
+        progress = await importer.take(uploaded(request), options, caller, xml=xml)
         return JSONResponse(progress.document())
 
     @app.get(

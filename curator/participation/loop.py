@@ -36,6 +36,7 @@ from curator.parties.coordinators import Coordinators
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
+from curator.parties.successions import SWEEP_S, Successions
 from curator.settings import CuratorSettings
 from curator.store import outbox
 from curator.store import parties as party_store
@@ -75,11 +76,12 @@ class Participation:
         reporting: Reporting,
         refusing: Refusing,
         coordinators: Coordinators,
+        successions: Successions,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
-        self._capabilities = capabilities
+        self._capabilities, self._successions = capabilities, successions
         self._reporting, self._refusing = reporting, refusing
         self._planning = Planning(database, clock, settings.send_window_share)
         self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
@@ -105,6 +107,7 @@ class Participation:
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
         self._spawn(self._forever(self._capabilities.tell_all, ROTATE_S))
+        self._spawn(self._forever(self._replace_identities, SWEEP_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
         self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
@@ -327,6 +330,9 @@ class Participation:
         """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""
         if not await self.erasure.erase():
             _logger.warning("log_not_emptied")
+
+    async def _replace_identities(self) -> None:
+        await self._successions.sweep()
 
     async def rotate_keys(self) -> None:
         """Replace sealing keys older than an epoch, or destroy those that no round needs."""

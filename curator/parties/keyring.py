@@ -60,6 +60,10 @@ class Keyring:
             held = self._engines[party.id] = Engine(sealer, self._source)
         return held
 
+    def forget(self, party: str) -> None:
+        """Seal nothing more under the identity that a party had, and make its engine again."""
+        self._engines.pop(party, None)
+
     # --- sessions --------------------------------------------------------------------------------
 
     def is_answered(self, party: str, session: bytes) -> bool:

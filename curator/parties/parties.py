@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.store.erasure import to_erase
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import (
@@ -25,12 +26,13 @@ from curator.errors import (
     JoinTokenMalformed,
     PartyExists,
     PeerRefused,
+    UnknownParty,
 )
 from curator.parties.capabilities import Capabilities
 from curator.parties.keyring import new_key, sign_epoch_key
 from curator.parties.peers import Peers
 from curator.store import parties as store
-from curator.store import suites
+from curator.store import party_identities, suites
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import DomainError, places_of
@@ -41,6 +43,7 @@ from tacit.protocol.enrolment import (
     Grant,
     JoinToken,
     PartyKind,
+    grant_hash,
 )
 from tacit.protocol.identities import Pin, Role
 from tacit.query.words import Identifier
@@ -108,6 +111,25 @@ class Enroller:
                 await self._take_over(transaction, known, token)
         return await self._finish(token)
 
+    async def enrol_again(self, party: str, text: str) -> PartyRow:
+        """Replace a stolen identity: the party enrols under a new one, with a join token of grants
+        that replace it. The old one is destroyed first. Safe to repeat with the same token.
+
+        Raises UnknownParty, JoinTokenMalformed for a token of another party or deployment.
+        """
+        token = parse_token(text)
+        async with self.database.begin(large=True) as transaction:
+            known = await store.party(transaction, party)
+            if known is None:
+                raise UnknownParty
+            if (token.party, token.coordinator.party) != (party, known.deployment):
+                raise JoinTokenMalformed("it is not for this party", pointer="/token")
+            if await store.fact(transaction, _begun(token)) is None:
+                await self._begin_again(transaction, known, token)
+            elif known.state == ACTIVE:
+                return known
+        return await self._finish(token)
+
     async def resume(self) -> None:
         """Finish enrolments that were in progress when the process ended; log those that fail."""
         async with self.database.reading() as transaction:
@@ -151,6 +173,31 @@ class Enroller:
         )
         await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))
 
+    async def _begin_again(
+        self, transaction: Transaction, known: PartyRow, token: JoinToken
+    ) -> None:
+        now = self.clock.now()
+        if token.expires <= now:
+            raise JoinTokenExpired
+        keys = await store.list_epoch_keys(transaction, known.id)
+        epoch = keys[-1].epoch + 1 if keys else 0
+        await store.put_fact(transaction, _begun(token), known.id)
+        await to_erase(transaction)
+        await store.destroy_epoch_keys(transaction, known.id)
+        await store.add_epoch_key(transaction, new_key(known.id, epoch, now, active=True))
+        await party_identities.forget(transaction, known.id)
+        await store.change_party(
+            transaction,
+            known.id,
+            state=ENROLLING,
+            identity=Identity.generate().to_bytes(),
+            coordinator_token=None,
+            coordinator_url=token.coordinator.url.rstrip("/"),
+            join_token=token.to_text(),
+            minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
+        )
+        await store.put_anchors(transaction, known.id, _anchors(token))
+
     async def _take_over(self, transaction: Transaction, known: PartyRow, token: JoinToken) -> None:
         """A fresh token for an enrolment that no service has answered yet."""
         if known.kind is not token.kind or known.curators > token.max_curators:
@@ -175,6 +222,8 @@ class Enroller:
         identity = Identity.from_bytes(row.identity)
         if row.coordinator_token is None or row.first is None:
             answer = await self._ask(identity, token, token.coordinator, ids, key, None)
+            if row.first not in (None, answer.first):
+                raise PeerRefused("the coordinator answered with other numbers than before")
             async with self.database.begin() as transaction:
                 await store.change_party(
                     transaction, row.id, first=answer.first, coordinator_token=answer.token
@@ -264,6 +313,11 @@ class Enroller:
         if answer.party != token.party or first not in (None, answer.first):
             raise PeerRefused(f"{grant.party} answered for another party or number")
         return answer
+
+
+def _begun(token: JoinToken) -> str:
+    """The fact that an identity was replaced with this token: once, however often it is given."""
+    return f"replaced {grant_hash(token.coordinator.secret)[:32]}"
 
 
 def _anchors(token: JoinToken) -> tuple[Anchor, ...]:

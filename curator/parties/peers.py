@@ -24,6 +24,7 @@ from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
 from tacit.protocol.identities import IdentityChain
+from tacit.protocol.party_identities import PartyChain
 from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
 from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
@@ -186,6 +187,12 @@ class Peers:
         """Tell the coordinator which suites a party can do."""
         path = f"/v1/parties/{signed.statement.party}/suites"
         body, headers = _encoded(signed), {**_JSON, **_bearer(token)}
+        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+
+    async def show_party(self, url: str, token: str, party: str, chain: PartyChain) -> None:
+        """Show a service the links of a party's identities."""
+        path, body = f"/v1/parties/{party}/identity", _encoded(chain)
+        headers = {**_JSON, **_bearer(token)}
         await self._call(url, lambda client: client.put(path, content=body, headers=headers))
 
     async def open_rounds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
@@ -17,9 +18,11 @@ from common.web.wire import read_body
 from curator import examples
 from curator.errors import BadItem, UnknownCurator
 from curator.parties.parties import Enroller
+from curator.parties.successions import Successions
 from curator.store import parties as store
 from curator.store.parties import PartyRow
 from curator.web import DatabasePart, Operator
+from tacit.protocol.identities import LONGEST_OVERLAP
 from tacit.query.words import Identifier
 from tacit.wire import WireModel, format_instant
 
@@ -29,6 +32,24 @@ class EnrolmentRequest(WireModel):
 
     token: Annotated[str, Field(min_length=16, max_length=100_000)]
     curators: tuple[Identifier, ...] | None = None
+
+
+class JoinTokenRequest(WireModel):
+    """A join token of grants that replace a party's identity."""
+
+    token: Annotated[str, Field(min_length=16, max_length=100_000)]
+
+
+class IdentitiesRequest(WireModel):
+    """Whose identities are replaced; all of them unless named. What the identity before sealed is
+    accepted for `overlap_s` seconds more."""
+
+    parties: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
+    overlap_s: Annotated[int, Field(ge=600, le=int(LONGEST_OVERLAP.total_seconds()))] = 604_800
+
+
+EnrollerPart = Annotated[Enroller, Depends(part(Enroller))]
+SuccessionsPart = Annotated[Successions, Depends(part(Successions))]
 
 
 def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> None:
@@ -41,9 +62,7 @@ def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> Non
         summary="Enrol a curator or a host with its join token; safe to repeat",
         openapi_extra=takes(EnrolmentRequest, examples.ENROLMENT),
     )
-    async def enrol(
-        request: Request, _: Operator, enroller: Annotated[Enroller, Depends(part(Enroller))]
-    ) -> dict[str, Any]:
+    async def enrol(request: Request, _: Operator, enroller: EnrollerPart) -> dict[str, Any]:
         body = await read_body(request, EnrolmentRequest)
         row = await enroller.enrol(body.token, body.curators)
         await enrolled()
@@ -54,6 +73,63 @@ def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> Non
         async with database.reading() as transaction:
             found = await store.list_parties(transaction)
         return {"parties": [_party(row) for row in found]}
+
+
+def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> None:
+    """Add the routes by which identities of parties are replaced."""
+
+    @app.post(
+        "/v1/parties/identities",
+        tags=["parties"],
+        status_code=202,
+        summary="Replace the identities of parties, while rounds run",
+        openapi_extra=takes(IdentitiesRequest, examples.IDENTITIES),
+    )
+    async def replace(
+        request: Request, _: Operator, successions: SuccessionsPart
+    ) -> dict[str, Any]:
+        body = await read_body(request, IdentitiesRequest)
+        begun = await successions.begin(body.parties, timedelta(seconds=body.overlap_s))
+        return {"begun": begun}
+
+    @app.get(
+        "/v1/parties/identities",
+        tags=["parties"],
+        summary="Parties whose next identity is not known to all their services yet",
+    )
+    async def waiting(_: Operator, successions: SuccessionsPart) -> dict[str, Any]:
+        return {
+            "waiting": [
+                {
+                    "party": each.party,
+                    "fingerprint": each.fingerprint.hex(),
+                    "used": each.used,
+                    "problems": each.problems,
+                }
+                for each in await successions.waiting()
+            ]
+        }
+
+    @app.put(
+        "/v1/parties/{party}/identity",
+        tags=["parties"],
+        summary="Replace a stolen identity, with a join token whose grants do",
+        openapi_extra=takes(JoinTokenRequest, examples.JOIN_TOKEN),
+    )
+    async def enrol_again(
+        request: Request,
+        party: str,
+        _: Operator,
+        enroller: EnrollerPart,
+        successions: SuccessionsPart,
+    ) -> dict[str, Any]:
+        body = await read_body(request, JoinTokenRequest)
+        try:
+            row = await enroller.enrol_again(party, body.token)
+        finally:
+            successions.keyring.forget(party)
+        await enrolled()
+        return _party(row)
 
 
 async def check_token(database: Database, asked: NewToken) -> None:

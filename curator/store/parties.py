@@ -192,11 +192,19 @@ async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
     return found[0] if found else None
 
 
-async def list_parties(transaction: Transaction, *, state: str | None = None) -> list[PartyRow]:
-    """All parties, by name."""
-    query = select(parties.c.id).order_by(parties.c.id)
+async def list_parties(
+    transaction: Transaction,
+    *,
+    state: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[PartyRow]:
+    """Parties by name, behind a name: all, unless there is a limit."""
+    query = select(parties.c.id).order_by(parties.c.id).limit(limit)
     if state is not None:
         query = query.where(parties.c.state == state)
+    if after is not None:
+        query = query.where(parties.c.id > after)
     return await _parties(transaction, list((await transaction.execute(query)).scalars()))
 
 

@@ -60,6 +60,15 @@ parties = Table(
     Column("software_told", String(128), nullable=True),
     Column("coordinator_pin", Text, nullable=True),
 )
+party_identities = Table(
+    "party_identity",
+    metadata,
+    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
+    Column("serial", Integer, primary_key=True, autoincrement=False),
+    Column("link", Text, nullable=False),
+    Column("secret", LargeBinary, nullable=True),
+    Column("shown", Boolean, nullable=False),
+)
 anchors = Table(
     "anchor",
     metadata,

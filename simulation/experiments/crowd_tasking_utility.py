@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.crowd_tasking.aggregates import bucket_of, deconvolved, histogram_distance, shares
+from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
 from algorithms.crowd_tasking.noise_law import Floats
 from algorithms.crowd_tasking.prediction import (
     average_bound,
@@ -32,6 +32,7 @@ from simulation.experiments.experiment import (
     sampled,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.crowd_tasking.bounded_reports import bucket_of
 from tacit.randomness import PublicRandom
 
 USERS: Final = 20

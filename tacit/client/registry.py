@@ -73,7 +73,7 @@ def _console_code() -> Steps[Json]:
 
 
 def _audit() -> Stream[Json]:
-    """Who did what on the coordinator's pages, the newest first."""
+    """Who did what on a service's pages, the newest first."""
     return pages("/v1/audit", "audit")
 
 
@@ -185,6 +185,26 @@ def _confirm_coordinator(fingerprint: str) -> Steps[Json]:
     return _posted("/v1/coordinator/confirmation", {"fingerprint": fingerprint}, repeatable=True)
 
 
+def _rotate_parties(parties: list[str] | None = None, *, overlap_s: int = 604_800) -> Steps[Json]:
+    """Replace the identities of some parties, or of all (asked of a curator service)."""
+    body: Json = {"overlap_s": overlap_s}
+    if parties is not None:
+        body["parties"] = parties
+    return _posted("/v1/parties/identities", body, repeatable=True)
+
+
+def _waiting_parties() -> Steps[list[Json]]:
+    """Parties whose next identity is not known to all their services (asked of a curator
+    service)."""
+    return items_of(get("/v1/parties/identities"), "waiting")
+
+
+def _enrol_again(party: str, join_token: str) -> Steps[Json]:
+    """Replace a stolen identity with a join token whose grants replace it (asked of a curator
+    service)."""
+    return json_of(Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token}))
+
+
 def _anchors() -> Steps[Json]:
     """The services as the parties of a curator service know them (asked of a curator service)."""
     return json_of(get("/v1/anchors"))
@@ -246,6 +266,9 @@ class Registry:
     confirm_identity = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
     confirm_coordinator = operation(_confirm_coordinator)
+    rotate_parties = operation(_rotate_parties)
+    waiting_parties = operation(_waiting_parties)
+    enrol_again = operation(_enrol_again)
     anchors = operation(_anchors)
     confirm_anchor = operation(_confirm_anchor)
     drop_anchor = operation(_drop_anchor)

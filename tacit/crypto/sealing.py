@@ -263,6 +263,11 @@ def _layout(body: bytes) -> struct.Struct:
     return _EPOCH_HEADER if body.startswith(_EPOCH_MAGIC) else _HEADER
 
 
+def of_other_format(body: bytes, sessions: bool) -> bool:
+    """Whether a body begins as batches do in rounds of the other format."""
+    return body.startswith(_EPOCH_MAGIC if sessions else _MAGIC)
+
+
 def _nonce(body: bytes) -> bytes:
     size = _layout(body).size
     return body[size - NONCE_BYTES : size]

@@ -8,6 +8,12 @@ constant term of a polynomial of degree k-1 with uniform coefficients. Any k pie
 any k-1 are independent of it.
 
 Both are linear: sums of pieces are pieces of sums, which is all that an aggregator computes.
+
+*Seeds* (spec: federated-counting, section 9). As many pieces as may be seen together without
+learning anything, c-1 or k-1, are uniform and independent of the value. Each may be a seed of 32
+bytes that stands for it; the value and they determine the others. So the hiding is computational:
+the pieces cannot be told from uniform ones unless AES-256 can be told from a random permutation.
+
 The plain functions on single integers are the specification of the vectorised ones. Signed values
 are represented modulo the modulus and read back centred. Sources: Shamir 1979; Lu's thesis,
 section 4.2 (whose real-valued weights hide nothing, hence the ring).
@@ -16,12 +22,13 @@ section 4.2 (whose real-valued weights hide nothing, hence the ring).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.randomness import NoiseSource
+from tacit.randomness import NoiseSource, SecureRandom
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -44,8 +51,21 @@ class Scheme(Protocol):
 
     modulus: int
 
+    @property
+    def uniform(self) -> int:
+        """How many pieces, from the first on, are uniform and independent of the value."""
+        ...
+
     def split(self, values: Ints, source: NoiseSource) -> list[Words]:
         """One array of pieces, of the shape of `values`, per aggregator."""
+        ...
+
+    def expand(self, seed: bytes, count: int) -> Words:
+        """`count` words of a uniform piece, from a seed that serves once."""
+        ...
+
+    def rest(self, values: Ints, uniform: Iterable[Words]) -> list[Words]:
+        """The other pieces, from the values and all uniform pieces."""
         ...
 
     def add(self, accumulator: Words, pieces: Words) -> Words:
@@ -67,15 +87,26 @@ class Additive:
             raise ValueError("at least one aggregator")
         self.count = count
 
+    @property
+    def uniform(self) -> int:
+        """All but the last."""
+        return self.count - 1
+
     def split(self, values: Ints, source: NoiseSource) -> list[Words]:
         """Uniform words, and what is left of the value."""
-        rest = values.astype(np.uint64)
-        pieces = []
-        for _ in range(self.count - 1):
-            piece = source.words(rest.size).reshape(rest.shape)
-            rest -= piece
-            pieces.append(piece)
-        return [*pieces, rest]
+        drawn = [source.words(values.size).reshape(values.shape) for _ in range(self.uniform)]
+        return [*drawn, *self.rest(values, drawn)]
+
+    def expand(self, seed: bytes, count: int) -> Words:
+        """The keystream of the seed."""
+        return SecureRandom.from_fresh_seed(seed).words(count)
+
+    def rest(self, values: Ints, uniform: Iterable[Words]) -> list[Words]:
+        """What is left of the value."""
+        left: Words = values.astype(np.uint64)
+        for piece in uniform:
+            left -= piece
+        return [left]
 
     def add(self, accumulator: Words, pieces: Words) -> Words:
         """Wrapping 64-bit addition."""
@@ -102,6 +133,11 @@ class Shamir:
             raise ValueError("1 <= threshold <= count <= 64 must hold")
         self.threshold, self.count = threshold, count
 
+    @property
+    def uniform(self) -> int:
+        """As many as tell nothing together."""
+        return self.threshold - 1
+
     def split(self, values: Ints, source: NoiseSource) -> list[Words]:
         """The polynomial's values at 1..c, by Horner steps that stay inside 64 bits.
 
@@ -117,6 +153,20 @@ class Shamir:
             for x in range(1, self.count + 1):
                 _evaluate([*coefficients, secret], x, pieces[x - 1, block])
         return [piece.reshape(values.shape) for piece in pieces]
+
+    def expand(self, seed: bytes, count: int) -> Words:
+        """Field elements from the keystream of the seed."""
+        return uniform_field(count, SecureRandom.from_fresh_seed(seed))
+
+    def rest(self, values: Ints, uniform: Iterable[Words]) -> list[Words]:
+        """The values at k..c of the polynomial through the value at 0 and pieces at 1..k-1.
+
+        Raises ValueError for a value that the field cannot hold.
+        """
+        known = [to_field(values), *uniform]
+        at, further = range(self.threshold), range(self.threshold, self.count + 1)
+        flat = [words.reshape(-1) for words in known]
+        return [_interpolate(flat, at, x).reshape(values.shape) for x in further]
 
     def add(self, accumulator: Words, pieces: Words) -> Words:
         """Field addition, reduced every 64 addends. Both must be field elements."""
@@ -247,6 +297,11 @@ def _interpolate(values: Sequence[Words], points: Sequence[int], at: int) -> Wor
 
 def lagrange_weights(points: Sequence[int], at: int) -> list[int]:
     """The weights with which values at `points` give the polynomial's value at `at`, mod p."""
+    return list(_lagrange_weights(tuple(points), at))
+
+
+@lru_cache(maxsize=1 << 10)
+def _lagrange_weights(points: tuple[int, ...], at: int) -> tuple[int, ...]:
     weights = []
     for x in points:
         top = bottom = 1
@@ -255,7 +310,7 @@ def lagrange_weights(points: Sequence[int], at: int) -> list[int]:
                 top = top * (at - other) % PRIME
                 bottom = bottom * (x - other) % PRIME
         weights.append(top * pow(bottom, -1, PRIME) % PRIME)
-    return weights
+    return tuple(weights)
 
 
 # --- the specification: single integers ----------------------------------------------------------

@@ -102,12 +102,17 @@ def grant_hash(secret: str) -> str:
 
 
 class GrantRequest(WireModel):
-    """An operator asks a service for a grant. A grant outlives neither its expiry nor its use."""
+    """An operator asks a service for a grant. A grant outlives neither its expiry nor its use.
+
+    `replaces`: the party is on the roster, and its identity was stolen: it enrols again, under
+    another one, with its numbers and curators.
+    """
 
     party: Identifier
     kind: PartyKind
     max_curators: Annotated[int, Field(ge=1, le=10_000_000)] = 1
     valid_s: Annotated[int, Field(ge=60, le=30 * 86_400)] = 86_400
+    replaces: bool = False
 
 
 class GrantAnswer(WireModel):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -28,16 +29,19 @@ from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     Ends,
+    PartHeader,
     agree_key,
     epoch_name,
     piece_context,
     seal_batch,
-    seal_words,
+    seal_octets,
+    seal_part,
     spans,
 )
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol import sessions
 from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum, segment_size_of
+from tacit.protocol.declared_pieces import DeclaredForm, Seeds
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -66,7 +70,6 @@ from tacit.protocol.sessions import (
     begin_session,
 )
 from tacit.query.fields import Window
-from tacit.query.mechanisms import scheme
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary, parse_binary
@@ -75,6 +78,7 @@ DEPLOYMENT = "test"
 SALT = bytes(range(32))
 OPERATOR_TOKEN = "operator-token-for-tests-0123456789abcdef"
 Words = NDArray[np.uint64]
+Share = Words | Seeds
 
 
 def query(**changes: Any) -> Query:
@@ -459,30 +463,35 @@ class Round:
     def path(self, step: str = "") -> str:
         return f"/v1/rounds/{self.id}/{step}".rstrip("/")
 
-    def split(self, values: NDArray[np.int64]) -> list[Words]:
-        """Shares of (n, d) values, one array per aggregator."""
-        asked = self.descriptor.query
-        sharing = scheme(asked)
-        return sharing.split(values, self.federation.random)
+    @property
+    def form(self) -> DeclaredForm:
+        """What is inside the seals."""
+        return DeclaredForm.of(self.descriptor)
 
-    def piece(self, sender: Sender, index: int, words: Words) -> Piece:
+    def split(self, values: NDArray[np.int64], *, hosted: bool = False) -> list[Share]:
+        """What is sealed of (n, d) values for each aggregator; hosted: in one batch."""
+        return self.form.split(values, self.federation.random, hosted=hosted)
+
+    def piece(self, sender: Sender, index: int, share: Share) -> Piece:
         """One lone curator's sealed share for one aggregator."""
         entry = self.descriptor.aggregators[index]
         sealing = self.federation.sealing(sender, index, entry)
         placed = sessions.piece_context if self.descriptor.sessions else piece_context
-        place = placed(self.descriptor.digest(), sender.id, entry.id, index, words.size)
-        nonce, sealed = seal_words(sealing.key, words, place)
+        d = share.size if share.dtype == np.uint64 else self.form.dimension
+        place = placed(self.descriptor.digest(), sender.id, entry.id, index, d)
+        nonce, sealed = seal_octets(sealing.key, share.tobytes(), place)
         return Piece(sender=sender.id, nonce=nonce, sealed=sealed, **sealing.fields)
 
     def batches(
         self,
         host: Sender,
         index: int,
-        words: Words,
+        words: Share,
         present: NDArray[np.bool_] | None = None,
         part: int = 0,
     ) -> list[bytes]:
-        """A host's sealed batches for one aggregator; `words` (n, d) of all its curators."""
+        """A host's sealed batches for one aggregator; `words` (n, d) of all its curators, or the
+        seed of one batch (1, 32). Where a seed is due, any words give one that is theirs alone."""
         if present is None:
             present = np.ones(len(host.curators), np.bool_)
         entry = self.descriptor.aggregators[index]
@@ -493,16 +502,15 @@ class Round:
             chosen = present[here]
             if not chosen.any():
                 continue
-            header = BatchHeader(
-                host.id,
-                self.descriptor.digest(),
-                index,
-                part,
-                span,
-                words.shape[1],
-                sealing.name,
-                sets.pack(chosen),
-            )
+            place = (host.id, self.descriptor.digest(), index, part, span)
+            if self.form.seeded(index, hosted=True):
+                seed = words.tobytes()
+                if words.dtype == np.uint64:
+                    seed = sha256(words[here][chosen].tobytes()).digest()
+                whole = PartHeader(*place, len(seed), sealing.name, sets.pack(chosen))
+                bodies.append(seal_part(sealing.key, whole, seed))
+                continue
+            header = BatchHeader(*place, words.shape[1], sealing.name, sets.pack(chosen))
             bodies.append(seal_batch(sealing.key, header, words[here][chosen]))
         return bodies
 
@@ -531,8 +539,9 @@ class Round:
         )
 
     async def contribute(self, sender: Sender, values: NDArray[np.int64]) -> None:
-        """Send a party's values (n, d) to every aggregator."""
-        for index, words in enumerate(self.split(values)):
+        """Send a party's values (n, d) to every aggregator; those of a host in one segment."""
+        hosted = sender.kind is PartyKind.HOST
+        for index, words in enumerate(self.split(values, hosted=hosted)):
             if sender.kind is PartyKind.CURATOR:
                 answer = await self.send(sender, index, self.piece(sender, index, words[0]))
                 assert answer.status_code == 201, answer.text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,6 +75,10 @@ def test_every_page_fits_and_is_accessible(look: Any, width: int, scheme: str) -
         "own-policy": f"{one}/policy",
         "policy": "/console/policy",
         "readings": "/console/readings",
+        "import": "/console/readings/import",
+        "parties": "/console/parties",
+        "tokens": "/console/tokens?scope=device",
+        "audit": "/console/audit",
         "readings-then": "/console/readings?span=7%20d&to=2025-10-29T00:00:00Z",
     }
     for name, path in paths.items():
@@ -113,6 +119,55 @@ def test_a_policy_is_tried_and_saved_by_keyboard(look: Any, curators: Site, scri
     assert json.loads(shown)["curator"]["period"]["epsilon"] == "0.5"
     page.get_by_role("button", name="Let the default hold again").click()
     expect(page.get_by_text("is gone")).to_be_visible()
+
+
+CSV = "meter,when,kwh\n" + "".join(
+    f"meter-{number:03d},2025-10-01T00:00:00Z,0.25\n" for number in range(3, 9)
+)
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_file_is_seen_before_it_is_sent(look: Any, tmp_path: Path, script: bool) -> None:
+    """With script its first rows are shown, by the browser alone; without it is just imported."""
+    it = look(script=script)
+    path = tmp_path / "meters.csv.gz"
+    path.write_bytes(
+        gzip.compress((CSV + f"meter-000,{'soon' if script else 'later'},1\n").encode())
+    )
+    page = it.go("/console/readings/import")
+    page.get_by_label("unit", exact=True).select_option("kWh")
+    page.get_by_label("File", exact=True).set_input_files(path)
+    if script:
+        shown = page.get_by_role("region", name="First rows of the file")
+        expect(shown.get_by_role("columnheader")).to_have_text(["meter", "when", "kwh"])
+        expect(shown.locator("tbody tr")).to_have_count(5)
+        assert violations(page) == []
+        found = page.locator("#columns option").evaluate_all("all => all.map((each) => each.value)")
+        assert found == ["meter", "when", "kwh"]
+    page.get_by_label("curator column").fill("meter")
+    page.get_by_label("time column").fill("when")
+    page.get_by_label("value column").fill("kwh")
+    page.get_by_role("button", name="Import it").click()
+    expect(page.get_by_role("heading", name="The file is in")).to_be_visible()
+    expect(page.locator("table tbody tr")).to_have_count(1)
+    if script:
+        assert violations(page) == []
+
+
+def test_a_file_that_is_no_table_leaves_the_form(look: Any) -> None:
+    """A file that is no table leaves the form as it is, with what is wrong at its head."""
+    it = look()
+    page = it.go("/console/readings/import")
+    page.get_by_label("unit", exact=True).select_option("kWh")
+    page.get_by_label("File", exact=True).set_input_files(
+        {"name": "holiday.jpg", "mimeType": "image/jpeg", "buffer": bytes(range(256)) * 40}
+    )
+    page.get_by_role("button", name="Import it").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("unit", exact=True)).to_have_value("kWh")
+    [answered] = it.faults  # the browser notes a page of status 422
+    assert "422" in answered
+    it.faults.clear()
 
 
 CHECK = "Check in this browser"

@@ -89,3 +89,27 @@ def test_an_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
     assert confirmed.stdout.startswith(f"{service.id}: {shown} ")
     unknown = keys("confirm", service.id, "00" * 32, *home)
     assert (unknown.exit_code, "key_not_anchored" in unknown.stderr) == (2, True)
+
+
+def test_a_partys_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
+    """A host's key is replaced at its service; a stolen one with a join token for it."""
+    home = ("--home", str(deployment.directory))
+    [service] = deployment.aggregators
+
+    def on_roster() -> str:
+        with service.client() as client:
+            [found] = [each for each in client.get("/v1/roster")["parties"] if not each["left"]]
+        return str(found["identity_key"])
+
+    before = on_roster()
+    done = keys("rotate", "party", "gateway", *home)
+    assert (done.exit_code, done.stdout) == (0, "1 identities were replaced\n"), done.output
+    planned = on_roster()
+    unknown = keys("rotate", "party", "nobody", *home)
+    assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (2, 1)
+    asked = ("enroll", "token", "gateway", "--curators", "2", "--replaces", *home)
+    (tmp_path / "token").write_text(CliRunner().invoke(app, asked).stdout)
+    stolen = ("rotate", "party", "gateway", "--compromised", str(tmp_path / "token"), *home)
+    for _ in range(2):  # the same again changes nothing
+        assert keys(*stolen).exit_code == 0
+    assert len({before, planned, on_roster()}) == 3

@@ -32,7 +32,6 @@ from tacit.crypto.sealing import (
     open_batch,
     open_octets,
     open_part,
-    open_words,
     piece_context,
     read_batch_header,
     read_part_header,
@@ -40,6 +39,7 @@ from tacit.crypto.sealing import (
 )
 from tacit.crypto.signing import Identity, Signed, verify
 from tacit.protocol import proved_pieces, sessions
+from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     EPOCH_KEY_LABEL,
@@ -72,6 +72,7 @@ from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import SEGMENT_SIZE, is_proved, proof_plan
 from tacit.query.query import Query
+from tacit.randomness import SEED_BYTES
 from tacit.validity.prio3 import Outcome
 from tacit.wire import encode_binary, parse_binary
 
@@ -349,9 +350,11 @@ class FakeAggregator:
             plain = open_octets(key, piece.nonce, piece.sealed, context)
             return self._keep_proved(round_id, (number,), plain)
         context = context_of(descriptor.digest(), piece.sender, self.id, index, d)
-        words = open_words(key, piece.nonce, piece.sealed, context)
-        assert words.size == d
-        return self._keep(round_id, {number: words})
+        plain = open_octets(key, piece.nonce, piece.sealed, context)
+        form = DeclaredForm.of(descriptor)
+        assert len(plain) == form.content_bytes(index, 1, hosted=False)
+        words = form.opened(index, plain, 1, hosted=False)
+        return self._keep(round_id, {number: words[0]})
 
     async def batch(self, request: Request) -> Response:
         body, round_id = await request.body(), request.path_params["round"]
@@ -369,16 +372,17 @@ class FakeAggregator:
         return self._batch(round_id, body, token)
 
     def _batch(self, round_id: str, body: bytes, token: str) -> Response:
-        if is_proved(self.world.rounds[round_id].statement.query):
+        descriptor = self.world.rounds[round_id].statement
+        own = descriptor.index_of(self.id)
+        if is_proved(descriptor.query) or DeclaredForm.of(descriptor).seeded(own, hosted=True):
             return self._part(round_id, body, token)
         header, offset = read_batch_header(body)
         assert token == self.tokens[header.host]
         key = self._key_of(header.host, header.sealed_under)
         if key is None:
             return self._unknown(header.sealed_under)
-        descriptor = self.world.rounds[round_id].statement
         assert header.descriptor_hash == descriptor.digest()
-        assert header.share_index == descriptor.index_of(self.id)
+        assert header.share_index == own
         words = open_batch(key, body, offset).reshape(header.count, header.dimension)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         first = header.span.first
@@ -387,9 +391,9 @@ class FakeAggregator:
         )
 
     def _part(self, round_id: str, body: bytes, token: str) -> Response:
-        header, offset = read_part_header(body, SEGMENT_SIZE)
-        assert token == self.tokens[header.host]
         descriptor = self.world.rounds[round_id].statement
+        header, offset = read_part_header(body, descriptor.segment_size)
+        assert token == self.tokens[header.host]
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
         key = self._key_of(header.host, header.sealed_under)
@@ -398,7 +402,12 @@ class FakeAggregator:
         plain = open_part(key, body, offset)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         numbers = tuple((present + header.span.first).tolist())
-        return self._keep_proved(round_id, numbers, plain)
+        if is_proved(descriptor.query):
+            return self._keep_proved(round_id, numbers, plain)
+        assert header.plaintext_bytes == SEED_BYTES
+        form = DeclaredForm.of(descriptor)
+        words = form.opened(header.share_index, plain, header.count, hosted=True)
+        return self._keep(round_id, dict(zip(numbers, words, strict=True)))
 
     def _keep_proved(self, round_id: str, numbers: tuple[int, ...], plain: bytes) -> Response:
         held = self.plaintexts.setdefault(round_id, {})

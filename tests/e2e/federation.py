@@ -58,10 +58,17 @@ class Site:
         answer = await self.own("POST", "/v1/enrolments", body)
         assert answer.status_code == 201, answer.text
 
-    async def join_token(self, party: str, names: Sequence[str] | None = None) -> JoinToken:
+    async def join_token(
+        self, party: str, names: Sequence[str] | None = None, *, replaces: bool = False
+    ) -> JoinToken:
         """A join token: a grant of each service."""
         kind = PartyKind.CURATOR if names is None else PartyKind.HOST
-        asked = {"party": party, "kind": kind.value, "max_curators": len(names or "1")}
+        asked = {
+            "party": party,
+            "kind": kind.value,
+            "max_curators": len(names or "1"),
+            "replaces": replaces,
+        }
         answers = [await self.house.ask("POST", "/v1/grants", asked)]
         for peer in self.house.federation.peers:
             answers.append(await peer.ask("POST", "/v1/grants", asked))

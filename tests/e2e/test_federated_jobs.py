@@ -122,8 +122,16 @@ async def test_the_grid_of_dpbv_clustering_by_one_round(it: Site) -> None:
 
 
 async def test_crowd_tasking_by_reports(it: Site) -> None:
+    """An average by windows and a histogram by subsets, at the same time."""
+    buckets = {"aggregate": "HIST", "buckets": {"width": 1}, "epsilon": "1", "report": "subset"}
     asked = await it.ask(TASK)
+    histogram = await it.ask({**TASK, "params": {**TASK["params"], **buckets}})
+    found = await it.result(histogram["id"])
+    assert found["summary"]["task"]["report"] == "subset"
+    assert found["summary"]["reports"] == 200
+    assert sum(found["summary"]["histogram"]["shares"]) == pytest.approx(1)
     found = await it.result(asked["id"])
+    assert found["summary"]["task"]["report"] == "window"
     assert found["summary"]["users"] == {"offered": 50, "joined": 50}
     assert found["summary"]["reports"] == 200
     estimate = found["summary"]["average"]["a"]
@@ -139,8 +147,8 @@ async def test_every_curators_own_ledger_has_paid(it: Site) -> None:
     for name in (LONE[0], HOSTED[-1]):
         found = (await it.ledger(name))["record"]
         amounts = sorted(debit["epsilon"] for debit in found["debits"])
-        assert amounts == ["0", "2", "2", "3"]
-        assert found["worst_instant"]["epsilon"] == "7"
+        assert amounts == ["0", "0", "1", "2", "2", "3"]
+        assert found["worst_instant"]["epsilon"] == "8"
 
 
 async def test_who_cannot_afford_a_job_stays_out_and_the_job_fails(it: Site) -> None:

@@ -6,7 +6,7 @@ Spec: console, sections 3 and 4.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -20,12 +20,14 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from common.runtime.notice import Notice
 from common.web.console import charts, words
 from common.web.console.origin import require_own_origin, require_secret
 from common.web.console.sessions import Sessions, Visitor
 from common.web.parts import part_of
 from common.web.problems import invalid_from, status_of
 from common.web.tokens import Scope
+from common.web.wire import etag_response
 from tacit.errors import DomainError, NotFound, TooMany, Unauthenticated
 
 PREFIX: Final = "/console"
@@ -126,6 +128,27 @@ class Pages:
             **values,
         )
         return HTMLResponse(text, status, headers=dict(HEADERS))
+
+    async def live(
+        self,
+        request: Request,
+        template: str,
+        visitor: Visitor,
+        values: Callable[[], Awaitable[dict[str, Any]]],
+        wait_s: float,
+        look_s: float,
+        changes: Notice | None = None,
+    ) -> Response:
+        """A part of a page once it differs from what the browser has, or 304 after `wait_s`;
+        `values` are read at each change of which there is notice, and every `look_s`."""
+
+        async def look() -> tuple[Response, bool]:
+            body = bytes(self.show(request, template, visitor, **await values()).body)
+            kind = "text/html; charset=utf-8"
+            answer = etag_response(request, body, media_type=kind, headers=dict(HEADERS))
+            return answer, answer.status_code == 304
+
+        return await (changes or Notice()).poll(look, wait_s, look_s)
 
     def problem(
         self, request: Request, error: DomainError, visitor: Visitor | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
@@ -51,14 +51,21 @@ class NotTyped(Invalid):
     title = "Type the label as it is shown"
 
 
+async def any_token(database: Database, asked: NewToken) -> None:
+    """The check of a service whose tokens belong to nobody there."""
+
+
 def add_tokens_pages(
     router: APIRouter,
     table: Table,
     clock: Clock,
     scopes: frozenset[Scope],
-    revoked: Callable[[], None] = lambda: None,
+    *,
+    of_one: frozenset[Scope] = frozenset(),
+    check: Callable[[Database, NewToken], Awaitable[None]] = any_token,
 ) -> None:
-    """Add them. `scopes`: of people at this service; tokens of machines are made elsewhere."""
+    """Add them. `scopes`: of the tokens that are made here; `of_one`: those among them that belong
+    to one curator, which the form then asks for. `check`: as of the API's route."""
 
     async def page_of(
         request: Request,
@@ -79,6 +86,7 @@ def add_tokens_pages(
             tokens=found,
             more=found[-1].id if len(found) == ROWS else None,
             scopes=sorted(scopes),
+            of_one=sorted(of_one),
             days=DAYS,
             at=clock.now(),
             own=visitor.principal.token_id,
@@ -92,8 +100,11 @@ def add_tokens_pages(
         database: DatabasePart,
         visitor: Operator,
         after: str | None = None,
+        scope: str = "",
+        subject: str = "",
     ) -> Response:
-        return await page_of(request, pages, database, visitor, after)
+        given = {"scope": scope, "subject": subject}
+        return await page_of(request, pages, database, visitor, after, given=given)
 
     @router.post("/tokens")
     async def make(
@@ -105,12 +116,17 @@ def add_tokens_pages(
     ) -> Response:
         form = await own_form(request, visitor)
         try:
-            asked = _asked(form, scopes)
+            asked = _asked(form, scopes, of_one)
+            await check(database, asked)
         except DomainError as error:
             return await page_of(request, pages, database, visitor, error=error, given=form)
         assert asked.valid_s is not None
         token, record = mint(
-            (asked.scope,), clock, label=asked.label, lifetime=timedelta(seconds=asked.valid_s)
+            (asked.scope,),
+            clock,
+            subject=asked.subject,
+            label=asked.label,
+            lifetime=timedelta(seconds=asked.valid_s),
         )
         async with database.begin() as transaction:
             await insert_token(transaction, table, record)
@@ -184,7 +200,6 @@ def add_tokens_pages(
         async with database.begin() as transaction:
             await revoke_token(transaction, table, token_id, clock.now())
         authenticator.forget()
-        revoked()
         return see("/console/tokens")
 
     @router.get("/audit")
@@ -236,19 +251,21 @@ def add_audit(app: FastAPI) -> None:
         return page_response(request, "audit", items, page.limit, "id")
 
 
-def _asked(form: Mapping[str, str], scopes: frozenset[Scope]) -> NewToken:
+def _asked(form: Mapping[str, str], scopes: frozenset[Scope], of_one: frozenset[Scope]) -> NewToken:
     """What the form asks for. Raises Invalid with the field."""
     days = form.get("days", "").strip()
     if not days.isdecimal() or not 1 <= int(days) <= 3660:
         raise Invalid(errors=[FieldError("/days", "must be whole days from 1 to 3660")])
-    told = {
+    stated = {
         "scope": form.get("scope", ""),
         "label": form.get("label", "").strip(),
         "valid_s": int(days) * 86_400,
     }
-    if not told["label"]:
+    if not stated["label"]:
         raise Invalid(errors=[FieldError("/label", "say for whom or what it is")])
-    asked = parse_json(json.dumps(told).encode(), NewToken)
+    if stated["scope"] in of_one:
+        stated["subject"] = form.get("subject", "").strip()
+    asked = parse_json(json.dumps(stated).encode(), NewToken)
     if asked.scope not in scopes:
         raise Invalid(errors=[FieldError("/scope", "tokens of machines are made elsewhere")])
     return asked

@@ -105,7 +105,8 @@ class FederatedAsking:
             asked = rounds.next_sum(state)
             assert asked is not None
             _, query = step_of_sum(plan, 1, asked, scope)
-            state = rounds.first(params, names, noise_share(query, scope))
+            share = noise_share(query, scope)
+            state = rounds.first(params, names, share)
             asked = rounds.next_sum(state)
             assert asked is not None
             _, query = step_of_sum(plan, 1, asked, scope)
@@ -116,7 +117,7 @@ class FederatedAsking:
                 raise FederationUnsupported(NO_ONE_DEBIT, pointer="/federation/collusion")
             subject = Subject(kind="query", id=plan.job)
             first = query_report(query, subject=subject, operators=operators or None)
-            report = rounds.preview(params)
+            report = rounds.preview(params, share)
             charged = report.charged
             assert charged is not None
             assert charged.epsilon is not None

@@ -22,7 +22,7 @@ from tacit.accounting.unit_costs import job_costs
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.federation import FederatedStep, Federation, JobTerms
-from tacit.query.mechanisms import noisy_aggregators
+from tacit.query.mechanisms import noisy_aggregators, scheme
 from tacit.query.query import Query
 from tacit.query.words import Layer, PrivacyUnit
 
@@ -125,6 +125,7 @@ def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:
     return Asking(
         noise_share(query, scope),
         query.aggregators,
+        scheme(query).uniform,
         query.n_max,
         federation.deadline,
         federation.n_hint,

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from tacit.noise import SCALE_LIMIT, AliasTable, Bernoulli, DiscreteLaplace
 from tacit.noise.alias import WEIGHT_BITS
 from tacit.randomness import NoiseSource
+from tacit.wire import format_exact
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -43,6 +44,8 @@ Component: TypeAlias = Literal["Y", "G", "L"]
 Number = TypeVar("Number", np.int64, np.float64)
 
 MOST_STEPS: Final = 1 << 24
+FARTHEST: Final = 60
+"""Noise scales beyond the bounds; three parts pass that with probability below 1e-23."""
 _FORMAT: Final = "tacit.crowd-tasking-device/1"
 
 
@@ -55,19 +58,15 @@ class RoundPassed(Exception):
 
 
 @dataclass(frozen=True)
-class Perturbation:
-    """How readings of k coordinates become reports: public, the same for every device.
+class ReadingGrid:
+    """Where readings of k coordinates lie: public, the same for every device.
 
-    `lower`, `upper`: (k,) in the sensor's unit; `steps` of the grid in each coordinate; `scale` of
-    every part's noise, in steps; `persistence` of the part L.
+    `lower`, `upper`: (k,) in the sensor's unit; `steps` of the grid in each coordinate.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     steps: int
-    scale: Fraction
-    components: tuple[Component, ...]
-    persistence: Fraction
 
     def __post_init__(self) -> None:
         if len(self.lower) != len(self.upper) or not self.lower:
@@ -75,16 +74,8 @@ class Perturbation:
         for low, high in zip(self.lower, self.upper, strict=True):
             if not (low < high and math.isfinite(high - low)):
                 raise ValueError("a lower bound lies below its upper one, both finite")
-        if not 1 <= self.steps <= MOST_STEPS:
+        if not isinstance(self.steps, int) or not 1 <= self.steps <= MOST_STEPS:
             raise ValueError(f"a grid has between 1 and {MOST_STEPS} steps")
-        if not 0 < self.scale <= SCALE_LIMIT:
-            raise ValueError(f"a noise scale lies above 0 and is at most {SCALE_LIMIT} steps")
-        if not self.components or not set(self.components) <= {"Y", "G", "L"}:
-            raise ValueError("noise has at least one of the parts Y, G and L")
-        if len(set(self.components)) != len(self.components):
-            raise ValueError("a part is named once")
-        if not 0 <= self.persistence <= 1:
-            raise ValueError("a probability lies between 0 and 1")
 
     @property
     def dimension(self) -> int:
@@ -106,6 +97,72 @@ class Perturbation:
     def decode(self, reports: NDArray[np.int64] | Floats) -> Floats:
         """(n, k) reports, or means of some, in the sensor's unit: post-processing."""
         return np.asarray(np.array(self.lower) + reports * self.step, np.float64)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON without floating-point numbers."""
+        return {
+            "lower": [repr(value) for value in self.lower],
+            "upper": [repr(value) for value in self.upper],
+            "steps": self.steps,
+        }
+
+
+@dataclass(frozen=True)
+class Perturbation(ReadingGrid):
+    """How readings become reports by added noise: `scale` of every part's noise, in steps;
+    `persistence` of the part L."""
+
+    scale: Fraction
+    components: tuple[Component, ...]
+    persistence: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.scale <= SCALE_LIMIT:
+            raise ValueError(f"a noise scale lies above 0 and is at most {SCALE_LIMIT} steps")
+        if not self.components or not set(self.components) <= {"Y", "G", "L"}:
+            raise ValueError("noise has at least one of the parts Y, G and L")
+        if len(set(self.components)) != len(self.components):
+            raise ValueError("a part is named once")
+        if not 0 <= self.persistence <= 1:
+            raise ValueError("a probability lies between 0 and 1")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of the values of one reading."""
+        return self.dimension * self.steps / self.scale
+
+    @property
+    def fresh(self) -> bool:
+        """Whether one part of the noise is new in every round."""
+        return "Y" in self.components or ("L" in self.components and self.persistence == 0)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON without floating-point numbers."""
+        return {
+            **super().document(),
+            "scale": format_exact(self.scale),
+            "components": list(self.components),
+            "persistence": format_exact(self.persistence),
+        }
+
+    def numbers(
+        self, users: Ints, rounds: Ints, readings: Floats, source: NoiseSource
+    ) -> list[list[int]]:
+        """The numbers of each report; rows sorted by user and round."""
+        noisy = perturb(self, users, rounds, self.quantise(readings), source)
+        found: list[list[int]] = noisy.tolist()
+        return found
+
+    def refusal(self, values: Sequence[int]) -> str | None:
+        """Noisy values beyond the bounds must occur; those that no honest device would send in a
+        lifetime are refused."""
+        if len(values) != self.dimension:
+            return f"a report has {self.dimension} numbers"
+        beyond = math.ceil(FARTHEST * self.scale)
+        if not all(-beyond <= value <= self.steps + beyond for value in values):
+            return f"a number lies more than {FARTHEST} noise scales beyond the bounds"
+        return None
 
     def draw(self, source: NoiseSource, count: int) -> Ints:
         """(count, k) noise of one part."""

@@ -1,10 +1,11 @@
 """Crowd tasking over curators: what a curator reads in a task's encoding, and what it pays.
 
-Spec: crowd-tasking, sections 2 and 4; jobs, "Federated jobs". The curator computes what its reports
-cost from the mechanism itself, never from a figure it receives:
+Spec: crowd-tasking, sections 2, 4 and 10; jobs, "Federated jobs". The curator computes what its
+reports cost from the mechanism itself, never from a figure it receives:
 
 - unit `reading`: one reading's values differ by at most `steps` in each coordinate, so that noise
-  of this scale gives k steps / scale; every reading is reported once.
+  of this scale gives k steps / scale; every reading is reported once. Reports `window` and `subset`
+  name the epsilon of a coordinate, from which the device derives every probability.
 - units `level` and `user`: all T rounds add up. For `user` a delta may lower the total.
 - stance `paper`: no figure, whatever the mechanism is worth: the source's own noise is no better.
 
@@ -15,16 +16,16 @@ there is sent as the first class: an omitted row would reveal that its number is
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
 from tacit.accounting.randomised_response import total_epsilon
-from tacit.encoders.crowd_tasking.encoder import Floats, Ints, Perturbation, perturb
+from tacit.encoders.crowd_tasking.bounded_reports import SubsetReports, WindowReports
+from tacit.encoders.crowd_tasking.encoder import Floats, Ints, Perturbation
 from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from tacit.protocol.federation import Report
 from tacit.randomness import NoiseSource
@@ -33,10 +34,41 @@ from tacit.wire import format_exact, parse_exact
 Unit = Literal["reading", "level", "user"]
 Stance = Literal["sound", "paper"]
 
-FARTHEST: Final = 60
-"""Noise scales beyond the bounds; three parts pass that with probability below 1e-23."""
 MOST_LABEL: Final = 1 << 53
 """A table's numbers are doubles, which hold every whole number up to here."""
+
+
+class Mechanism(Protocol):
+    """How the values of readings become the numbers of reports."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a reading."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of the values of one reading."""
+        ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every round is perturbed anew."""
+        ...
+
+    def document(self) -> dict[str, Any]:
+        """As JSON without floating-point numbers."""
+        ...
+
+    def numbers(
+        self, users: Ints, rounds: Ints, readings: Floats, source: NoiseSource
+    ) -> list[list[int]]:
+        """The numbers of the report of each reading (n, k); rows sorted by user and round."""
+        ...
+
+    def refusal(self, values: Sequence[int]) -> str | None:
+        """Why no honest device sends these numbers; None: one may."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +76,7 @@ class Encoding:
     """How a task's readings become reports: `rounds` T; `unit`, `delta` of the protection;
     `classes`: every label there is, public; none without labels."""
 
-    perturbation: Perturbation
+    mechanism: Mechanism
     rounds: int
     unit: Unit
     delta: Fraction
@@ -54,7 +86,7 @@ class Encoding:
     @property
     def columns(self) -> int:
         """One for each coordinate, and one for the label."""
-        return self.perturbation.dimension + self.labelled
+        return self.mechanism.dimension + self.labelled
 
     @property
     def labelled(self) -> bool:
@@ -73,19 +105,13 @@ class Encoding:
 
     @property
     def fresh(self) -> bool:
-        """Whether one part of the noise is new in every round."""
-        plan = self.perturbation
-        return (
-            self.rounds == 1
-            or "Y" in plan.components
-            or ("L" in plan.components and plan.persistence == 0)
-        )
+        """Whether no two rounds share all of their noise."""
+        return self.rounds == 1 or self.mechanism.fresh
 
     @property
     def reading_epsilon(self) -> Fraction:
         """Of the values of one reading."""
-        plan = self.perturbation
-        return plan.dimension * plan.steps / plan.scale
+        return self.mechanism.epsilon
 
     @property
     def cost(self) -> Cost | None:
@@ -116,14 +142,8 @@ class Encoding:
 
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
-        plan = self.perturbation
         found: dict[str, Any] = {
-            "lower": [repr(value) for value in plan.lower],
-            "upper": [repr(value) for value in plan.upper],
-            "steps": plan.steps,
-            "scale": format_exact(plan.scale),
-            "components": list(plan.components),
-            "persistence": format_exact(plan.persistence),
+            **self.mechanism.document(),
             "rounds": self.rounds,
             "privacy_unit": self.unit,
             "delta": format_exact(self.delta),
@@ -136,7 +156,7 @@ class Encoding:
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
         """Every report of every curator: row i is that of round i."""
-        names, plan = list(rows), self.perturbation
+        names = list(rows)
         lengths = [len(values) for values in rows.values()]
         users = np.repeat(np.arange(len(names)), lengths)
         rounds = np.concatenate([np.arange(1, length + 1) for length in lengths])
@@ -145,11 +165,11 @@ class Encoding:
         if self.classes:
             labels = self._places(values[:, -1]).tolist()
             values = values[:, :-1]
-        noisy = perturb(plan, users, rounds, plan.quantise(values), source)
+        noisy = self.mechanism.numbers(users, rounds, values, source)
         return [
             Report(curator=names[user], round=number, values=tuple(numbers), label=label)
             for user, number, numbers, label in zip(
-                users.tolist(), rounds.tolist(), noisy.tolist(), labels, strict=True
+                users.tolist(), rounds.tolist(), noisy, labels, strict=True
             )
         ]
 
@@ -161,47 +181,54 @@ class Encoding:
         return np.asarray(np.where(known[found] == labels, order[found], 0), np.int64)
 
     def refusal(self, report: Report) -> str | None:
-        """Noisy values beyond the bounds must occur; those that no honest device would send in a
-        lifetime are refused."""
+        """Why a report is not taken; None: it is."""
         if not self.classes and report.label is not None:
             return "the task takes no labels"
         if self.classes and (report.label is None or report.label >= len(self.classes)):
             return "a report has the place of its label among the classes"
         if not 1 <= report.round <= self.rounds:
             return f"the round lies outside 1..{self.rounds}"
-        plan = self.perturbation
-        if len(report.values) != plan.dimension:
-            return f"a report has {plan.dimension} numbers"
-        beyond = math.ceil(FARTHEST * plan.scale)
-        if not all(-beyond <= value <= plan.steps + beyond for value in report.values):
-            return f"a number lies more than {FARTHEST} noise scales beyond the bounds"
-        return None
+        return self.mechanism.refusal(report.values)
 
 
 def read(document: Mapping[str, Any]) -> Encoding:
     """The encoding of a document. Raises ValueError, TypeError or KeyError for anything else."""
     given = dict(document)
-    plan = Perturbation(
-        tuple(float(value) for value in given.pop("lower")),
-        tuple(float(value) for value in given.pop("upper")),
-        given.pop("steps"),
-        parse_exact(given.pop("scale")),
-        tuple(given.pop("components")),
-        parse_exact(given.pop("persistence")),
-    )
+    mechanism = _mechanism(given)
     rounds, unit = given.pop("rounds"), given.pop("privacy_unit")
     delta = parse_exact(given.pop("delta"))
     stance, classes = given.pop("stance", "sound"), tuple(given.pop("classes", ()))
     known = (
         isinstance(rounds, int)
         and rounds >= 1
-        and isinstance(plan.steps, int)
         and unit in ("reading", "level", "user")
         and 0 <= delta < 1
         and stance in ("sound", "paper")
         and all(isinstance(label, int) and abs(label) <= MOST_LABEL for label in classes)
         and len(set(classes)) == len(classes) != 1
     )
-    if given or not known:
+    bounded = not isinstance(mechanism, Perturbation) and (classes or stance != "sound")
+    if given or bounded or not known:
         raise EncodingRefused("the document is none of crowd tasking's")
-    return Encoding(plan, rounds, unit, delta, stance, classes)
+    return Encoding(mechanism, rounds, unit, delta, stance, classes)
+
+
+def _mechanism(given: dict[str, Any]) -> Mechanism:
+    """The mechanism of a document, whose entries are taken out of it."""
+    lower = tuple(float(value) for value in given.pop("lower"))
+    upper = tuple(float(value) for value in given.pop("upper"))
+    steps = given.pop("steps")
+    match given.pop("report", "laplace"):
+        case "laplace":
+            scale, components = parse_exact(given.pop("scale")), tuple(given.pop("components"))
+            persistence = parse_exact(given.pop("persistence"))
+            return Perturbation(lower, upper, steps, scale, components, persistence)
+        case "window":
+            epsilon = parse_exact(given.pop("epsilon"))
+            reach, mixed = given.pop("reach"), given.pop("mixed")
+            return WindowReports(lower, upper, steps, epsilon, reach, mixed)
+        case "subset":
+            epsilon = parse_exact(given.pop("epsilon"))
+            edges = tuple(float(value) for value in given.pop("edges"))
+            return SubsetReports(lower, upper, steps, epsilon, edges, given.pop("size"))
+    raise EncodingRefused("a report of another kind")

@@ -340,9 +340,6 @@ class Zone:
         return _by_cluster(labels, len(self.centres), (*offsets.T, None, distances))
 
 
-Query: TypeAlias = Histogram | Marginals | Lift | Zone
-
-
 def _by_cluster(labels: Ints, clusters: int, columns: tuple[Ints | None, ...]) -> Ints:
     """Sums of each column over the records of each cluster, cluster by cluster; None counts.
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -25,13 +25,16 @@ from tacit.encoders.kmeans.encoder import (
     Lift,
     Marginals,
     Projection,
-    Query,
     Zone,
 )
+from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.sums import SumBlock
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import format_exact, parse_exact
 
+Query: TypeAlias = Histogram | FineCells | Marginals | Lift | Zone
+
+MOST_CELLS: Final = 1 << 20
 FINEST: Final = 16
 """M is this multiple of the largest radius, unless the noise gets too large to be drawn."""
 
@@ -75,7 +78,7 @@ class KmeansSum:
         shares = [part / self.epsilon for part in self._parts]
         query = self.query
         match query:
-            case Histogram():
+            case Histogram() | FineCells():
                 return (SumBlock("cells", query.length, 1, shares[0]),)
             case Marginals():
                 return (SumBlock("bins", query.length, 2, shares[0]),)
@@ -99,7 +102,7 @@ class KmeansSum:
         """Epsilon of each block."""
         query = self.query
         match query:
-            case Histogram() | Marginals():
+            case Histogram() | FineCells() | Marginals():
                 return (query.epsilon,)
             case Lift():
                 return (query.epsilon_sums, query.epsilon_counts)
@@ -109,6 +112,9 @@ class KmeansSum:
     def vectors(self, rows: Floats) -> Ints:
         """(n, length): the query's own vector of each record, put together by kind."""
         records = self.grid.quantise(rows)
+        if isinstance(self.query, FineCells):
+            inside = self.query.places(records)[:, None] == np.arange(self.query.length)
+            return np.asarray(inside, np.int64)
         own = np.empty((len(records), self.query.length), np.int64)
         for place in range(len(records)):
             own[place] = self.query.sums(records[place : place + 1])
@@ -124,7 +130,7 @@ class KmeansSum:
 
     def restored(self, opened: Ints) -> Ints:
         """(length,) as the query's `sums` gives it."""
-        if isinstance(self.query, Histogram | Marginals):
+        if isinstance(self.query, Histogram | FineCells | Marginals):
             return opened
         clusters = len(self.query.centres)
         end = clusters * self.columns
@@ -149,6 +155,14 @@ class KmeansSum:
                 found |= {"per_side": query.per_side, "epsilon": format_exact(query.epsilon)}
                 if query.view is not None:
                     found["view"] = _view_document(query.view)
+            case FineCells():
+                found |= {
+                    "per_side": query.per_side,
+                    "kept": query.kept.tolist(),
+                    "sides": query.sides.tolist(),
+                    "max_cells": query.max_cells,
+                    "epsilon": format_exact(query.epsilon),
+                }
             case Marginals():
                 found |= {
                     "bins": query.bins,
@@ -189,13 +203,23 @@ def _query(kind: str, given: dict[str, Any], grid: Grid) -> tuple[Query, tuple[i
     view = _view(given.pop("view"), grid) if "view" in given else None
     if kind == "hist":
         per_side, epsilon = _whole(given.pop("per_side")), parse_exact(given.pop("epsilon"))
-        if not (1 <= per_side <= 1 << 20 and epsilon > 0):
+        if not (1 <= per_side <= MOST_CELLS and epsilon > 0):
             raise ValueError("a histogram has cells and an epsilon")
         seen = dimension if view is None else 2
         return Histogram(per_side, seen, steps, epsilon, view), ()
+    if kind == "fine" and view is None:
+        per_side, most = _whole(given.pop("per_side")), _whole(given.pop("max_cells"))
+        kept, sides = (
+            np.array([_whole(value) for value in given.pop(name)], np.int64)
+            for name in ("kept", "sides")
+        )
+        epsilon = parse_exact(given.pop("epsilon"))
+        if not (0 < most <= MOST_CELLS and epsilon > 0):
+            raise ValueError("parts of cells have a cap and an epsilon")
+        return FineCells(per_side, dimension, steps, kept, sides, epsilon, most), ()
     if kind == "marginal" and view is not None:
         epsilon, bins = parse_exact(given.pop("epsilon")), _whole(given.pop("bins"))
-        if not (1 <= bins <= 1 << 20 and epsilon > 0):
+        if not (1 <= bins <= MOST_CELLS and epsilon > 0):
             raise ValueError("marginals have bins and an epsilon")
         return Marginals(view, epsilon, bins), ()
     epsilons = [parse_exact(part) for part in _texts(given.pop("epsilons"))]

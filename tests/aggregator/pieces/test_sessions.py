@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from aggregator.context import Aggregator
 from aggregator.errors import SealBrokenHere
 from aggregator.pieces.sessions import Beginning, session_for
 from aggregator.sealing.sessions import HeldSession
+from common.runtime.clock import ManualClock
 from common.web.wire import CBOR, encode
 from tacit.crypto.sealing import Direction, epoch_name
 from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.party_identities import PartyChain, PartySuccession, succeed_party
 from tacit.protocol.round import Piece
 from tacit.protocol.sessions import SESSION_LABEL, OwnSession, Session, SessionEnds, begin_session
 from tacit.wire import encode_binary
@@ -331,3 +334,37 @@ async def test_after_the_freeze_it_says_whether_a_piece_is_in(alliance: Alliance
         answer = await current.send(late, 0, current.piece(late, 0, np.array([5], np.uint64)))
         assert (answer.status_code, answer.json()["included"]) == (410, False)
         assert await stored(federation) == 1
+
+
+async def test_a_replaced_key_begins_sessions_until_its_overlap_is_over(
+    alliance: Alliance, clock: ManualClock
+) -> None:
+    async with alliance(2) as federation:
+        current, sender, _ = await opened(federation)
+        old, new = sender.identity, Identity.generate()
+        statement = PartySuccession(
+            deployment="test",
+            party=sender.id,
+            replaced=old.fingerprint,
+            identity_key=new.public_key,
+            effective=clock.now(),
+            overlap_until=clock.now() + timedelta(seconds=600),
+        )
+        chain = PartyChain(links=(succeed_party(statement, new, old),))
+        peer, path = federation.peers[0], f"/v1/parties/{sender.id}"
+        for _ in range(2):  # the same again changes nothing
+            answer = await peer.ask("PUT", f"{path}/identity", chain, sender.tokens[0])
+            assert answer.json() == {"party": sender.id, "fingerprint": new.fingerprint.hex()}
+
+        async def announced(identity: Identity) -> tuple[int, str]:
+            sender.identity = identity
+            own = begun(federation, current, sender)
+            where = f"{path}/sessions/{encode_binary(own.id)}"
+            answer = await peer.ask("PUT", where, own.announce, sender.tokens[0])
+            return answer.status_code, "" if answer.is_success else problem(answer)
+
+        assert await announced(old) == await announced(new) == (201, "")
+        assert await announced(Identity.generate()) == (400, "session_refused")
+        clock.advance(timedelta(seconds=600))
+        assert await announced(old) == (403, "identity_superseded")
+        assert await announced(new) == (201, "")

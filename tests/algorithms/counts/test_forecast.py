@@ -16,7 +16,7 @@ from algorithms.sequential_ngram.counts import ask
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters
 from algorithms.sequential_prefix_tree import federated as tree
 
-ASKING = Asking(Fraction(3), 3, 100, 3600, 10**6)
+ASKING = Asking(Fraction(3), 3, 2, 100, 3600, 10**6)
 MSNBC = Parameters(universe=17, epsilon=Fraction(1), budget="uniform")
 
 
@@ -30,7 +30,7 @@ def test_the_example_of_the_spec() -> None:
     steps = found["steps"]
     assert [step["scale"] for step in steps] == ["100"] * 5
     assert [step["words_expected_at_most"] for step in steps] == [17, 306, 4096, 4096, 4096]
-    assert found["bytes_of_a_curator"] == 8 * 3 * (17 + 306 + 3 * 4096)
+    assert found["bytes_of_a_curator"] == 8 * (3 * 17 + 306 + 3 * 4096) + 4 * 2 * 32
     assert found["bytes_in_total"] == 100 * found["bytes_of_a_curator"]
 
 
@@ -50,8 +50,8 @@ def test_the_error_is_that_of_drawn_noise() -> None:
 
 
 def test_few_records_fill_few_cells() -> None:
-    few = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 100, 3600, 100))  # type: ignore[misc]
-    everything = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 100, 3600))  # type: ignore[misc]
+    few = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 2, 100, 3600, 100))  # type: ignore[misc]
+    everything = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 2, 100, 3600))  # type: ignore[misc]
     assert [step["words_expected_at_most"] for step in few["steps"]] == [17, 108, 108, 108, 108]
     assert "smallest_share_that_shows" not in everything
     assert everything["words_expected_at_most"] > few["words_expected_at_most"]

@@ -19,8 +19,8 @@ from algorithms.crowd_tasking.algorithm import ALGORITHM, BadRows, aggregate, pr
 from algorithms.crowd_tasking.collection import gathered
 from algorithms.crowd_tasking.report import source_ane
 from algorithms.crowd_tasking.task import Task, resolve
-from tacit.encoders.crowd_tasking.encoder import join, report
-from tacit.encoders.crowd_tasking.reports import FARTHEST, Encoding
+from tacit.encoders.crowd_tasking.encoder import FARTHEST, join, report
+from tacit.encoders.crowd_tasking.reports import Encoding
 from tacit.protocol.federation import Report
 from tacit.randomness import SecureRandom, SeededRandom
 from tacit.report.model import PrivacyReport

@@ -15,6 +15,7 @@ from algorithms.contract import Collected, SequentialContext, Stance
 from algorithms.crowd_tasking.federated import REPORTS
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.task import BadTask
+from tacit.encoders.crowd_tasking.encoder import Perturbation
 from tacit.encoders.crowd_tasking.reports import Encoding
 from tacit.encoders.reports import Cost, EncodingRefused, read
 from tacit.protocol.federation import Report
@@ -160,7 +161,8 @@ def test_what_no_device_does(task: Parameters, stance: Stance, field: str) -> No
 
 def test_paper_is_the_sources_three_parts_at_its_own_scale_and_without_a_figure() -> None:
     found = encoder(params(p="1/4"), "paper")
-    plan = found.perturbation
+    plan = found.mechanism
+    assert isinstance(plan, Perturbation)
     assert plan.components == ("Y", "G", "L")
     assert (plan.scale, plan.persistence) == (Fraction(500), Fraction(1, 4))  # range / eps_a
     assert found.cost is None

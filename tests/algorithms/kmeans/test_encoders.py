@@ -17,11 +17,11 @@ from tacit.encoders.kmeans.encoder import (
     Lift,
     Marginals,
     Projection,
-    Query,
     Zone,
     nearest,
     spent,
 )
+from tacit.encoders.kmeans.sums import Query
 
 BOX = Grid((0.0, 0.0), (10.0, 10.0))
 RECORDS = np.array([(1, 1), (2, 1), (1, 3), (8, 9), (9, 7), (10, 12)], float)

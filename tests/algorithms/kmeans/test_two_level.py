@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -14,17 +15,20 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from algorithms.kmeans import Parameters, preview, run
+from algorithms.kmeans import Parameters, federated, preview, run
 from algorithms.kmeans.baselines import cost
-from algorithms.kmeans.central import Rows, run_central
+from algorithms.kmeans.central import Rows, noise, run_central
 from algorithms.kmeans.evaluation import best_cost
 from algorithms.kmeans.federated import start as federated_start
 from algorithms.kmeans.parameters import NoPlan, grid_and_plan
 from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
-from algorithms.kmeans.two_level import FineCells, TwoLevel, occupied_parts
+from algorithms.kmeans.two_level import TwoLevel, occupied_parts
 from algorithms.problems import MethodNeedsSound
 from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram
+from tacit.encoders.kmeans.fine_cells import FineCells
+from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.sums import SumRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 
@@ -152,10 +156,6 @@ def test_where_it_does_not_go() -> None:
     with pytest.raises(NoPlan) as wrong:
         preview(Parameters(start="two-level", mode="packing+zone", **asked), "sound")
     assert wrong.value.pointer == "/params/start"
-    with pytest.raises(NoPlan):
-        federated_start(Parameters(start="two-level", **asked), ("a", "b"), Fraction(1))
-    state = federated_start(Parameters(**asked), ("a", "b"), Fraction(1))
-    assert state.steps.plan.two_level is None
 
 
 @pytest.mark.parametrize(
@@ -260,18 +260,104 @@ def test_odd_tables(values: Floats) -> None:
     assert found.report.details["method"]["not_of_the_source"] is True
 
 
-def test_central_sums_are_those_of_any_parts() -> None:
-    """Without noise: rows summed in 500 parts give the histograms of all of them."""
+# ----------------------------------------------------------------------------------- over curators
+
+
+def asked_of(points: Floats, **changes: Any) -> Parameters:
+    """Two columns of 0..1."""
+    given = {"k": 8, "epsilon": "1", "bounds": ((0, 1), (0, 1)), "n_hint": len(points), **changes}
+    return Parameters(**given)
+
+
+def test_over_curators_as_over_stored_rows() -> None:
+    """Without noise and with the cells of rounds: the sums of 500 curators, each of the document
+    that it reads, give the centres of all rows bit by bit; three rounds."""
     points, _ = unbalanced(2)
-    plan = make_plan(size=len(points), dimension=2, clusters=8, epsilon=Fraction(1), start="auto")
-    assert plan.two_level is not None
-    grid = Grid((0.0, 0.0), (1.0, 1.0), plan.steps)
-    state = first(plan, 1)
-    for _ in range(2):
-        query = next_query(state)
-        assert query is not None
-        whole = query.sums(grid.quantise(points))
-        parts = sum(query.sums(grid.quantise(part)) for part in np.array_split(points, 500))
-        assert (whole == parts).all()
-        state = absorb(state, query, whole)
-    assert state.start is not None
+    asked = asked_of(points, max_cells=4_096)
+    state = federated_start(asked, ("a", "b"), Fraction(1))
+    assert federated.planned(state) == 3
+    stored = first(grid_and_plan(asked)[1], asked.public_seed)
+    kinds = []
+    while (query := federated.next_sum(state)) is not None:
+        told = read("kmeans", json.loads(json.dumps(query.document())))
+        assert isinstance(told, KmeansSum)
+        assert told.document() == query.document()
+        vectors = (told.vectors(part) for part in np.array_split(points, 500))
+        opened = np.sum([each.sum(axis=0) for each in vectors], axis=0)
+        state = federated.take(state, query, query.restored(opened))
+        central = next_query(stored)
+        assert central is not None
+        sums = central.sums(state.grid.quantise(points))
+        assert (query.restored(opened) == sums).all()
+        stored = absorb(stored, central, sums)
+        kinds.append(query.query.kind)
+    assert kinds == ["hist", "fine", "zone"]
+    outcome = federated.release(state)
+    assert outcome.result["centres"] == state.grid.raw(release(stored).centres).tolist()
+    assert outcome.result["plan"]["start"] == "two-level"
+    assert outcome.result["spent"] == "1"
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(1, "two-level"), (3, "two-level"), (400, "grid")])
+def test_the_rule_takes_the_noise_that_a_round_really_has(share: int, chosen: str) -> None:
+    """What is previewed is what runs, for the noise of several aggregators together."""
+    points, _ = unbalanced(2)
+    asked = asked_of(points, rounds=1)
+    shown = federated.preview(asked, Fraction(share)).details["method"]
+    plan = federated_start(asked, ("a", "b"), Fraction(share)).steps.plan
+    assert shown["chosen"] == chosen
+    assert (plan.two_level is not None) is (chosen == "two-level")
+
+
+def test_three_aggregators_noise_still_finds_small_clusters() -> None:
+    """With three full noises in every sum: better than one grid of the same cells."""
+    points, _ = unbalanced(1)
+    best = best_cost(points, 8, 5)
+    mean = {}
+    for start in ("grid", "two-level"):
+        costs = []
+        for seed in range(6):
+            asked = asked_of(points, start=start, rounds=1, public_seed=seed)
+            state = federated_start(asked, ("a", "b"), Fraction(3))
+            source = SeededRandom(seed)
+            while (query := federated.next_sum(state)) is not None:
+                sums = query.query.sums(state.grid.quantise(points))
+                for _ in range(3):
+                    sums = sums + noise(query.query, 1, source)
+                state = federated.take(state, query, sums)
+            costs.append(cost(points, state.grid.raw(release(state.steps).centres)))
+        mean[start] = np.mean(costs) / best
+    assert mean["two-level"] < 1.3
+    assert mean["two-level"] < 0.9 * mean["grid"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kept": []},
+        {"kept": [3, 1]},
+        {"kept": [1, 1]},
+        {"kept": [-1, 2]},
+        {"kept": [0, 16]},
+        {"sides": [1, 0]},
+        {"sides": [1, 17]},
+        {"sides": [16, 16]},
+        {"sides": [1]},
+        {"sides": [1.0, 1]},
+        {"per_side": 65},
+        {"per_side": 10**9},
+        {"per_side": 0},
+        {"max_cells": 1 << 21},
+        {"epsilon": "0"},
+        {"view": {"matrix": [[1, 0], [0, 1]], "box": None}},
+        {"noise": 0},
+    ],
+)
+def test_a_list_that_a_curator_does_not_take(change: dict[str, Any]) -> None:
+    """Nor does it need memory for a grid that is too fine."""
+    grid = Grid((0.0, 0.0), (1.0, 1.0), 16)
+    cells = FineCells(4, 2, 16, np.array([1, 3]), np.array([2, 1]), Fraction(1, 2), 100)
+    document = KmeansSum(grid, cells).document()
+    assert read("kmeans", document).document() == document
+    with pytest.raises(SumRefused):
+        read("kmeans", {**document, **change})

@@ -20,6 +20,7 @@ from common.runtime.clock import uuid7
 from common.store.transactions import Database
 from common.web.parts import part_of
 from coordinator import examples
+from coordinator.console.datasets import declared
 from coordinator.console.job_form import PARAM, fields, request_of
 from coordinator.console.jobs import failure
 from coordinator.models.job import JobState
@@ -31,6 +32,7 @@ from tests.coordinator.console.browser import OWN, Browser
 from tests.coordinator.console.test_rounds import EVIL
 from tests.coordinator.console.test_rounds import signed_in as signed_in_at
 from tests.coordinator.jobs.office import KMEANS, TOKEN, Office, office
+from tests.coordinator.jobs.schedules.test_scheduler import begin
 
 POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
 
@@ -194,6 +196,52 @@ def test_texts_and_numbers_are_told_apart() -> None:
         request_of({"algorithm": "kmeans", "dataset": "0" * 36, "p-bounds": deep})
 
 
+async def test_a_seed_makes_a_job_public_and_says_so(it: Office) -> None:
+    dataset = it.rows(epsilon="5")
+    browser = await signed_in(it)
+    await browser.get(f"/console/jobs/new?algorithm=kmeans&dataset={dataset}")
+    assert "takes the noise off" in browser.words()
+    given = {**params_of(browser.page.text), "dataset": dataset, "go": "look", "seed": "7"}
+    page = await browser.submit("/console/jobs/new", **given)  # of the stance sound there is none
+    assert 'id="seed-error"' in page.text
+    await browser.get(f"/console/jobs/new?algorithm=kmeans&dataset={dataset}")
+    given["stance"] = "paper"
+    body = {**it.job(dataset), "seed": 7, "stance": "paper"}
+    asked = it.ask("POST", "/v1/jobs/preview", body)
+    page = await browser.submit("/console/jobs/new", **given)
+    assert (page.status_code, asked.status_code) == (200, 200)
+    assert asked.json()["charge"]["outside_budget"]
+    assert "No figure covers this release" in browser.words()
+    assert 'name="seed" value="7"' in page.text
+    for wrong in ("-1", "seven", "1e3", str(1 << 63)):
+        await browser.get("/console/jobs/new?algorithm=kmeans")
+        page = await browser.submit("/console/jobs/new", **{**given, "seed": wrong})
+        assert page.status_code == 422, wrong
+        assert 'id="seed-error"' in page.text
+
+
+async def test_a_schedule_is_stopped_on_the_page(house: Houses) -> None:
+    async with house(3, console=True) as office:
+        await office.host("gateway", 3)
+        schedule = await begin(office)
+        browser = await signed_in_at(office)
+        await browser.get("/console/jobs")
+        path = f"/console/job-schedules/{schedule['id']}/stop"
+        assert path in browser.page.text
+        assert (await browser.post(path, {"csrf": "x"})).status_code == 403
+        assert (await office.ask("GET", f"/v1/job-schedules/{schedule['id']}")).json()["state"] == (
+            schedule["state"]
+        )
+        await browser.get("/console/jobs")
+        done = await browser.submit(path)
+        assert done.headers["location"] == "/console/jobs?said=stopped"
+        found = (await office.ask("GET", f"/v1/job-schedules/{schedule['id']}")).json()
+        assert found["next_window"] is None
+        await browser.get("/console/jobs?said=stopped")
+        assert path not in browser.page.text
+        assert (await browser.submit("/console/job-schedules/none/stop")).status_code == 404
+
+
 async def test_a_job_is_cancelled_and_another_begins_like_it(it: Office) -> None:
     job = it.submit(it.rows(), params={**KMEANS, "k": 5})
     browser = await signed_in(it)
@@ -337,6 +385,47 @@ async def test_a_bad_file_names_what_is_wrong(it: Office) -> None:
         assert answer.status_code == 422, (content, changes)
         assert "<img" not in answer.text
         assert "✗" in answer.text
+
+
+async def test_a_dataset_of_two_files_and_one_with_its_universe(it: Office) -> None:
+    """A browser also sends the fields for files that were left empty."""
+    browser = await signed_in(it)
+    await browser.get("/console/datasets")
+    secrets = {"csrf": browser.field("csrf"), "key": browser.field("key")}
+
+    async def send(fields: dict[str, str], **files: bytes) -> Any:
+        parts: list[Any] = [(name, (None, value)) for name, value in fields.items()]
+        for name in ("file", "sensitive", "points"):
+            content = files.get(name)
+            shown = ("a.csv", content) if content is not None else ("", b"")
+            parts.append((name, (*shown, "application/octet-stream")))
+        return await browser.client.post("/console/datasets", files=parts, headers=OWN)
+
+    fields = {**secrets, "name": "paths", "kind": "trajectories", "format": "csv"}
+    points = b"record,location,time\n1,a,1\n1,b,2\n2,a,1\n"
+    answer = await send(fields, points=points, sensitive=b"record,disease\n1,flu\n2,hiv\n")
+    assert answer.status_code == 303, answer.text
+    found = it.ask("GET", f"/v1{answer.headers['location'][8:].split('?')[0]}").json()
+    assert found["schema"]["rows"] == 2
+    for wrong in ({"file": points}, {"sensitive": points}, {}):
+        await browser.get("/console/datasets")
+        again = {**fields, "csrf": browser.field("csrf"), "key": browser.field("key")}
+        assert (await send(again, **wrong)).status_code == 422
+
+    await browser.get("/console/datasets")
+    fields = {"csrf": browser.field("csrf"), "key": browser.field("key")}
+    fields |= {"name": "sets", "kind": "transactions", "format": "text"}
+    answer = await send({**fields, "items": "1\r\n2\r\n3"}, file=b"1 2\n3\n")
+    assert answer.status_code == 303, answer.text
+    found = it.ask("GET", f"/v1{answer.headers['location'][8:].split('?')[0]}").json()
+    assert found["schema"]["rows"] == 2
+    await browser.get("/console/datasets")
+    fields |= {"csrf": browser.field("csrf"), "key": browser.field("key")}
+    beyond = await send({**fields, "items": "1\r\n2"}, file=b"1 2\n3\n")  # the universe counts
+    assert beyond.status_code == 422
+    assert declared({"items": "0" * 8 + "-0000-7000-8000-" + "0" * 12})["universe"] == {
+        "dataset": "00000000-0000-7000-8000-000000000000"
+    }
 
 
 # --- stored text ---------------------------------------------------------------------------------

@@ -260,6 +260,7 @@ ROUTES = [
     ("DELETE", "/v1/parties/a", {"operator"}),
     ("POST", "/v1/parties/a/return", {"operator"}),
     ("PUT", "/v1/parties/a/suites", {"curator"}),
+    ("PUT", "/v1/parties/a/identity", {"curator"}),
     ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ import pytest
 
 from tacit.report.guessing import guess
 from tests.coordinator.console.browser import Browser
-from tests.curator.conftest import NOISY, OPEN, OPERATOR, OpenSite, Site, query
+from tests.curator.conftest import HOUR, NOISY, OPEN, OPERATOR, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
 HOSTILE = ("</b><img src=x onerror=alert(1)>", "{{7*7}}", "javascript:alert(1)", "../../v1/stop")
@@ -63,6 +64,57 @@ async def test_what_the_page_tells_is_what_the_api_tells(site: OpenSite, world: 
         assert f"used in answers {counts['contributed']} cut to the bounds {counts['clamped']}" in (
             words
         )
+
+
+async def test_all_answers_are_taken_away_as_a_table(site: OpenSite, world: FakeWorld) -> None:
+    async with given(site, world) as (s, browser):
+        await s.policy(**(OPEN | {"min_participants": 10**6}))
+        s.open(query(NOISY), start=START + HOUR)
+        await s.take_part()
+        await browser.sign_in(await owner(s, "g-1"))
+        page = await browser.get("/console/curators/g-1/answers.csv")
+        assert page.headers["content-type"] == "text/csv; charset=utf-8"
+        rows = list(csv.DictReader(page.text.splitlines()))
+        history = await s.history("g-1")
+        assert len(rows) == len(history) == 3
+        for row, each in zip(rows, history, strict=True):
+            declared, used = each.get("declared", {}), each.get("readings", {})
+            assert row["round"] == each["round"]
+            assert row["state"] == each["state"]
+            for name in ("status", "epsilon", "delta", "guess"):
+                assert row[name] == (declared.get(name) or "")
+            assert row["readings_used"] == str(used.get("used", ""))
+        assert rows[0]["refused_because"] == "policy_refused"
+        assert (await browser.get("/console/curators/g-2/answers.csv")).status_code == 404
+
+
+async def test_open_pages_follow_what_is_new(site: OpenSite, world: FakeWorld) -> None:
+    async with given(site, world) as (s, browser):
+        await browser.sign_in(OPERATOR)
+        paths = ("/summary/live", "/curators/g-1/live", "/readings/live?span=7%20d")
+        tags = {}
+        for path in paths:
+            page = await browser.get(f"/console{path}")
+            assert page.status_code == 200
+            assert "<html" not in page.text
+            tags[path] = page.headers["etag"]
+            again = await browser.get(f"/console{path}", **{"If-None-Match": tags[path]})
+            assert again.status_code == 304
+        await s.reading("g-1", "1", 7)
+        await s.request("PUT", "/v1/curators/g-1/stop", {"stopped": True})
+        for _ in range(4):  # what came in is told once its hour is over; a session idles less
+            s.clock.advance(HOUR / 4)
+            await browser.get("/console")
+        for path in paths:
+            page = await browser.get(f"/console{path}", **{"If-None-Match": tags[path]})
+            assert page.status_code == 200
+        await browser.sign_in(await owner(s, "g-2"))
+        assert (await browser.get("/console/curators/g-2/live")).status_code == 200
+        for path in ("/summary/live", "/curators/g-1/live"):
+            assert (await browser.get(f"/console{path}")).status_code == 404
+        own = await browser.get("/console/readings/live")
+        assert own.status_code == 200
+        assert "g-1" not in own.text
 
 
 async def test_one_answer_with_its_ladder(site: OpenSite, world: FakeWorld) -> None:

@@ -24,7 +24,14 @@ async def as_before(transaction: Transaction) -> None:
     for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     console = ("console_session", "console_code", "console_audit")
-    for name in (*console, "item_table", "job_spend", "intake_hour", "newest_reading"):
+    for name in (
+        *console,
+        "item_table",
+        "job_spend",
+        "intake_hour",
+        "newest_reading",
+        "party_identity",
+    ):
         await transaction.execute(text(f"DROP TABLE {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))
     for column in (

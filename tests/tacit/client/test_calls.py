@@ -25,6 +25,7 @@ OTHERS = {
     ("PUT", "/v1/acknowledgements"),
     ("PUT", "/v1/rounds/{}/refusal"),
     ("PUT", "/v1/parties/{}/suites"),
+    ("PUT", "/v1/parties/{}/identity"),  # of the coordinator
     ("GET", "/v1/seal-keys/{}"),
     ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
 }

@@ -87,6 +87,58 @@ def test_many_values_in_blocks(shared):
     assert (shared.combine(dict(enumerate(pieces))) == values).all()
 
 
+@pytest.mark.parametrize(
+    ("shared", "uniform"),
+    [(Additive(3), 2), (Additive(1), 0), (Shamir(2, 3), 1), (Shamir(3, 5), 2)],
+)
+def test_seeds_and_the_rest_give_the_values_back(shared, uniform):
+    """From every quorum, and what is summed stays a sum."""
+    assert shared.uniform == uniform
+    rng = np.random.default_rng(3)
+    totals, partials = np.zeros(301, np.int64), None
+    for _ in range(3):
+        values = rng.integers(-(2**50), 2**50, 301)
+        seeds = [rng.bytes(32) for _ in range(uniform)]
+        pieces = [shared.expand(seed, values.size) for seed in seeds]
+        pieces += shared.rest(values, iter(pieces))
+        totals += values
+        zero = [np.zeros(301, np.uint64)] * len(pieces)
+        before = zero if partials is None else partials
+        added = zip(before, pieces, strict=True)
+        partials = [shared.add(total, piece[None]) for total, piece in added]
+    need = getattr(shared, "threshold", len(partials))
+    for quorum in itertools.combinations(range(len(partials)), need):
+        assert (shared.combine({index: partials[index] for index in quorum}) == totals).all()
+
+
+def test_the_rest_of_shamir_lies_on_the_polynomial_of_its_specification():
+    """k = 3 of 5: pieces 1 and 2 are drawn, and some polynomial of degree 2 gives all."""
+    shared, value = Shamir(3, 5), -987_654_321
+    drawn = [shared.expand(bytes([place]) * 32, 1) for place in (1, 2)]
+    rest = shared.rest(ints([value]), drawn)
+    pieces = {place + 1: int(piece[0]) for place, piece in enumerate([*drawn, *rest])}
+    for quorum in itertools.combinations(pieces, 3):
+        assert combine_shamir({x: pieces[x] for x in quorum}) == value
+
+
+def test_what_a_seed_stands_for():
+    """AES-256 of the counter under the seed (NIST SP 800-38A), little-endian; for the field its top
+    57 bits, those from p on passed over."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import ECB
+
+    seed = bytes(range(32))
+    block = Cipher(AES(seed), ECB()).encryptor()
+    stream = b"".join(block.update(count.to_bytes(16, "big")) for count in range(50))
+    expected = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(99)]
+    assert Additive(3).expand(seed, 99).tolist() == expected
+    assert Shamir(2, 3).expand(seed, 99).tolist() == [word >> 7 for word in expected]
+    for other in (seed[:-1], seed + b"\0"):
+        with pytest.raises(ValueError, match="32 bytes"):
+            Additive(3).expand(other, 1)
+
+
 def test_the_worked_example():
     """Spec: aggregation, section 5: c = 3, value 1000."""
     drawn = [18364758544493064720, 81985529216486895]

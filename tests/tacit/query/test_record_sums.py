@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram, Lift, Marginals, Projection, Zone
+from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.query.functions import parts
 from tacit.query.mechanisms import aggregator_plan
@@ -109,9 +110,17 @@ def asked_sums(draw: st.DrawFn) -> KmeansSum:
     grid = Grid((0.0,) * dimension, (10.0,) * dimension, 1 << draw(st.integers(4, 16)))
     half, tenth = Fraction(1, 2), Fraction(1, 10)
     turned = np.linalg.qr(generator.normal(size=(dimension, 2)))[0]
-    match draw(st.sampled_from(("hist", "marginal", "lift", "zone"))):
+    match draw(st.sampled_from(("hist", "fine", "marginal", "lift", "zone"))):
         case "hist":
             return KmeansSum(grid, Histogram(draw(st.integers(1, 5)), dimension, grid.steps, half))
+        case "fine":
+            per_side = draw(st.integers(1, 4))
+            cells = per_side**dimension
+            kept = np.sort(generator.choice(cells, generator.integers(1, cells + 1), False))
+            sides = generator.integers(1, 4, kept.size)
+            return KmeansSum(
+                grid, FineCells(per_side, dimension, grid.steps, kept, sides, half, 1 << 16)
+            )
         case "marginal":
             return KmeansSum(grid, Marginals(Projection.of(turned, grid.steps), half, 8))
         case "lift":

@@ -48,12 +48,16 @@ async function follow(part) {
     await visible();
     try {
       const headers = tag ? { "If-None-Match": tag } : {};
-      const answer = await fetch(`${part.dataset.live}?wait_s=${tag ? WAIT_S : 0}`, { headers, redirect: "error" });
+      const wanted = new URL(part.dataset.live, location);
+      wanted.searchParams.set("wait_s", tag ? WAIT_S : 0);
+      const answer = await fetch(wanted, { headers, redirect: "error" });
       if (answer.status === 200) {
         const first = tag === null;
         tag = answer.headers.get("ETag");
         if (!first) {
+          const open = [...part.querySelectorAll("details")].map((each) => each.open);
           part.innerHTML = await answer.text();
+          part.querySelectorAll("details").forEach((each, index) => { each.open ||= open[index] ?? false; });
           showTimes(part);
           if (part.querySelector("[data-finished]")) part.dataset.done = "";
           showPrint();
@@ -173,6 +177,66 @@ for (const area of document.querySelectorAll("[data-slider]")) {
     if (filled) filled.value = rows[slider.value].cells[0].textContent;
   });
   show();
+}
+
+// --- a file that is sent: its first rows before, how far it is meanwhile ---
+
+const SAMPLE_BYTES = 65536;
+const SAMPLE_ROWS = 5;
+
+async function firstText(file) {
+  const plain = /\.gz$/i.test(file.name) ? file.stream().pipeThrough(new DecompressionStream("gzip")) : file.stream();
+  const reader = plain.getReader();
+  const parts = [];
+  for (let size = 0; size < SAMPLE_BYTES;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    size += value.length;
+  }
+  reader.cancel();
+  return new Blob(parts).slice(0, SAMPLE_BYTES).text();
+}
+
+async function preview(input) {
+  const area = document.querySelector(`[data-preview-of="${input.id}"]`);
+  const file = input.files[0];
+  area.hidden = true;
+  if (!file || /\.(xz|xml)(\.gz)?$/i.test(file.name)) return;
+  const at = (name) => input.form.elements[name].value;
+  const delimiter = { "": ",", tab: "\t", "\\t": "\t" }[at("delimiter")] ?? at("delimiter");
+  const skipped = Math.max(Number(at("header_line") || 1) - 1, 0);
+  const cells = (line) => line.split(delimiter).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1"));
+  const lines = (await firstText(file)).replace(/^\ufeff/, "").split(/\r?\n/).slice(skipped, skipped + 1 + SAMPLE_ROWS);
+  const [header, ...rows] = lines.filter(Boolean).map(cells);
+  if (!header) return;
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const name of header) head.append(Object.assign(said("th", name), { scope: "col" }));
+  const body = table.createTBody();
+  for (const row of rows) body.insertRow().append(...row.map((cell) => said("td", cell)));
+  area.querySelector("div").replaceChildren(table);
+  area.hidden = false;
+  document.getElementById("columns").replaceChildren(...header.map((name) => Object.assign(document.createElement("option"), { value: name })));
+}
+
+for (const input of document.querySelectorAll("[data-preview]")) {
+  for (const each of [input, ...["delimiter", "header_line"].map((name) => input.form.elements[name])]) {
+    each.addEventListener("change", () => preview(input));
+  }
+}
+
+for (const sent of document.querySelectorAll("form[data-progress]")) {
+  sent.addEventListener("submit", () => {
+    const shown = sent.querySelector("[data-progress-shown]");
+    const look = async () => {
+      const answer = await fetch(sent.dataset.progress, { redirect: "error" }).catch(() => null);
+      if (answer?.ok) shown.textContent = await answer.text();
+      setTimeout(look, 1000);
+    };
+    shown.textContent = "Sending …";
+    look();
+  });
 }
 
 // --- copy what is shown once ---

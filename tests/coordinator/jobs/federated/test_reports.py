@@ -33,6 +33,7 @@ TASK: dict[str, Any] = {
             "steps": 1000,
         },
         "n": 3,
+        "report": "laplace",
         "epsilon": "1",
         "T": 2,
     },

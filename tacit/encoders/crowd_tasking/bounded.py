@@ -33,7 +33,7 @@ HALF: Final = 2_048
 """M: reports of a window lie in -M..M."""
 UNIT: Final = 1 << 40
 """The weight of a report outside the window."""
-_MIX: Final = 1 << 32
+MIX: Final = 1 << 32
 _DOWN: Final = Context(prec=80, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -95,7 +95,7 @@ class Window:
     def deviation(self) -> float:
         """Standard deviation of the estimate on [-1, 1], for the worst reading: that of the worst
         number, and of rounding to it."""
-        share = self.mixed / _MIX
+        share = self.mixed / MIX
         growth = float(Fraction(self.odds, UNIT))
         middle, end = _variances(growth, np.array([self.reach]), self.half)
         worst = max(share * float(at[0][0]) + (1 - share) * at[1] for at in (middle, end))
@@ -104,7 +104,7 @@ class Window:
     def reports(self, numbers: Ints, source: NoiseSource) -> tuple[Ints, Bools]:
         """Of each of -X..X its report, and whether it is a window's; else it is -1 or 1."""
         size = numbers.size
-        windowed = Bernoulli(Fraction(self.mixed, _MIX)).draw(source, size)
+        windowed = Bernoulli(Fraction(self.mixed, MIX)).draw(source, size)
         wide = 2 * self.reach + 1
         inside = Bernoulli(Fraction(self.odds * wide, self.total)).draw(source, size)
         near = numbers - self.reach + uniform(wide, size, source)
@@ -164,7 +164,7 @@ def best_window(epsilon: Fraction, half: int = HALF) -> Window:
         shares * middle[0] + (1 - shares) * middle[1], shares * end[0] + (1 - shares) * end[1]
     )
     row, column = np.unravel_index(int(worst.argmin()), worst.shape)
-    return Window(found, int(reach[column]), round(float(shares[row, column]) * _MIX), half)
+    return Window(found, int(reach[column]), round(float(shares[row, column]) * MIX), half)
 
 
 # --------------------------------------------------------------------------------- some buckets
@@ -205,15 +205,24 @@ class Subset:
     def reports(self, places: Ints, source: NoiseSource) -> Bools:
         """(n, d) which buckets the report of each place holds: r of each row."""
         rows = np.arange(places.size)
-        keys = source.words(places.size * self.buckets).reshape(places.size, -1) >> np.uint64(1)
+        keys = self._keys(places.size, source)
         held = Bernoulli(self.own).draw(source, places.size)
         # The own bucket comes before all others, or after them.
-        keys = keys.astype(np.int64)
         keys[rows, places] = np.where(held, -1, np.iinfo(np.int64).max)
-        chosen = np.argpartition(keys, self.size - 1, axis=1)[:, : self.size]
-        found = np.zeros(keys.shape, np.bool_)
-        found[rows[:, None], chosen] = True
-        return found
+        while True:
+            last = np.partition(keys, self.size - 1, axis=1)[:, self.size - 1, None]
+            found = keys <= last
+            wrong = np.flatnonzero(found.sum(axis=1) > self.size)
+            if not wrong.size:
+                return found
+            own = keys[wrong, places[wrong]]  # two keys alike: all others are drawn again
+            keys[wrong] = self._keys(wrong.size, source)
+            keys[wrong, places[wrong]] = own
+
+    def _keys(self, count: int, source: NoiseSource) -> Ints:
+        """(count, d) each from 0 to 2^63 - 1."""
+        words = source.words(count * self.buckets).reshape(count, self.buckets)
+        return (words >> np.uint64(1)).astype(np.int64)
 
     def shares(self, counts: Ints | Floats, reports: int) -> Floats:
         """Unbiased shares (d,) from how many reports hold each bucket."""
