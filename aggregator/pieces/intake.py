@@ -163,6 +163,10 @@ class Intake:
         """Queue an item; its answer comes after the commit."""
         return await self._writer.submit(item)
 
+    async def submit_all(self, items: Sequence[Item]) -> list[Any]:
+        """Queue items of one request; for each its answer, or what is wrong with it."""
+        return await self._writer.submit_all(items)
+
     async def apply(
         self, transaction: Transaction, items: Sequence[Item]
     ) -> Sequence[Any | Exception]:
