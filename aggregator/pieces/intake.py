@@ -396,6 +396,8 @@ def _closed(state: _Round, included: bool) -> RoundClosed:
 
 def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow]) -> None:
     """409 for the whole batch; `overlap` is a bitmap over the span."""
+    if not parts:
+        return
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)
     for part in parts:

@@ -48,6 +48,8 @@ from tacit.wire import WireModel
 AnyPiece = TypeVar("AnyPiece", bound=WireModel)
 
 OCTETS = "application/octet-stream"
+_IN_A_ROW = 16
+"""Batches opened before the loop serves others: 4 ms where each is as long as is opened here."""
 _STORED = encode(ItemAnswer(index=0, status=Outcome.STORED))
 _KNOWN = encode(ItemAnswer(index=0, status=Outcome.KNOWN))
 
@@ -253,9 +255,10 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
             return error
 
     found: list[BatchItem | DomainError] = []
-    for value in _items(parts, body, CBOR):
+    for number, value in enumerate(_items(parts, body, CBOR), 1):
         found.append(await opened(value))
-        await asyncio.sleep(0)  # the loop serves others meanwhile
+        if number % _IN_A_ROW == 0:
+            await asyncio.sleep(0)  # the loop serves others meanwhile
     stored = iter(
         await parts.intake.submit_all([item for item in found if isinstance(item, BatchItem)])
     )
