@@ -189,7 +189,7 @@ class KeptModel(WireModel):
         return _kept(self)[1]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)  # descriptors and queries of the rounds under way
 def _kept(model: KeptModel) -> tuple[bytes, bytes]:
     """The canonical form and its hash."""
     form = WireModel.canonical(model)
