@@ -152,7 +152,7 @@ async def _start(
         capacity=settings.cached_senders,
         minimum_suite=settings.minimum_suite,
     )
-    if not await keyring.ended():
+    if not (own_identities.revoked or await keyring.ended()):
         await keyring.current()
     seal_keyring = _seal_keyring(database, keyring, settings, clock)
     await seal_keyring.claim()

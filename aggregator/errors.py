@@ -232,6 +232,11 @@ class ContributionRefused(Invalid):
     title = "The noise contribution has no place in this round"
 
 
+class TranscriptRefused(Conflict):
+    name = "transcript_refused"
+    title = "The transcript is not sealed: it is not that of this aggregator's round"
+
+
 class CuratorEnrolled(Conflict):
     name = "curator_enrolled"
     title = "A curator, number or identity of this enrolment is already enrolled"

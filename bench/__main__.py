@@ -11,7 +11,9 @@ SKIPPED = {"__init__", "__main__", "mpyc_party", "secagg_parties"}
 
 def main() -> int:
     """Run them all; the number of those that failed."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
+    folder = Path(__file__).parent
+    packages = (path.parent for path in folder.glob("*/__main__.py"))
+    names = sorted(path.stem for path in (*folder.glob("*.py"), *packages))
     failed = 0
     for name in names:
         if name in SKIPPED:

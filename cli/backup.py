@@ -7,17 +7,21 @@ restore needs it stopped, and leaves a marker: the next start does what an older
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
+from sqlalchemy.exc import DBAPIError
 
 from cli.archives import archive, databases
 from cli.archives.archive import DATABASE, Manifest
@@ -28,13 +32,21 @@ from cli.archives.envelope import (
     Passphrase,
     Recipient,
 )
+from cli.archives.pairs import opened_pair
 from cli.archives.places import Drafts, Places, rotated
 from cli.context import Answer, fail, printed
+from cli.deployment import trusted
 from cli.recipients import private_key
 from cli.up import settings_type
 from common.runtime.settings import ServiceSettings
+from common.store.database import open_store
+from common.store.restored_identity import continue_by
+from tacit import Client
+from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, SealKey, SealPublicKey
+from tacit.errors import DomainError
 from tacit.paths.sealed import public_key
+from tacit.protocol.identities import IdentityChain
 from tacit.wire import format_instant, parse_binary
 
 Service = Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")]
@@ -98,6 +110,22 @@ def restore(
         bool, typer.Option(help="Also where the service has a state: that one is set aside.")
     ] = False,
     check: Annotated[bool, typer.Option(help="Only verify the file; restore nothing.")] = False,
+    identity: Annotated[
+        Path | None,
+        typer.Option(
+            help="A backup of before `keys rotate identity`: the sealed pair that replaced it."
+        ),
+    ] = None,
+    identity_key: Annotated[
+        Path | None, typer.Option(help="The private key that opens --identity, for a recipient's.")
+    ] = None,
+    identity_passphrase_file: Annotated[
+        Path | None, typer.Option(help="File whose text opens --identity.")
+    ] = None,
+    chain_from: Annotated[
+        str | None,
+        typer.Option(help="Who followed it: an aggregator's coordinator, or an aggregator."),
+    ] = None,
 ) -> Answer:
     """Put a backup in the place of a stopped service's state, whole or not at all.
 
@@ -109,7 +137,13 @@ def restore(
         manifest, count = _verified(settings, file, holder)
         said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
         return Answer(said, lambda: typer.echo(f"{file} is good: {_summary(manifest, count)}"))
-    manifest, count, kept = asyncio.run(_restore(settings, file, holder, replace=replace))
+    newer = None
+    if identity is not None:
+        pair = opened_pair(identity, opening_holder(identity_key, identity_passphrase_file))
+        newer = Newer(HybridIdentity(pair), _chain(settings, chain_from))
+    manifest, count, kept = asyncio.run(
+        _restore(settings, file, holder, replace=replace, newer=newer)
+    )
     steps = [text.format(since=_since(manifest)) for text in (*_BY_HAND[service], _EVERY)]
     said = {"members": count, **manifest.model_dump(mode="json"), "set_aside": kept, "then": steps}
 
@@ -171,8 +205,52 @@ def _verified(settings: ServiceSettings, path: Path, holder: Holder) -> tuple[Ma
         return manifest, rest(lambda _: None)
 
 
+@dataclass(frozen=True)
+class Newer:
+    """The identity that followed the one of a backup: its pair, and the chain that leads to it."""
+
+    pair: HybridIdentity
+    chain: IdentityChain
+
+
+def _chain(settings: ServiceSettings, url: str | None) -> IdentityChain:
+    """The chain of a service's identities, as one that followed it keeps it. Raises BackupRefused
+    for a kind of service that has none, or without an address."""
+    paths = {
+        "aggregator": f"/v1/aggregators/{quote(_name(settings), safe='')}/identity",
+        "coordinator": "/v1/coordinator/identity",
+    }
+    if settings.service not in paths or url is None:
+        raise BackupRefused("--identity is for a coordinator or an aggregator, with --chain-from")
+    with Client(url, verify=trusted(url)) as client:
+        return IdentityChain.model_validate_json(json.dumps(client.get(paths[settings.service])))
+
+
+async def _continue(settings: ServiceSettings, newer: Newer) -> None:
+    """Put the newer identity into a restored database. Raises BackupRefused where it does not
+    follow."""
+    tables = import_module(f"{settings.service}.store.tables")
+    database = open_store(settings)
+    try:
+        async with database.begin() as transaction:
+            await continue_by(
+                transaction, tables.identities, newer.chain, newer.pair, datetime.now(UTC)
+            )
+    except DomainError as error:
+        raise BackupRefused(f"{error.name}: {error.detail or error.title}") from None
+    except DBAPIError:
+        raise BackupRefused("the backup is of a version whose identities have no chain") from None
+    finally:
+        await database.dispose()
+
+
 async def _restore(
-    settings: ServiceSettings, path: Path, holder: Holder, *, replace: bool
+    settings: ServiceSettings,
+    path: Path,
+    holder: Holder,
+    *,
+    replace: bool,
+    newer: Newer | None = None,
 ) -> tuple[Manifest, int, list[str]]:
     url = settings.database()
     places = Places.of(settings, databases.sqlite_path(url))
@@ -194,6 +272,8 @@ async def _restore(
                         url, drafts.database, stamp, replace=_TABLES in taken
                     )
                     kept += [] if aside is None else [f"schema {aside}"]
+                if newer is not None:
+                    await _continue(settings, newer)
                 undo.pop_all()
         finally:
             drafts.remove()

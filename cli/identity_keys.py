@@ -11,20 +11,20 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from cli.archives.envelope import BackupRefused, Holder, Opener, Sealer
+from cli.archives.envelope import Sealer
+from cli.archives.pairs import CONTENT, opened_pair
 from cli.backup import PassphraseFile, opening_holder, sealing_holder
 from cli.context import Answer, Target, at_target, digits
 from cli.deployment import trusted
 from tacit import Client
 from tacit.client.problems import Problem
-from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPublicKey
+from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
 from tacit.wire import encode_binary
 
-_CONTENT: Final = b"tacit next identity\n"
 Service = Annotated[
     str | None,
     typer.Argument(help="An aggregator of --home, or `coordinator`; not with --url."),
@@ -87,7 +87,7 @@ def rotate_identity(
     The same command again after a crash goes on.
     """
     with _service(target, service) as client:
-        secret = _opened(next, opening_holder(key, passphrase_file))
+        secret = opened_pair(next, opening_holder(key, passphrase_file))
         public = _made(following, recipient, passphrase_file)
         found = client.rotate_identity(
             encode_binary(secret),
@@ -97,6 +97,33 @@ def rotate_identity(
         )
     said = {**found, "file": str(following)}
     return Answer(said, lambda: typer.echo(_rotated(found, next, following)))
+
+
+@at_target
+def revoke_identity(
+    target: Target,
+    service: Service = None,
+    next: Annotated[  # noqa: A002 - the option's name
+        Path, typer.Option(help="File with the next pair, as it was made.")
+    ] = Path("next.key"),
+    key: Annotated[
+        Path | None, typer.Option(help="The private key that opens --next, for a recipient's.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    compromised: Annotated[
+        bool, typer.Option("--compromised", help="Also what it signed before may be a thief's.")
+    ] = False,
+) -> Answer:
+    """End the identity of a coordinator or an aggregator for good, without another one.
+
+    Its rounds abort, its keys are destroyed, and all who follow it refuse it. It cannot be undone.
+    """
+    with _service(target, service) as client:
+        secret = encode_binary(opened_pair(next, opening_holder(key, passphrase_file)))
+        found = client.revoke_identity(secret, compromised=compromised)
+    untold = "".join(f"\n{name} does not know of it yet" for name in found.get("untold", ()))
+    said = f"document {found['fingerprint']} is revoked since {found['effective']}{untold}"
+    return Answer(found, lambda: typer.echo(said))
 
 
 @at_target
@@ -170,24 +197,11 @@ def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> Hy
     holder = sealing_holder(recipient, passphrase_file, classical=False)
     pair, sealed = HybridIdentity.generate(), io.BytesIO()
     sealer = Sealer(sealed, holder)
-    sealer.write(_CONTENT + pair.to_bytes())
+    sealer.write(CONTENT + pair.to_bytes())
     sealer.finish()
     _write(file, sealed.getvalue())
     _write(beside, json.dumps(pair.public.model_dump(mode="json")).encode() + b"\n")
     return pair.public
-
-
-def _opened(file: Path, holder: Holder) -> bytes:
-    """The secret bytes of a sealed pair. Raises BackupRefused, ValueError."""
-    with file.open("rb") as stream:
-        try:
-            content = Opener(stream, holder).read()
-        except BackupRefused as error:
-            said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
-            raise ValueError(f"{file}: {said}") from None
-    if not content.startswith(_CONTENT) or len(content) != len(_CONTENT) + SECRET_BYTES:
-        raise ValueError(f"{file}: holds no next identity")
-    return content.removeprefix(_CONTENT)
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -27,6 +27,7 @@ app = typer.Typer(
 app.add_typer(key_rotation.app, name="rotate")
 app.command("next")(identity_keys.next_key)
 app.command("confirm")(identity_keys.confirm)
+app.command("revoke")(identity_keys.revoke_identity)
 
 
 @app.command("list")

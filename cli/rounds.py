@@ -204,6 +204,8 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         lines.append(f"Who runs these is not pinned: {', '.join(checked['unknown_operators'])}.")
     else:
         lines.append("Every identity and operator is pinned by the trust file.")
+    for name, document in checked["sealed_by"].items():
+        lines.append(f"Sealed for years by {name}, identity document {document}.")
     lines.extend(checked["validity"]["sentences"])
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)

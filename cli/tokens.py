@@ -107,6 +107,20 @@ def revoke(
     typer.echo(f"{token_id} is revoked")
 
 
+@app.command("end")
+@at_target
+def end(target: Target, service: Service = "coordinator") -> Answer:
+    """End every token of a service but your own, after a theft.
+
+    Parties get others by their identities, by themselves. Devices, owners, analysts, and a
+    coordinator at its aggregators, need new ones by hand.
+    """
+    with _client(target, service) as client:
+        found = client.end_tokens()
+    said = ", ".join(f"{count} {scope}" for scope, count in sorted(found["ended"].items()))
+    return Answer(found, lambda: typer.echo(f"ended: {said or 'none'}"))
+
+
 def _client(target: Target, service: str) -> Client:
     """A client of the service at --url, else of the one with that id in --home."""
     if target.url is not None:

@@ -26,6 +26,7 @@ from common.web.auth import Authenticator, ensure_operator_token, install_authen
 from common.web.parts import provide
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, Watch
+from coordinator.budget.ledger_seals import LedgerSeals
 from coordinator.budget.meters import add_meters
 from coordinator.budget.routes import add_budget
 from coordinator.budget.screening_routes import add_proposals
@@ -64,6 +65,7 @@ from coordinator.sealed.keys import open_storage_keys
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import identities as identities_table
 from coordinator.store.tables import tokens
+from tacit.crypto.signing import fingerprint
 from tacit.errors import StartRefused
 
 VERSION = "0.1.0"
@@ -96,9 +98,10 @@ def create_app(
         tracer: Tracer = app.state.tracer
         peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
         changes = Changes(database)
-        ledger = Ledger(database, time, lambda: own.current)
+        ledger = Ledger(database, time, lambda: None if own.revoked else own.current)
         await ledger.load()
         watch = Watch(ledger)
+        ledger_seals = LedgerSeals(database, own, settings.deployment, time)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
         formats = Formats(settings.round_format, settings.seal_key_per_round)
@@ -118,6 +121,7 @@ def create_app(
             formats,
             mirror,
             identities,
+            settings.lasting_seals,
         )
         conductor = Conductor(
             conduct,
@@ -172,7 +176,7 @@ def create_app(
                     database,
                     authenticator,
                     time,
-                    own.current.fingerprint.hex(),
+                    fingerprint(own.public_keys[0]).hex(),
                     VERSION,
                 )
                 if settings.console
@@ -189,6 +193,8 @@ def create_app(
         scheduler.start()
         expiry.start()
         sweeper.start()
+        if settings.lasting_seals:
+            ledger_seals.start()
         jobs.dispatcher.start()
         jobs.federated.start()
         jobs.scheduler.start()

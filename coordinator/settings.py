@@ -53,6 +53,12 @@ class CoordinatorSettings(ServiceSettings):
         "which it destroys at the round's end. Recommended where hosts deliver; each lone curator "
         "then begins a session every round.",
     )
+    lasting_seals: bool = Field(
+        default=False,
+        description="After each release ask the aggregators of the quorum to seal the transcript "
+        "with Ed25519 and ML-DSA-65, and seal the ledger's head once a day: evidence for years, "
+        "13 kB each. Identities need a document for it (`tacit keys next`).",
+    )
     console: bool = Field(
         default=False,
         description="Pages for people under `/console` (needs the extra `console`). `tacit up` "

@@ -192,6 +192,11 @@ class SealKeyUnusable(RoundRefused):
     title = "What an aggregator signed as its seal key is no such key"
 
 
+class LastingSignatureMissing(RoundRefused):
+    name = "pq_signature_missing"
+    title = "A seal key of the round is not signed with ML-DSA-65, too"
+
+
 class StepRefused(RoundRefused):
     name = "step_refused"
     title = "What the job's round asks is not what its query says, or not what was asked before"

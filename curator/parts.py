@@ -33,6 +33,7 @@ from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
+from curator.parties.renewals import Renewals
 from curator.parties.seal_keys import SealKeys
 from curator.parties.successions import Successions
 from curator.settings import CuratorSettings
@@ -70,7 +71,7 @@ async def build(
         policies.current,
         restore,
         Ratchet(database, settings.minimum_suite),
-        SealKeys(peers),
+        SealKeys(peers, database if settings.require_pq_signatures else None),
         identities,
         lambda outcome: contributed.labels(outcome).inc(),
         Steps(database, peers, clock, restore),
@@ -104,6 +105,7 @@ async def build(
         Refusing(database, peers, clock),
         coordinators,
         successions,
+        Renewals(database, peers, clock),
     )
     return (
         database,
@@ -117,6 +119,7 @@ async def build(
         enroller,
         successions,
         coordinators,
+        identities,
         Anchors(database, coordinators, identities),
         contributor,
         delivery,

@@ -95,6 +95,11 @@ class CuratorSettings(ServiceSettings):
         "ML-KEM-768 together. After a first round of suite 2 it is 2 for that deployment, whatever "
         "is set here.",
     )
+    require_pq_signatures: bool = Field(
+        default=False,
+        description="Refuse rounds whose seal keys are not signed with ML-DSA-65 beside Ed25519, "
+        "by identities that committed to a next pair (`tacit keys next`), and rounds of suite 1.",
+    )
     restore_quiet_s: float = Field(
         default=172_800,
         ge=0,

@@ -67,6 +67,18 @@ def add_seal_keys(app: FastAPI) -> None:
             raise UnknownSealKey
         return Response(raw, media_type=OCTETS, headers=_FOREVER)
 
+    @app.get(
+        "/v1/seal-keys/{key_hash}/signature",
+        tags=["identity"],
+        summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
+        responses={200: {"model": Signed[SealKeyStatement]}},
+    )
+    async def signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+        signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
+        if signed is None:
+            raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
+        return json_response(_json(signed))
+
     @app.put(
         "/v1/seal-keys/{key_hash}",
         tags=["identity"],

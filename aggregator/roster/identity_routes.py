@@ -9,9 +9,11 @@ from fastapi import Query as Parameter
 
 from aggregator import examples
 from aggregator.context import Aggregator
+from aggregator.errors import NotPaired
 from aggregator.roster import coordinator, enrolment
 from aggregator.roster.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
+from aggregator.store import admission
 from aggregator.web import Coordinator, Operator
 from common.web import own_identity
 from common.web.auth import Authenticator
@@ -39,8 +41,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
     async def identity(aggregator: AggregatorPart) -> dict[str, Any]:
         keyring = aggregator.keyring
-        current = None if await keyring.ended() else await keyring.current()
-        key = keyring.identity.public_key
+        ended = keyring.identities.revoked or await keyring.ended()
+        current = None if ended else await keyring.current()
+        key = keyring.identities.public_keys[0]
         return {
             "id": settings.aggregator_id,
             "operator": settings.operator,
@@ -124,6 +127,18 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     )
     async def follow(request: Request, aggregator: AggregatorPart, _: Coordinator) -> None:
         await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+
+    @app.get(
+        "/v1/coordinator/identity",
+        tags=["identity"],
+        summary="The chain of the coordinator's identities, as it was followed last",
+    )
+    async def followed(request: Request, aggregator: AggregatorPart) -> Response:
+        async with aggregator.database.reading() as transaction:
+            known = await admission.coordinator(transaction)
+        if known is None or known.shown is None:
+            raise NotPaired("no chain of a coordinator is known")
+        return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
 
     @app.post(
         "/v1/coordinator/confirmation",

@@ -9,11 +9,13 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator
-from aggregator.errors import NotYourParty
+from aggregator.errors import NotYourParty, UnknownParty
 from aggregator.roster import enrolment, party_identities
 from aggregator.roster.senders import SenderDirectory
 from aggregator.store import roster as store
+from aggregator.store import tables
 from aggregator.web import Curator, Operator
+from common.web import renewals
 from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.grants import EnrolmentRefused, answer_enrolment
@@ -26,6 +28,7 @@ from tacit.protocol.enrolment import (
     Enrolment,
     EpochKey,
     GrantRequest,
+    TokenRenewal,
 )
 from tacit.protocol.party_identities import PartyChain
 
@@ -113,6 +116,32 @@ def add_enrolment(app: FastAPI) -> None:
             directory.forget()
             authenticator.forget()
         return answer(request, {"party": party, "fingerprint": fingerprint(key).hex()})
+
+    @app.post(
+        "/v1/parties/{party}/token",
+        tags=["roster"],
+        summary="Another token for a party whose own was ended, by its identity",
+        openapi_extra=takes(Signed[TokenRenewal]),
+    )
+    async def renew(
+        request: Request, party: str, aggregator: AggregatorPart, directory: DirectoryPart
+    ) -> Response:
+        signed = await read_body(request, Signed[TokenRenewal])
+        async with aggregator.database.begin() as transaction:
+            known = await store.active_party(transaction, party)
+            if known is None:
+                raise UnknownParty
+            renewed = await renewals.renew(
+                transaction,
+                tables.tokens,
+                signed,
+                service=aggregator.id,
+                party=party,
+                identity_key=known.identity_key,
+                clock=aggregator.clock,
+            )
+        directory.forget()
+        return answer(request, renewed)
 
     @app.delete(
         "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"

@@ -19,8 +19,16 @@ from aggregator.store import admission
 from aggregator.store import rounds as store
 from aggregator.store.tables import identities as table
 from common.runtime.logs import describe, get_logger
-from common.store.identities import OwnIdentity, destroy_identity, replace
-from common.web.own_identity import IdentityAnswer, SuccessorRequest, answer_of
+from common.store.identities import OwnIdentity, destroy_identity, replace, revoke
+from common.web.own_identity import (
+    IdentityAnswer,
+    RevocationAnswer,
+    RevocationRequest,
+    SuccessorRequest,
+    answer_of,
+    revoked_answer,
+)
+from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.protocol.round import AbortRequest
 
 REASON: Final = "identity_superseded"
@@ -43,6 +51,23 @@ async def rotate(
     await sweep(aggregator, intake)
     assert new.document is not None
     return answer_of(new.document.statement)
+
+
+async def end(
+    aggregator: Aggregator, intake: Intake, request: RevocationRequest
+) -> RevocationAnswer:
+    """Revoke the identity: its rounds abort, its keys are destroyed, and it opens no round any
+    more. The same request again finishes what a crash left. Raises as `rotate`."""
+    async with aggregator.database.begin() as transaction:
+        coordinator = await admission.coordinator(transaction)
+        if coordinator is None:
+            raise NotPaired
+        successor, now = HybridIdentity(request.secret), aggregator.clock.now()
+        ended = await revoke(
+            transaction, table, coordinator.deployment, successor, request.reason, now
+        )
+    await sweep(aggregator, intake)
+    return revoked_answer(ended)
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:

@@ -12,7 +12,7 @@ from aggregator.pieces.intake import Intake
 from aggregator.rounds import identity_ends, key_sweep
 from aggregator.web import Operator
 from common.web.bodies import takes
-from common.web.own_identity import SuccessorRequest
+from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
 from common.web.wire import answer, read_body
 from tacit.wire import WireModel
@@ -41,6 +41,18 @@ def add_key_rotation(app: FastAPI) -> None:
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
         return answer(request, await identity_ends.rotate(aggregator, intake, asked))
+
+    @app.post(
+        "/v1/identity/revocation",
+        tags=["identity"],
+        summary="End the identity without a successor, by the pair that it committed to",
+        openapi_extra=takes(RevocationRequest),
+    )
+    async def revocation(
+        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    ) -> Response:
+        asked = await read_body(request, RevocationRequest)
+        return answer(request, await identity_ends.end(aggregator, intake, asked))
 
     @app.post(
         "/v1/seal-keys/rotation",

@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import state_machine
+from aggregator.rounds import state_machine, transcript_seals
 from aggregator.rounds.opening import RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.steps import RoundSteps, take_all
@@ -35,6 +35,7 @@ from tacit.protocol.round import (
     RelayedKeyShares,
     RevealRequest,
     RoundDescriptor,
+    Transcript,
     VerdictRequest,
     VerificationRequest,
 )
@@ -164,6 +165,19 @@ def add_rounds(app: FastAPI) -> None:
         body = await read_body(request, AbortRequest)
         signed = await state_machine.abort(aggregator, intake, round_id, body)
         return json_response(signed)
+
+    @app.post(
+        "/v1/rounds/{round_id}/seal",
+        tags=["rounds"],
+        summary="Seal the transcript of a released round with Ed25519 and ML-DSA-65",
+        openapi_extra=takes(Transcript),
+    )
+    async def seal(
+        request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
+    ) -> Response:
+        transcript = await read_body(request, Transcript)
+        sealed = await transcript_seals.seal(aggregator, round_id, transcript)
+        return json_response(sealed.model_dump_json(exclude_none=True))
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="Where a round stands")
     async def one(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from common.store.transactions import Database, Transaction
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import SealBroken
 from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.protocol.seals import LASTING_SEAL_KEY_LABEL
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.verification import SECRET_BYTES
 
@@ -92,6 +94,7 @@ class SealKeyring:
         self._held: dict[int, SealSecret] = {}
         self._dying: set[int] = set()
         """Nothing loads these any more."""
+        self._lasting: OrderedDict[bytes, Signed[SealKeyStatement]] = OrderedDict()
 
     # --- using ---
 
@@ -168,6 +171,25 @@ class SealKeyring:
             rows = [await store.by_number(transaction, number) for number in alive]
         found = [(row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row]
         return tuple(number for number, signed in found if self._signer(signed) == public_key)
+
+    async def lasting(self, key_hash: bytes) -> Signed[SealKeyStatement] | None:
+        """The statement of a key that is not destroyed, signed by both keys of the identity that
+        signed it; None if there is no such key, or its identity has no document."""
+        if key_hash not in self._lasting:
+            async with self._database.reading() as transaction:
+                number = await store.number_of(transaction, key_hash)
+                row = None if number is None else await store.by_number(transaction, number)
+            if row is None or row.state is KeyState.DESTROYED:
+                return None
+            signed = _SignedKey.model_validate_json(row.signed)
+            found = self._identities.pair(self._signer(signed))
+            if found is None:
+                return None
+            pair, _ = found
+            self._lasting[key_hash] = pair.sign(LASTING_SEAL_KEY_LABEL, signed.statement)
+            while len(self._lasting) > MOST_WAITING:
+                self._lasting.popitem(last=False)
+        return self._lasting[key_hash]
 
     # --- destroying ---
 

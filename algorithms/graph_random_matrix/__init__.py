@@ -5,7 +5,6 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
 
     parameters   what a job is given           settings     a run's public choices, calibration
     rows         neighbours, in blocks         adjacency    made from edges
-    projection   public matrices, whole numbers
     product      rows times a matrix           compiled     the same by numba
     publication  A P + Q, block by block       subspace     noisy subspace iteration
     spectrum     singular vectors, centrality  clustering   k-means on rows
@@ -16,6 +15,7 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
     reference    the true spectrum             scores       distances from it
     evaluation   comparison with the truth     baselines    LNPP, which is not private
     problems     what is refused               algorithm    the catalogue's entry
+    outcome      result and files              collected    over curators, row by row
 """
 
 from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, preview, run

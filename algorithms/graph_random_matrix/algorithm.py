@@ -5,7 +5,6 @@ Spec: graph-random-matrix, section 2; jobs, "Catalogue" and "Result".
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from fractions import Fraction
@@ -24,11 +23,11 @@ from algorithms.graph_random_matrix.choice import (
     flip_of,
     resolved,
 )
+from algorithms.graph_random_matrix.collected import REPORTS
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.evaluation_pictures import evaluation_pictures
 from algorithms.graph_random_matrix.facts import NAME, Facts
 from algorithms.graph_random_matrix.findings import (
-    Findings,
     found_in_flips,
     found_in_iteration,
     found_in_matrix,
@@ -36,17 +35,17 @@ from algorithms.graph_random_matrix.findings import (
 from algorithms.graph_random_matrix.flipped_spectrum import flipped_spectrum
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed
 from algorithms.graph_random_matrix.forecast import squared_cosine, squared_cosine_of_flips
+from algorithms.graph_random_matrix.outcome import MATRIX, header, matrix_result, outcome_of
 from algorithms.graph_random_matrix.parameters import Parameters
-from algorithms.graph_random_matrix.pictures import pictures
 from algorithms.graph_random_matrix.problems import GraphTooSmall
 from algorithms.graph_random_matrix.product import can_compile
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.report import spectrum_report
 from algorithms.graph_random_matrix.rows import Rows
 from algorithms.graph_random_matrix.settings import Settings, settings_of
-from algorithms.graph_random_matrix.spectrum import ROWS, Floats
 from algorithms.graph_random_matrix.subspace import Iteration, iterate
 from algorithms.path_publishing.coins import WORD
+from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 
 LEAST_VERTICES: Final = 3
@@ -86,6 +85,8 @@ def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
 
     Raises GraphTooSmall, and what the parameters raise.
     """
+    if params.vertices is not None:
+        raise Invalid("the dataset has the vertices", pointer="/params/vertices")
     if dataset.count < LEAST_VERTICES:
         raise GraphTooSmall("has three vertices at least", pointer="/dataset")
     if not dataset.edges and not dataset.declared:
@@ -140,7 +141,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             context,
             vectors=params.mode != "publish" or params.metrics is not None,
         )
-        published = _matrix_result(release)
+        published = matrix_result(release)
         assert settings.columns is not None
         assert settings.sigma is not None
         theory = partial(
@@ -150,7 +151,9 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             sigma=float(settings.sigma),
             mean_degree=graph.entries / graph.count,
         )
-    outcome = _outcome(dataset, params, stance, facts, findings, published, (file,), seed, context)
+    outcome = outcome_of(
+        dataset.vertices, params, stance, facts, findings, published, (file,), seed, context
+    )
     if params.metrics is None:
         return outcome
     compared = evaluate(graph, findings, settings.eigenvectors, theory, params.metrics, context)
@@ -174,7 +177,9 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
     }
     files = (_flipped_file(released, law),) if params.mode == "publish" else ()
     facts = Facts(dataset.count, dataset.declared, None)
-    outcome = _outcome(dataset, params, "sound", facts, findings, published, files, seed, context)
+    outcome = outcome_of(
+        dataset.vertices, params, "sound", facts, findings, published, files, seed, context
+    )
     if params.metrics is None:
         return outcome
     theory = partial(squared_cosine_of_flips, noise=found.noise)
@@ -188,40 +193,6 @@ def _counts(dataset: EdgeList) -> dict[str, int]:
     return {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
 
 
-def _outcome(
-    dataset: EdgeList,
-    params: Parameters,
-    stance: Stance,
-    facts: Facts,
-    findings: Findings,
-    published: dict[str, Any],
-    files: tuple[ResultFile, ...],
-    seed: int,
-    context: Context,
-) -> Outcome:
-    facts = replace(
-        facts,
-        signal_below_noise=findings.signal_below_noise,
-        values_above_noise=findings.values_above_noise,
-    )
-    choice = chosen_estimator(params, stance, dataset.count)
-    outcome = Outcome(
-        result={
-            "mode": params.mode,
-            "estimator": choice.chosen,
-            "vertices": dataset.count,
-            **published,
-            **findings.summary(),
-        },
-        report=spectrum_report(params, stance, facts),
-        files=(*files, _vertices_file(dataset, findings, context)),
-        plots=pictures(findings, partial(context.progress, 0.9, "plotting")),
-        public_seeds={"projection_seed": seed},
-    )
-    context.progress(0.95, "releasing")
-    return outcome
-
-
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, before any data. Raises what `check_parameters` raises."""
     return spectrum_report(params, stance)
@@ -232,20 +203,6 @@ def _release(settings: Settings, vertices: int, seed: int, context: Context) -> 
     projection = settings.projection(vertices, seed)
     beat = partial(context.progress, 0.05, "projection")
     return Release.of(projection, settings.sigma, settings.stance, beat)
-
-
-def _matrix_result(release: Release) -> dict[str, Any]:
-    projection = release.projection
-    described: dict[str, Any] = {"kind": projection.kind}
-    if projection.kind == "sparse":
-        described["nonzeros"] = projection.nonzeros
-    return {
-        "columns": projection.columns,
-        "projection": described,
-        "unit": release.unit,
-        "noise_deviation": release.deviation,
-        "sigma": float(release.sigma),
-    }
 
 
 def _iteration_result(iteration: Iteration, sigma: Fraction) -> dict[str, Any]:
@@ -263,7 +220,7 @@ class _MatrixFile:
         self._type = release.cell_type()
         self._shape = (release.projection.vertices, release.projection.columns)
         self._buffer = io.BytesIO()
-        _header(self._buffer, self._type, self._shape)
+        header(self._buffer, self._type, self._shape)
         self._start = self._buffer.tell()
 
     def add(self, _rows: Rows, cells: Cells) -> None:
@@ -276,7 +233,7 @@ class _MatrixFile:
             "matrix.npy",
             "application/octet-stream",
             self._buffer.getvalue(),
-            "the projected adjacency matrix with noise, a row for each vertex",
+            MATRIX,
         )
 
     def matrix(self, file: ResultFile) -> NDArray[Any]:
@@ -300,7 +257,7 @@ def _flipped_file(released: EdgeList, law: Flip) -> ResultFile:
 def _iterates_file(iteration: Iteration) -> ResultFile:
     buffer = io.BytesIO()
     first = iteration.iterates[0].cells
-    _header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
+    header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
     for each in iteration.iterates:
         buffer.write(each.cells.data)
     return ResultFile(
@@ -309,44 +266,6 @@ def _iterates_file(iteration: Iteration) -> ResultFile:
         buffer.getvalue(),
         "the noisy products of all steps, (steps, vertices, k)",
     )
-
-
-def _header(buffer: io.BytesIO, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    np.lib.format.write_array_header_1_0(
-        buffer,
-        {
-            "descr": np.lib.format.dtype_to_descr(kind),
-            "fortran_order": False,
-            "shape": shape,
-        },
-    )
-
-
-def _vertices_file(dataset: EdgeList, findings: Findings, context: Context) -> ResultFile:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns: dict[str, Any] = {"vertex": dataset.vertices}
-    if findings.labels is not None:
-        columns["cluster"] = findings.labels
-    if findings.scores is not None:
-        columns["score"] = findings.scores
-        columns["rank"] = _ranks(findings.scores)
-    writer.writerow(columns)
-    for first in range(0, dataset.count, ROWS):
-        context.progress(0.85, "writing")
-        parts = {name: each[first : first + ROWS].tolist() for name, each in columns.items()}
-        if "score" in parts:
-            parts["score"] = [f"{score:.9g}" for score in parts["score"]]
-        writer.writerows(zip(*parts.values(), strict=True))
-    content = text.getvalue().encode()
-    return ResultFile("vertices.csv", "text/csv", content, "the vertices in order of rows")
-
-
-def _ranks(scores: Floats) -> NDArray[np.int64]:
-    """From 1, by falling score, ties by the order of rows."""
-    ranks = np.empty(scores.size, np.int64)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, scores.size + 1)
-    return ranks
 
 
 ALGORITHM: Final = Algorithm(
@@ -365,6 +284,7 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(m (edges + vertices) + vertices m^2), m columns; memory for each vertex 4 m "
     "bytes of the published matrix and m / 8 of the projection (subspace: 8 k for each step); "
     "flip: time O(vertices^2), 16 bytes for each edge of the flipped graph",
+    reports=REPORTS,
     check=check,
     evaluation_pictures=evaluation_pictures,
 )

@@ -18,7 +18,6 @@ from algorithms.graph_random_matrix.clustering import Labels, clusters
 from algorithms.graph_random_matrix.flipped_spectrum import FlippedSpectrum
 from algorithms.graph_random_matrix.forecast import noise_edge
 from algorithms.graph_random_matrix.parameters import Mode
-from algorithms.graph_random_matrix.projection import philox
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.settings import Settings
 from algorithms.graph_random_matrix.spectrum import (
@@ -29,6 +28,7 @@ from algorithms.graph_random_matrix.spectrum import (
     singular_values,
 )
 from algorithms.graph_random_matrix.subspace import Iteration
+from tacit.encoders.graph_random_matrix.projection import philox
 
 
 @dataclass(frozen=True, eq=False)

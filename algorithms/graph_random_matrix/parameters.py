@@ -18,9 +18,10 @@ from algorithms.graph_random_matrix.problems import (
     BadEpsilon,
     BadSigma,
 )
-from algorithms.graph_random_matrix.projection import Kind
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import MethodNeedsSound
+from tacit.encoders.graph_random_matrix.projection import Kind
+from tacit.encoders.graph_random_matrix.reports import MOST_VERTICES
 from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel
 
@@ -103,6 +104,12 @@ class Parameters(WireModel):
         Fraction(20),
         description="a public guess of edges at a vertex, for auto and forecasts; no privacy "
         "depends on it",
+    )
+    vertices: tuple[str, ...] | None = Field(
+        None,
+        max_length=MOST_VERTICES,
+        description="over curators alone, and needed there: the ids of the curators that are "
+        "vertices, in order of rows; public",
     )
     evaluate: bool | Metrics = False
 

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.graph_random_matrix.projection import Entries
 from algorithms.graph_random_matrix.rows import Rows
+from tacit.encoders.graph_random_matrix.projection import Entries
 
 WORTH_COMPILING: Final = 20_000_000
 """Additions from which the seconds of compiling pay."""

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
 from algorithms.graph_random_matrix.product import Signed, can_compile, product
-from algorithms.graph_random_matrix.projection import (
+from algorithms.graph_random_matrix.rows import Adjacency, Rows
+from algorithms.graph_random_matrix.spectrum import Floats, gram_of, one_thread
+from tacit.encoders.graph_random_matrix.projection import (
     Projection,
     entries,
     forget,
     largest_pair_of,
 )
-from algorithms.graph_random_matrix.rows import Adjacency, Rows
-from algorithms.graph_random_matrix.spectrum import Floats, gram_of, one_thread
 from tacit.noise.discrete_gaussian import DiscreteGaussian, reach_of
 from tacit.randomness import SeededRandom
 

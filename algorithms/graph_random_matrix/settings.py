@@ -26,10 +26,9 @@ from algorithms.graph_random_matrix.problems import (
     BadEpsilon,
     BadSigma,
 )
-from algorithms.graph_random_matrix.projection import Kind, Projection
 from tacit.accounting.gaussian import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
-from tacit.noise import DRAW_DISTANCE, sampler_delta
-from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, DISTANCE
+from tacit.encoders.graph_random_matrix.projection import Kind, Projection
+from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, gaussian_sampler_delta
 
 EDGE: Final = math.sqrt(2)
 """L2 sensitivity of A P to an edge, with rows of P of length 1."""
@@ -165,12 +164,12 @@ def _privacy(
         # Rounded up by far more than the conversion errs, to few digits.
         found = zcdp_epsilon(rho, float(delta) * (1 - 1e-9))
         epsilon = Fraction(math.ceil(found * 2**40), 2**40)
-        extra = _sampler_delta(entries, epsilon)
+        extra = gaussian_sampler_delta(entries, epsilon)
         if extra > delta / 10**9:
             raise BadSigma("so little noise protects nothing", pointer="/params/sigma")
         return Privacy(sigma, epsilon, delta, extra)
     assert epsilon is not None
-    extra = _sampler_delta(entries, epsilon)
+    extra = gaussian_sampler_delta(entries, epsilon)
     if extra > delta / 10**9:
         raise BadDelta("too small for so large an epsilon", pointer="/params/delta")
     chosen = zcdp_sigma(float(epsilon), float(delta) * (1 - 1e-9), EDGE)
@@ -179,16 +178,12 @@ def _privacy(
     return Privacy(chosen, epsilon, delta, extra)
 
 
-def _sampler_delta(entries: int, epsilon: Fraction) -> Fraction:
-    """Only the entries of two rows matter, the others are the same in neighbours."""
-    return min(Fraction(1), sampler_delta(entries, epsilon) * DISTANCE / DRAW_DISTANCE)
-
-
 def privacy_of(params: Parameters) -> Privacy:
     """Of a sound run. Raises BadSigma for a sigma that protects nothing."""
     epsilon = params.epsilon
     if params.sigma is None and epsilon is None:
         epsilon = Fraction(1)
     columns = MOST_AUTOMATIC if params.m == "auto" else params.m
+    # Only the entries of two rows matter, the others are the same in neighbours.
     entries = 2 * max(columns, params.k * params.iterations)
     return _privacy(epsilon, params.sigma, params.delta, entries)

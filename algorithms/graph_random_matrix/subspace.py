@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.graph_random_matrix.product import can_compile, dense_product
-from algorithms.graph_random_matrix.projection import largest_pair, philox, squared_norms
 from algorithms.graph_random_matrix.publication import block_rows
 from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Floats, Spectrum, of_thin, orthonormal
+from tacit.encoders.graph_random_matrix.projection import largest_pair, philox, squared_norms
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 
 

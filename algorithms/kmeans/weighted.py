@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints, nearest, slices
 
 RESTARTS: Final = 8
 STEPS: Final = 100
@@ -119,10 +119,14 @@ def lloyd(points: Floats, weights: Floats, start: Floats, beat: Beat = quiet) ->
 
 def _squared(points: Floats, norms: Floats, centres: Floats) -> Floats:
     """Squared distances (c, l) of points (c, d), whose squared lengths are `norms`, to centres."""
-    distances = points @ (-2 * centres.T)
-    distances += norms[:, None]
-    distances += np.einsum("ij,ij->i", centres, centres)
-    return np.maximum(distances, 0.0, out=distances)
+    turned, squares = -2 * centres.T, np.einsum("ij,ij->i", centres, centres)
+    found = np.empty((len(points), len(centres)))
+    for rows in slices(len(points), turned.size):
+        distances = points[rows] @ turned
+        distances += norms[rows, None]
+        distances += squares
+        np.maximum(distances, 0.0, out=found[rows])
+    return found
 
 
 def _drawn(mass: Floats, count: int, generator: np.random.Generator) -> Ints:

@@ -28,6 +28,7 @@ from tacit.protocol.identities import (
     Anchored,
     IdentityChain,
     IdentityDocument,
+    IdentitySuperseded,
     KeyChangeUnconfirmed,
     Reason,
     Role,
@@ -58,13 +59,19 @@ class SecretGone(LookupError):
 @dataclass(frozen=True)
 class OwnIdentity:
     """One identity. `secret`: None once it is destroyed; `until`: of a replaced one, from when on
-    nobody accepts it; `link`: what replaced the identity before."""
+    nobody accepts it; `link`: what replaced the identity before. The end of a revoked one is a link
+    alone."""
 
     serial: int
     secret: bytes | None = field(repr=False)
     document: SignedDocument | None
     link: SignedSuccession | None
     until: datetime | None
+
+    @property
+    def revokes(self) -> bool:
+        """Whether this is no identity, but the end of the one before."""
+        return self.link is not None and self.document is None
 
     @cached_property
     def signer(self) -> Identity:
@@ -128,10 +135,13 @@ async def commit_next(
 ) -> SignedDocument:
     """Give an identity of format 1 its ML-DSA key and its document, which commits to the next pair.
 
-    The same pair again changes nothing. Raises NextKeyCommitted for another one.
+    The same pair again changes nothing. Raises NextKeyCommitted for another one,
+    IdentitySuperseded once it is revoked.
     """
     await exclusive(transaction, LOCK)
     current = (await identities(transaction, table))[-1]
+    if current.revokes:
+        raise IdentitySuperseded("it was revoked")
     if current.document is not None:
         if current.document.statement.next != commitment(following):
             raise NextKeyCommitted
@@ -153,14 +163,12 @@ async def replace(
 
     The same request again changes nothing. Raises KeyChangeUnconfirmed without a commitment,
     SuccessionRefused for other keys than were committed to, NextKeyCommitted where the identity was
-    replaced already, with another pair to follow.
+    replaced already, with another pair to follow, IdentitySuperseded once it is revoked.
     """
     await exclusive(transaction, LOCK)
     held = await identities(transaction, table)
     current = held[-1]
-    if current.document is None:
-        raise KeyChangeUnconfirmed("the identity committed to no next key")
-    before = current.document.statement
+    before = _committed(current)
     if before.key == asked.successor.public and current.link is not None:
         if before.next != commitment(asked.following):
             raise NextKeyCommitted
@@ -169,20 +177,79 @@ async def replace(
         raise SuccessionRefused("not the keys that the identity committed to")
     serial = current.serial + 1
     document = _document(before.role, before.name, serial, asked.successor, asked.following)
-    link = _link(deployment, current, document, asked, now)
-    follow(Anchored(deployment=deployment, root=before), [link], now)
+    statement = Succession(
+        deployment=deployment,
+        role=before.role,
+        name=before.name,
+        replaced=before.fingerprint,
+        document=document.statement,
+        effective=now,
+        overlap_until=now + asked.overlap,
+        reason=asked.reason,
+    )
+    link = _link(current, statement, asked.successor)
+    secret, text = asked.successor.to_bytes(), document.model_dump_json()
+    return await _end(transaction, table, current, link, secret=secret, document=text)
+
+
+async def revoke(
+    transaction: Transaction,
+    table: Table,
+    deployment: str,
+    successor: HybridIdentity,
+    reason: Reason,
+    now: datetime,
+) -> OwnIdentity:
+    """End the identity of now without a successor, signed by the pair that it committed to. The
+    same again changes nothing. Raises as `replace`."""
+    await exclusive(transaction, LOCK)
+    current = (await identities(transaction, table))[-1]
+    if current.link is not None and current.revokes:
+        if current.link.statement.revoked_by != successor.public:
+            raise SuccessionRefused("it was revoked by other keys")
+        return current
+    before = _committed(current)
+    if commitment(successor.public) != before.next:
+        raise SuccessionRefused("not the keys that the identity committed to")
+    statement = Succession(
+        deployment=deployment,
+        role=before.role,
+        name=before.name,
+        replaced=before.fingerprint,
+        revoked_by=successor.public,
+        effective=now,
+        overlap_until=now,
+        reason=reason,
+    )
+    return await _end(transaction, table, current, _link(current, statement, successor))
+
+
+def _committed(current: OwnIdentity) -> IdentityDocument:
+    """The document of now. Raises KeyChangeUnconfirmed, IdentitySuperseded."""
+    if current.revokes:
+        raise IdentitySuperseded("it was revoked")
+    if current.document is None:
+        raise KeyChangeUnconfirmed("the identity committed to no next key")
+    return current.document.statement
+
+
+async def _end(
+    transaction: Transaction,
+    table: Table,
+    current: OwnIdentity,
+    link: SignedSuccession,
+    **successor: bytes | str,
+) -> OwnIdentity:
+    """Store what follows the identity of now, after a check that all others will make."""
+    assert current.document is not None
+    anchored = Anchored(deployment=link.statement.deployment, root=current.document.statement)
+    follow(anchored, [link], link.statement.effective)
+    until = link.statement.overlap_until
     await transaction.execute(
-        update(table)
-        .where(table.c.serial == current.serial)
-        .values(until=link.statement.overlap_until)
+        update(table).where(table.c.serial == current.serial).values(until=until)
     )
     await transaction.execute(
-        insert(table).values(
-            serial=serial,
-            secret=asked.successor.to_bytes(),
-            document=document.model_dump_json(),
-            link=link.model_dump_json(),
-        )
+        insert(table).values(serial=current.serial + 1, link=link.model_dump_json(), **successor)
     )
     return (await identities(transaction, table))[-1]
 
@@ -224,28 +291,14 @@ def _document(
 
 
 def _link(
-    deployment: str,
-    current: OwnIdentity,
-    document: SignedDocument,
-    asked: Replacement,
-    now: datetime,
+    current: OwnIdentity, statement: Succession, successor: HybridIdentity
 ) -> SignedSuccession:
-    assert current.document is not None
-    planned = asked.reason is Reason.PLANNED
-    if planned and current.secret is None:
+    """Signed by the pair that the identity committed to and, if it is planned, by its own."""
+    if statement.reason is Reason.COMPROMISED:
+        return succeed(statement, successor, None)
+    if current.secret is None:
         raise SecretGone(current.serial)
-    statement = Succession(
-        deployment=deployment,
-        role=current.document.statement.role,
-        name=current.document.statement.name,
-        replaced=current.document.statement.fingerprint,
-        document=document.statement,
-        effective=now,
-        overlap_until=now + asked.overlap,
-        reason=asked.reason,
-    )
-    old = HybridIdentity(current.secret) if planned and current.secret is not None else None
-    return succeed(statement, asked.successor, old)
+    return succeed(statement, successor, HybridIdentity(current.secret))
 
 
 def _identity(row: Any) -> OwnIdentity:

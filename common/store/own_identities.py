@@ -14,8 +14,9 @@ from sqlalchemy import Table
 from common.store.identities import OwnIdentity, chain_of, first_identity, identities
 from common.store.serial_file import SerialFile
 from common.store.transactions import Database, Transaction
+from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.signing import Identity
-from tacit.protocol.identities import IdentityChain
+from tacit.protocol.identities import IdentityChain, IdentitySuperseded, SignedDocument
 
 GRACE: Final = timedelta(minutes=2)
 """How long descriptors under way, and keys that a coordinator keeps, may name the one before."""
@@ -46,8 +47,15 @@ class OwnIdentities:
         return cls(database, table, held, newest)
 
     @property
+    def revoked(self) -> bool:
+        """Whether the last identity was revoked: nothing is signed any more."""
+        return self._held[-1].revokes
+
+    @property
     def current(self) -> Identity:
-        """The signing identity of now."""
+        """The signing identity of now. Raises IdentitySuperseded once it is revoked."""
+        if self.revoked:
+            raise IdentitySuperseded("this service has revoked its identity")
         return self._held[-1].signer
 
     @property
@@ -63,19 +71,29 @@ class OwnIdentities:
     @property
     def public_keys(self) -> tuple[bytes, ...]:
         """All public keys, also of those whose private half is destroyed; that of now first."""
-        return tuple(each.public_key for each in reversed(self._held))
+        return tuple(each.public_key for each in reversed(self._held) if not each.revokes)
 
     def signer(self, public_key: bytes) -> Identity | None:
         """The identity with this public key; None if it is not here, or destroyed."""
         for each in self._held:
-            if each.public_key == public_key and each.secret is not None:
+            if each.secret is not None and each.public_key == public_key:
                 return each.signer
+        return None
+
+    def pair(self, public_key: bytes) -> tuple[HybridIdentity, SignedDocument] | None:
+        """The pair with this Ed25519 key, and its document; None if it is not here, destroyed, or a
+        key alone."""
+        for each in self._held:
+            if each.secret is None or each.document is None:
+                continue
+            if each.public_key == public_key:
+                return HybridIdentity(each.secret), each.document
         return None
 
     def may_open(self, public_key: bytes, now: datetime) -> bool:
         """Whether a new round may name the identity with this key: the one of now, and the one
         before for `GRACE`, unless it was compromised."""
-        if self._held[-1].public_key == public_key:
+        if not self.revoked and self._held[-1].public_key == public_key:
             return True
         return any(each.public_key == public_key for each in self.in_grace(now))
 
@@ -101,4 +119,6 @@ class OwnIdentities:
 
     async def load_in(self, transaction: Transaction) -> None:
         """The same inside a transaction."""
-        self._held = await identities(transaction, self.table)
+        held = await identities(transaction, self.table)
+        if held != self._held:  # else their keys are made already
+            self._held = held

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from common.store.identities import Replacement, commit_next
+from common.store.identities import OwnIdentity, Replacement, commit_next
 from common.store.own_identities import OwnIdentities
 from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPublicKey
 from tacit.crypto.signing import fingerprint
@@ -25,7 +25,7 @@ from tacit.protocol.identities import (
     Reason,
     Role,
 )
-from tacit.wire import Binary, WireModel, encode_binary
+from tacit.wire import Binary, Instant, WireModel, encode_binary
 
 
 class NoIdentityDocument(NotFound):
@@ -67,6 +67,33 @@ class SuccessorRequest(WireModel):
         reason = Reason.COMPROMISED if self.compromised else Reason.PLANNED
         overlap = timedelta() if self.compromised else timedelta(seconds=self.overlap_s)
         return Replacement(successor, self.following, reason, overlap)
+
+
+class RevocationRequest(WireModel):
+    """The next pair, with its private halves: the identity ends without a successor, at once.
+    `compromised`: what it signed before may be a thief's."""
+
+    secret: Annotated[Binary, Field(min_length=SECRET_BYTES, max_length=SECRET_BYTES, repr=False)]
+    compromised: bool = False
+
+    @property
+    def reason(self) -> Reason:
+        """As the link says it."""
+        return Reason.COMPROMISED if self.compromised else Reason.PLANNED
+
+
+class RevocationAnswer(WireModel):
+    """The fingerprint of the document that was revoked, in hex; since when."""
+
+    fingerprint: str
+    effective: Instant
+
+
+def revoked_answer(ended: OwnIdentity) -> RevocationAnswer:
+    """What its operator sees of a revocation."""
+    assert ended.link is not None
+    said = ended.link.statement
+    return RevocationAnswer(fingerprint=said.replaced.hex(), effective=said.effective)
 
 
 async def shown(own: OwnIdentities) -> IdentityChain:

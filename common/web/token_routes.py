@@ -20,7 +20,15 @@ from common.store.transactions import Database
 from common.web.auth import Principal, require
 from common.web.bodies import takes
 from common.web.paging import PageQuery, page_response
-from common.web.tokens import Scope, TokenRecord, insert_token, list_tokens, mint, revoke_token
+from common.web.tokens import (
+    Scope,
+    TokenRecord,
+    end_tokens,
+    insert_token,
+    list_tokens,
+    mint,
+    revoke_token,
+)
 from common.web.wire import read_body
 from tacit.errors import NotFound
 from tacit.query.words import Identifier
@@ -85,6 +93,18 @@ def add_tokens(
             "scopes": list(record.scopes),
             "subject": record.subject,
         }
+
+    @app.post(
+        "/v1/tokens/end",
+        tags=["tokens"],
+        summary="End every token but the caller's own, after a theft; parties renew theirs",
+    )
+    async def end(caller: Operator) -> dict[str, Any]:
+        async with database().begin() as transaction:
+            ended = await end_tokens(transaction, table, caller.token_id, clock.now())
+        app.state.authenticator.forget()
+        revoked()
+        return {"ended": ended}
 
     @app.get("/v1/tokens", tags=["tokens"], summary="Tokens, without their secrets")
     async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:

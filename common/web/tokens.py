@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     MetaData,
     Row,
     Select,
     String,
     Table,
     bindparam,
+    func,
     insert,
     select,
     update,
@@ -205,6 +207,44 @@ async def revoke_subject(
         .values(revoked=now)
     )
     return done.rowcount
+
+
+async def expire_subject(
+    transaction: Transaction, table: Table, subject: str, now: datetime
+) -> None:
+    """End the tokens of a party, which its identity may renew."""
+    await transaction.execute(
+        update(table).where(table.c.subject == subject, *_good(table, now)).values(expires=now)
+    )
+
+
+async def end_tokens(
+    transaction: Transaction, table: Table, kept: str, now: datetime
+) -> dict[str, int]:
+    """End every token but the one of this id; how many of each scope there were.
+
+    Those of parties expire, so that they may be renewed; all others are revoked.
+    """
+    good = _good(table, now)
+    found = await transaction.execute(
+        select(table.c.scopes, func.count())
+        .where(*good, table.c.id != kept)
+        .group_by(table.c.scopes)
+    )
+    counts = {str(scopes): int(count) for scopes, count in found}
+    of_party = table.c.scopes == Scope.CURATOR.value, table.c.subject.is_not(None)
+    await transaction.execute(
+        update(table).where(*good, table.c.id != kept, *of_party).values(expires=now)
+    )
+    await transaction.execute(
+        update(table).where(*_good(table, now), table.c.id != kept).values(revoked=now)
+    )
+    return counts
+
+
+def _good(table: Table, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Neither revoked nor expired."""
+    return table.c.revoked.is_(None), table.c.expires.is_(None) | (table.c.expires > now)
 
 
 def _record(row: Row[Any]) -> TokenRecord:

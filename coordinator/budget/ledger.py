@@ -32,6 +32,7 @@ from coordinator.models.ledger_checkpoint import Checkpoint, unpacked
 from coordinator.store import ledger as store
 from coordinator.store.rounds import newest_descriptors
 from tacit.crypto.signing import Identity, Signed
+from tacit.protocol.identities import IdentitySuperseded
 from tacit.protocol.round import RoundDescriptor
 
 LOCK = "ledger"
@@ -47,9 +48,12 @@ log = get_logger("tacit.ledger")
 
 
 class Ledger:
-    """The ledger of one process. `identity`: that of now, which signs its checkpoints."""
+    """The ledger of one process. `identity`: that of now, which signs its checkpoints; None once
+    it is revoked."""
 
-    def __init__(self, database: Database, clock: Clock, identity: Callable[[], Identity]) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, identity: Callable[[], Identity | None]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._identity = identity
@@ -146,7 +150,10 @@ class Ledger:
 
     async def checkpoint(self, *, instead: bool = False) -> None:
         """Store a checkpoint of the state, for the next start: `instead` of whatever is there, else
-        not over a newer one, nor over one that the rows contradicted."""
+        not over a newer one, nor over one that the rows contradicted. Nothing once the identity is
+        revoked: each start verifies all rows then."""
+        if self._identity() is None:
+            return
         async with self._database.reading() as transaction:
             state = await self.current(transaction)
         made = await asyncio.to_thread(self._checkpoint, state)  # a second for a million rounds
@@ -158,8 +165,10 @@ class Ledger:
         self._kept = made.figures.seq
 
     def _checkpoint(self, state: LedgerState) -> Checkpoint:
-        snapshot = state.snapshot()
-        return Checkpoint.of(snapshot.figures(), snapshot.parts, self._identity())
+        snapshot, identity = state.snapshot(), self._identity()
+        if identity is None:
+            raise IdentitySuperseded
+        return Checkpoint.of(snapshot.figures(), snapshot.parts, identity)
 
     async def renew(self) -> None:
         """Store a checkpoint if many events have followed the newest one."""
@@ -206,10 +215,12 @@ class Ledger:
 
     async def _known(self, transaction: Transaction) -> Checkpoint | None:
         """The newest checkpoint, if this coordinator signed it."""
-        known = await store.checkpoint(transaction)
+        known, identity = await store.checkpoint(transaction), self._identity()
+        if identity is None:
+            return None
         if known is not None:
             try:
-                known.check(self._identity().public_key)
+                known.check(identity.public_key)
             except ValueError as error:
                 log.warning("ledger_checkpoint_not_used", row=known.figures.seq, reason=str(error))
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -27,6 +28,7 @@ from coordinator.budget.updates import Update
 from coordinator.errors import UnknownCurator
 from coordinator.models.budget_events import Event
 from coordinator.settings import CoordinatorSettings
+from coordinator.store import lasting_seals
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
@@ -133,6 +135,21 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
             now = clock.now()
             await idempotency.remember(transaction, idempotency_keys, key, answer, now)
         return answer.response(replayed=False)
+
+    @app.get(
+        "/v1/budget/seals",
+        tags=["budget"],
+        summary="The ledger's head of each day, sealed so that it is believed for years",
+    )
+    async def seals(
+        request: Request, page: PageQuery, database: DatabasePart, _: Operator
+    ) -> Response:
+        async with database.reading() as transaction:
+            found = await lasting_seals.list_ledger_seals(
+                transaction, page.after_number(), page.limit
+            )
+        items = [{"day": day, **json.loads(text)} for day, text in found]
+        return page_response(request, "seals", items, page.limit, "day")
 
     @app.get(
         "/v1/budget/verification",

@@ -104,6 +104,7 @@ class Identities:
         pin, now = row.pin or _pin(row), self.clock.now()
         if pin.anchored is not None and pin.anchored.forked:
             raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
+        _check_current(row.id, pin)
         looked = self._looked.get(row.id)
         if not again and looked is not None and timedelta() <= now - looked < LOOK:
             return row
@@ -127,6 +128,7 @@ class Identities:
         if new == row.pin:
             return row
         kept = await self._keep(row, new, shown)
+        _check_current(row.id, new)
         _logger.info("identity_followed", aggregator=row.id)
         return kept
 
@@ -134,14 +136,17 @@ class Identities:
         self, row: AggregatorRow, pin: Pin, shown: IdentityChain | None
     ) -> AggregatorRow:
         current = None if pin.anchored is None else pin.anchored.current
-        if pin.anchored is not None and current is None:
-            raise IdentitySuperseded(f"aggregator {row.id} revoked its identity")
         key = row.identity_key if current is None else current.ed25519
         text = row.shown if shown is None else shown.model_dump_json()
         async with self.database.begin() as transaction:
             await exclusive(transaction, LOCK)
             await store.set_pin(transaction, row.id, key, pin, text)
         return replace(row, identity_key=key, pin=pin, shown=text)
+
+
+def _check_current(aggregator: str, pin: Pin) -> None:
+    if pin.newest is None:
+        raise IdentitySuperseded(f"aggregator {aggregator} revoked its identity")
 
 
 def _pin(row: AggregatorRow) -> Pin:

@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from common.store.erasure import Erasure
 from common.web import own_identity as shown_identity
 from common.web.bodies import takes
-from common.web.own_identity import SuccessorRequest
+from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator.registry import own_identity
@@ -31,7 +31,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
     async def identity(registry: RegistryPart) -> dict[str, str]:
-        key = registry.own.current.public_key
+        key = registry.own.public_keys[0]
         return {
             "deployment": settings.deployment,
             "identity_key": encode_binary(key),
@@ -74,3 +74,19 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
         return model_response(await own_identity.rotate(registry, identities, erasure, asked))
+
+    @app.post(
+        "/v1/identity/revocation",
+        tags=["registry"],
+        summary="End the identity without a successor, by the pair that it committed to",
+        openapi_extra=takes(RevocationRequest),
+    )
+    async def revocation(
+        request: Request,
+        registry: RegistryPart,
+        identities: IdentitiesPart,
+        erasure: ErasurePart,
+        _: Operator,
+    ) -> Response:
+        asked = await read_body(request, RevocationRequest)
+        return model_response(await own_identity.end(registry, identities, erasure, asked))

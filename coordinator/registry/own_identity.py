@@ -16,14 +16,21 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.erasure import Erasure
-from common.store.identities import LOCK, destroy_identity, replace
+from common.store.identities import LOCK, destroy_identity, replace, revoke
 from common.store.own_identities import OwnIdentities
 from common.web import own_identity
-from common.web.own_identity import IdentityAnswer, SuccessorRequest, answer_of
+from common.web.own_identity import (
+    IdentityAnswer,
+    RevocationAnswer,
+    RevocationRequest,
+    SuccessorRequest,
+    answer_of,
+    revoked_answer,
+)
 from coordinator.registry.identities import Identities
 from coordinator.registry.registry import Registry
 from coordinator.store import rounds as round_store
-from tacit.crypto.hybrid_signing import HybridPublicKey
+from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
 from tacit.protocol.identities import Role
 
 REASON: Final = "identity_superseded"
@@ -66,6 +73,29 @@ async def rotate(
     assert new.document is not None
     told = answer_of(new.document.statement)
     return ToldAnswer(**dict(told), untold=await identities.tell())
+
+
+class RevokedAnswer(RevocationAnswer):
+    """`untold`: aggregators that did not take the revocation; their operators end the pairing."""
+
+    untold: tuple[str, ...]
+
+
+async def end(
+    registry: Registry, identities: Identities, erasure: Erasure, request: RevocationRequest
+) -> RevokedAnswer:
+    """Revoke the identity: unfinished rounds end, and none is opened any more. The same request
+    again finishes what a crash left. Raises as `rotate`."""
+    own = registry.own
+    async with own.database.begin() as transaction:
+        await exclusive(transaction, LOCK)
+        successor, now = HybridIdentity(request.secret), registry.clock.now()
+        ended = await revoke(
+            transaction, own.table, registry.deployment, successor, request.reason, now
+        )
+        await round_store.wish_all_end(transaction, REASON)
+    await sweep(own, erasure, registry.clock)
+    return RevokedAnswer(**dict(revoked_answer(ended)), untold=await identities.tell())
 
 
 class Sweeper(Repeating):

@@ -54,9 +54,11 @@ from tacit.protocol.round import (
     Reveal,
     RevealRequest,
     RoundDescriptor,
+    Transcript,
     Verdict,
     Verified,
 )
+from tacit.protocol.seals import ShownSeal
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName
 from tacit.sets import Bits
@@ -245,6 +247,11 @@ class Peer:
     async def reveal(self, round_id: str, request: RevealRequest) -> Reveal:
         """The partial sum, after the commitments of all."""
         return await self._step(StepName.REVEAL, round_id, Reveal, request)
+
+    async def seal(self, transcript: Transcript) -> ShownSeal:
+        """The transcript of a released round, sealed by the aggregator's pair."""
+        path = f"/v1/rounds/{transcript.descriptor.statement.round}/seal"
+        return await self._ask("POST", path, ShownSeal, transcript)
 
     async def abort(self, round_id: str, reason: str) -> Signed[AbortStatement]:
         """The aggregator's signed statement that the round is over without a sum."""

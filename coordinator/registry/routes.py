@@ -10,7 +10,7 @@ from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web import grants
+from common.web import grants, renewals
 from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
@@ -19,7 +19,7 @@ from common.web.paging import PageQuery, page_response
 from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
-from common.web.wire import read_body
+from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator, UnknownParty
 from coordinator.registry import party_identities, registry
@@ -42,7 +42,7 @@ from coordinator.web import (
 )
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
-from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest
+from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest, TokenRenewal
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
 
@@ -110,6 +110,19 @@ def _add_aggregators(app: FastAPI) -> None:
             for each, seen in zip(shown, await looks.look(rows), strict=True):
                 each |= seen.model_dump(mode="json")
         return {"aggregators": shown}
+
+    @app.get(
+        "/v1/aggregators/{aggregator}/identity",
+        tags=["registry"],
+        summary="The chain of an aggregator's identities, as it was followed last",
+    )
+    async def chain(aggregator: str, database: DatabasePart) -> Response:
+        async with database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        shown = {row.id: row.shown for row in rows}.get(aggregator)
+        if shown is None:
+            raise UnknownAggregator("no chain of such an aggregator is known")
+        return json_response(shown)
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",
@@ -252,6 +265,31 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         finally:  # also of a fork, upon which its tokens ended
             authenticator.forget()
         return {"party": party, "fingerprint": fingerprint(key).hex()}
+
+    @app.post(
+        "/v1/parties/{party}/token",
+        tags=["registry"],
+        summary="Another token for a party whose own was ended, by its identity",
+        openapi_extra=takes(Signed[TokenRenewal]),
+    )
+    async def renew(
+        request: Request, party: str, database: DatabasePart, own: RegistryPart
+    ) -> Response:
+        signed = await read_body(request, Signed[TokenRenewal])
+        async with database.begin() as transaction:
+            known = await store.party(transaction, party)
+            if known is None or known.left is not None:
+                raise UnknownParty
+            renewed = await renewals.renew(
+                transaction,
+                tables.tokens,
+                signed,
+                service=own.deployment,
+                party=party,
+                identity_key=known.identity_key,
+                clock=own.clock,
+            )
+        return model_response(renewed)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
     async def leave(

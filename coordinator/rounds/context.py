@@ -50,6 +50,8 @@ class Conduct:
     formats: Formats
     mirror: SealKeyMirror
     identities: Identities
+    lasting_seals: bool = False
+    """Whether aggregators are asked to seal transcripts."""
 
     @cached_property
     def changes(self) -> Together[InTurn, Any]:

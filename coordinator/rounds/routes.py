@@ -21,13 +21,13 @@ from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
 from coordinator.errors import RoundClosed
-from coordinator.rounds import asking, context, refusals, standing, views
+from coordinator.rounds import asking, context, refusals, standing, transcript_seals, views
 from coordinator.rounds.changes import Changes, ended
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
+from coordinator.store import lasting_seals, suites
 from coordinator.store import refusals as refusal_store
-from coordinator.store import suites
 from coordinator.store.rounds import Filter
 from coordinator.web import (
     Analyst,
@@ -38,7 +38,8 @@ from coordinator.web import (
     Reader,
     encode,
 )
-from tacit.protocol.round import Refusal, RefusalGround, RoundId, RoundState
+from tacit.protocol.round import Refusal, RefusalGround, RoundId, RoundState, Transcript
+from tacit.protocol.seals import ShownSeal
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
 from tacit.wire import WireModel
@@ -53,6 +54,12 @@ GATHER_S = 0.02
 SECOND_FORMAT = b'"tacit.round/2"'
 
 
+class SealList(WireModel):
+    """The seals of a round's transcript, by aggregator."""
+
+    seals: tuple[ShownSeal, ...]
+
+
 class RoundIds(WireModel):
     """The rounds that are asked about."""
 
@@ -63,6 +70,7 @@ def add_rounds(app: FastAPI) -> None:
     """Add them to the app."""
     _add_opening(app)
     _add_following(app)
+    _add_seals(app)
     _add_refusals(app)
     _add_standing(app)
     _add_released(app)
@@ -207,6 +215,32 @@ def _add_released(app: FastAPI) -> None:
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
         return etag_response(request, await views.document(database, round_id, "transcript"))
+
+
+def _add_seals(app: FastAPI) -> None:
+    @app.get(
+        "/v1/rounds/{round_id}/seals",
+        tags=["rounds"],
+        summary="Seals of a released round's transcript, believed for years",
+        responses={200: {"model": SealList}},
+    )
+    async def seals(request: Request, round_id: str, database: DatabasePart, _: Reader) -> Response:
+        async with database.reading() as transaction:
+            await context.find(transaction, round_id)
+            found = await lasting_seals.seals_of(transaction, round_id)
+        return etag_response(request, f'{{"seals":[{",".join(found)}]}}'.encode())
+
+    @app.post(
+        "/v1/rounds/{round_id}/seals",
+        tags=["rounds"],
+        summary="Ask the aggregators of the quorum for their seals again",
+    )
+    async def ask_again(
+        round_id: str, database: DatabasePart, conduct: ConductPart, _: Operator
+    ) -> dict[str, int]:
+        text = await views.document(database, round_id, "transcript")
+        transcript = Transcript.model_validate_json(text)
+        return {"seals": await transcript_seals.ask(conduct, transcript)}
 
 
 def _add_refusals(app: FastAPI) -> None:

@@ -33,7 +33,7 @@ from coordinator.models.budget_events import Draft
 from coordinator.registry import suites
 from coordinator.registry.answers import answered, gather, refuses
 from coordinator.registry.peers import Peer
-from coordinator.rounds import differencing, hosts, quorum
+from coordinator.rounds import differencing, hosts, quorum, transcript_seals
 from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
@@ -283,6 +283,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         await suites.note_delivered(transaction, manifest.members, descriptor.roster_size, now)
 
     await conduct.changes.submit(run)
+    if conduct.lasting_seals:
+        await transcript_seals.ask(conduct, transcript)
 
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:

@@ -122,6 +122,19 @@ ledger_events = Table(
     Column("hash", LargeBinary, nullable=False),
     Index("ix_ledger_event_first", "first"),
 )
+ledger_seals = Table(
+    "ledger_seal",
+    metadata,
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("content", Text, nullable=False),
+)
+transcript_seals = Table(
+    "transcript_seal",
+    metadata,
+    Column("round", String(36), primary_key=True),
+    Column("aggregator", String(128), primary_key=True),
+    Column("content", Text, nullable=False),
+)
 ledger_checkpoints = Table(
     "ledger_checkpoint",
     metadata,

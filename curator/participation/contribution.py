@@ -30,6 +30,7 @@ from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
 from curator.errors import (
     DeadlinePassed,
+    LastingSignatureMissing,
     PeerUnavailable,
     RoundRefused,
     SealKeyUnusable,
@@ -235,7 +236,7 @@ class Contributor:
         be used."""
         try:
             return await self._seal_keys.of(descriptor, tasks[0].party)
-        except SealKeyUnusable as error:
+        except (SealKeyUnusable, LastingSignatureMissing) as error:
             for task in tasks:
                 await self._refuse(task, error)
         except PeerUnavailable as error:
@@ -374,7 +375,7 @@ class Contributor:
         decision = await consent.consent(
             transaction, party, work.terms, work.charges, work.policy, place, now
         )
-        if work.debit is not None and work.debit.step > 1:
+        if work.debit is not None and not work.debit.pays:
             paid = await accounts.paid_for_job(transaction, party.id, work.debit.first_round, place)
             decision.refuse(~paid, StepMissed.name, StepMissed.title)
         engine = await self._keyring.engine_of(transaction, party)
@@ -488,7 +489,7 @@ def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -
 
 def _charges_of_job(descriptor: RoundDescriptor, debit: JobDebit) -> Charges:
     """The first round of a job that is debited once pays for all."""
-    if debit.step > 1:
+    if not debit.pays:
         return PAID
     return job_charges(descriptor.query, debit.epsilon, descriptor.operators)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -34,6 +34,7 @@ from curator.errors import PeerUnavailable, Stopped
 from curator.parties.keyring import Keyring
 from curator.parties.peers import BATCHES, PIECES, Carried, Peers
 from curator.store import outbox, stops
+from curator.store import parties as party_store
 from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
 from curator.store.parties import Anchor, PartyRow
 from tacit.protocol.round import ItemAnswer
@@ -41,7 +42,7 @@ from tacit.protocol.round import ItemAnswer
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20
 """Pieces or batches in one request, at most, and their bytes; a larger one goes alone."""
-_RETRIED = frozenset({"unknown_round", "token_unknown", "round_not_keyed"})
+_RETRIED = frozenset({"unknown_round", "token_unknown", "token_expired", "round_not_keyed"})
 _logger = get_logger("tacit.curator.delivery")
 
 
@@ -263,6 +264,9 @@ class Delivery:
             async with self._store.reading(large=True) as transaction:
                 items = await outbox.pending(transaction, parcel.contribution)
                 shown = await outbox.find_round(transaction, parcel.round)
+                party = await party_store.party(transaction, parcel.party.id)
+            assert party is not None
+            parcel = replace(parcel, party=party)  # a token may have been renewed
             if not items:
                 break
             over = shown is not None and shown.outcome is not None

@@ -2,29 +2,34 @@
 
 Spec: kmeans, section 6.1, step 2. The descriptor's query holds the hash of the step, and its blocks
 and epsilon must be those that follow from the step: noise scales come from this curator's own
-knowledge of the sums, never from the caller. A job keeps its plan, and requests no step twice.
+knowledge of the sums, never from the caller. A job keeps its plan, and requests no step twice,
+unless its aggregators signed that the round never froze (spec: federated-counting, section 7).
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pydantic import ValidationError
 
 from common.runtime.clock import Clock
 from common.store.database import exclusive
-from common.store.transactions import Database
+from common.store.transactions import Database, Transaction
 from curator.errors import StepRefused
 from curator.ledger.ledger import job_charges
 from curator.participation.restoring import Restore
+from curator.participation.settlement import credit
 from curator.parties.peers import Peers
 from curator.records.questions import ItemQuestion, JobDebit, Question, RowQuestion
+from curator.store import outbox
+from curator.store import parties as party_store
 from curator.store import records as store
 from curator.store.parties import PartyRow
 from curator.store.records import JobRow
+from tacit.accounting.credit import abort_credit
 from tacit.encoders import sums
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.protocol.federation import (
@@ -88,19 +93,23 @@ class Steps:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
         if step.terms is not None:
             self.restore.check_after(step.terms.opened)
-        job = await self._noted(step, descriptor)
-        return _question(step, asked, job)
+        job, undone = await self._noted(step, descriptor)
+        return _question(step, descriptor.round, asked, job, undone)
 
-    async def _noted(self, step: FederatedStep, descriptor: RoundDescriptor) -> JobRow:
-        """The job; its plan, its terms and its steps are compared with those seen before."""
+    async def _noted(
+        self, step: FederatedStep, descriptor: RoundDescriptor
+    ) -> tuple[JobRow, frozenset[str]]:
+        """The job, and its rounds that opened nothing; its plan, its terms and its steps are
+        compared with those seen before."""
         digest = descriptor.query.digest()
         terms = None if step.terms is None else step.terms.canonical()
         async with self.database.begin() as transaction:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)
+            undone = await _undone(transaction, step)
             if row is None:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
-                first = descriptor.round if step.step == 1 else None
+                first = descriptor.round if step.of_first_question else None
                 new = JobRow(
                     step.job,
                     step.algorithm,
@@ -114,7 +123,7 @@ class Steps:
                     descriptor.round,
                 )
                 await store.add_job(transaction, new)
-                return new
+                return new, undone
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
             if row.terms != terms:
@@ -125,7 +134,30 @@ class Steps:
                 raise StepRefused("the job asks a step twice")
             if step.step > row.step:
                 await store.note_step(transaction, step.job, step.step, digest, descriptor.round)
-            return row
+                if step.of_first_question and {row.first_round, row.last_round} <= undone:
+                    row = await self._paid_again(transaction, row, descriptor.round)
+            return row, undone
+
+    async def _paid_again(self, transaction: Transaction, row: JobRow, round_id: str) -> JobRow:
+        """Nothing was opened for the job: the debit of its first round is given back, and this
+        round makes it."""
+        assert row.first_round is not None
+        found = (await outbox.of_rounds(transaction, [row.first_round]))[row.first_round]
+        parties = await party_store.parties_by_id(transaction, [each.party for each in found])
+        await credit(transaction, row.first_round, found, parties, self.clock)
+        await store.pay_first(transaction, row.id, round_id)
+        return replace(row, first_round=round_id)
+
+
+async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[str]:
+    """The attempts before that this process has seen, and that opened nothing. Raises StepRefused
+    where the statements do not say so."""
+    attempts = {each.round: each.aborts for each in step.aborted or ()}
+    known = await outbox.rounds_by_id(transaction, list(attempts))
+    for name, seen in known.items():
+        if not abort_credit(seen.signed().statement, attempts[name]):
+            raise StepRefused("the job asks a step again that may have been opened")
+    return frozenset(known)
 
 
 def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
@@ -180,11 +212,17 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
         raise StepRefused("the job's rounds do not carry the figure of its terms")
 
 
-def _question(step: FederatedStep, asked: sums.RecordSum, job: JobRow) -> Question:
+def _question(
+    step: FederatedStep,
+    round_id: str,
+    asked: sums.RecordSum,
+    job: JobRow,
+    undone: frozenset[str],
+) -> Question:
     """What is asked of which records."""
     column, debit = step.columns[0], None
     if step.terms is not None:
-        debit = JobDebit(step.job, step.step, job.first_round, step.terms.epsilon)
+        debit = JobDebit(step.job, round_id, job.first_round, step.terms.epsilon, undone)
     if isinstance(column, ItemTable):
         assert isinstance(asked, CountSum)
         return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)

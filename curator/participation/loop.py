@@ -36,6 +36,7 @@ from curator.parties.coordinators import Coordinators
 from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
+from curator.parties.renewals import Renewals
 from curator.parties.successions import SWEEP_S, Successions
 from curator.settings import CuratorSettings
 from curator.store import outbox
@@ -77,11 +78,13 @@ class Participation:
         refusing: Refusing,
         coordinators: Coordinators,
         successions: Successions,
+        renewals: Renewals,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
         self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
         self._settling, self._enroller = settling, enroller
-        self._capabilities, self._successions = capabilities, successions
+        self._capabilities = capabilities
+        self._successions, self._renewals = successions, renewals
         self._reporting, self._refusing = reporting, refusing
         self._planning = Planning(database, clock, settings.send_window_share)
         self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
@@ -108,6 +111,7 @@ class Participation:
         self._spawn(self._forever(self.rotate_keys, ROTATE_S))
         self._spawn(self._forever(self._capabilities.tell_all, ROTATE_S))
         self._spawn(self._forever(self._replace_identities, SWEEP_S))
+        self._spawn(self._forever(self._renew_tokens, SWEEP_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
         self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
@@ -333,6 +337,9 @@ class Participation:
 
     async def _replace_identities(self) -> None:
         await self._successions.sweep()
+
+    async def _renew_tokens(self) -> None:
+        await self._renewals.sweep()
 
     async def rotate_keys(self) -> None:
         """Replace sealing keys older than an epoch, or destroy those that no round needs."""

@@ -20,7 +20,6 @@ from secrets import SystemRandom
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from common.runtime.clock import Clock
@@ -38,6 +37,7 @@ from curator.parties.peers import Peers
 from curator.policy import Policy, check_collection
 from curator.records.records import load_rows
 from curator.store import accounts, stops
+from curator.store import item_tables as item_store
 from curator.store import parties as party_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
@@ -47,7 +47,7 @@ from tacit import sets
 from tacit.accounting import costs as accounting
 from tacit.accounting.costs import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
-from tacit.encoders.reports import Cost, Encoding, EncodingRefused, read
+from tacit.encoders.reports import OF_ITEMS, Cost, Encoding, EncodingRefused, read
 from tacit.protocol.agreement import DescriptorRefused, check_opened
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
@@ -168,7 +168,7 @@ class Reporting:
                 return again is not None and again.state is Stage.PREPARED
             decision = await self._consent(transaction, party, descriptor, asked)
             keys = (party.first_key, party.first_key + party.curators)
-            rows = await load_rows(transaction, descriptor.taken, descriptor.window, keys)
+            rows = await self._rows(transaction, descriptor, keys)
             taking = {
                 key: values[: encoding.most_rows]
                 for key, values in rows.items()
@@ -187,6 +187,20 @@ class Reporting:
             await store.change(transaction, again, Stage.PREPARED)
         return True
 
+    async def _rows(
+        self, transaction: Transaction, descriptor: Descriptor, keys: tuple[int, int]
+    ) -> Mapping[int, Any]:
+        """The records of the curators with keys in a half-open range, by key: rows (n, columns), or
+        a list of one set of items."""
+        column = descriptor.taken[0]
+        if not isinstance(column, ItemTable):
+            return await load_rows(transaction, descriptor.taken, descriptor.window, keys)
+        tables = await item_store.tables(transaction, column.place, keys, self.clock.now())
+        return {
+            each.curator: [{each.universe[place] for place in each.lists.items.tolist()}]
+            for each in tables
+        }
+
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
         """What to do, and what it costs; None: no verified figure, which the stance `paper` states.
 
@@ -201,9 +215,10 @@ class Reporting:
             raise EncodingRefused("no column but the one named as the label is sent as it is")
         if encoding.columns != len(descriptor.taken):
             raise EncodingRefused("a report takes another number of columns")
-        if any(isinstance(column, ItemTable) for column in descriptor.taken):
-            raise EncodingRefused("reports are of numbers")
-        of_table = {isinstance(column, str) for column in descriptor.taken}
+        lists = any(isinstance(column, ItemTable) for column in descriptor.taken)
+        if lists != (descriptor.algorithm in OF_ITEMS):
+            raise EncodingRefused("the algorithm's reports are of other records")
+        of_table = {isinstance(column, str | ItemTable) for column in descriptor.taken}
         if len(of_table) != 1:
             raise EncodingRefused("columns are either of a table or statistics of registers")
         if of_table == {True} and descriptor.window != ALWAYS:
@@ -338,7 +353,7 @@ def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> con
 
 
 def _drawn(
-    encoding: Encoding, taking: dict[int, NDArray[np.float64]], names: dict[int, str]
+    encoding: Encoding, taking: Mapping[int, Any], names: Mapping[int, str]
 ) -> list[NoisyReport]:
     """Every report of every curator, each numbered from 1."""
     keys = {names[key]: key for key in sorted(taking)}

@@ -129,7 +129,7 @@ class Settling:
             await outbox.settle_rounds(transaction, asked, self.clock.now())
             due = abort_credit(row.signed().statement, aborts)
             if due and not await _went_on(transaction, row):
-                await self._credit(transaction, row, found, parties)
+                await credit(transaction, row.id, found, parties, self.clock)
 
     async def _stood(
         self,
@@ -218,21 +218,23 @@ class Settling:
             return False
         return True
 
-    async def _credit(
-        self,
-        transaction: Transaction,
-        row: RoundRow,
-        found: Sequence[ContributionRow],
-        parties: Mapping[str, PartyRow],
-    ) -> None:
-        for contribution in sorted(found, key=lambda item: item.party):
-            party = parties[contribution.party]
-            await exclusive(transaction, f"ledger {party.id}")
-            now = self.clock.now()
-            for debit in await accounts.credit(transaction, contribution.id, now):
-                await _give_back(transaction, party, debit)
-            await outbox.set_credited(transaction, contribution.id, now)
-            _logger.info("credited", party=party.logged, round=row.id)
+
+async def credit(
+    transaction: Transaction,
+    round_id: str,
+    found: Sequence[ContributionRow],
+    parties: Mapping[str, PartyRow],
+    clock: Clock,
+) -> None:
+    """Give back what a round debited, once."""
+    for contribution in sorted(found, key=lambda item: item.party):
+        party = parties[contribution.party]
+        await exclusive(transaction, f"ledger {party.id}")
+        now = clock.now()
+        for debit in await accounts.credit(transaction, contribution.id, now):
+            await _give_back(transaction, party, debit)
+        await outbox.set_credited(transaction, contribution.id, now)
+        _logger.info("credited", party=party.logged, round=round_id)
 
 
 async def _went_on(transaction: Transaction, row: RoundRow) -> bool:
@@ -243,7 +245,7 @@ async def _went_on(transaction: Transaction, row: RoundRow) -> bool:
         return False
     job = await record_store.job(transaction, query.job)
     paid = job is not None and job.terms is not None and job.first_round == row.id
-    return paid and job is not None and job.step > 1
+    return paid and job is not None and job.last_round != row.id
 
 
 async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> None:

@@ -72,7 +72,7 @@ class Identities:
         return bool(known)
 
     def _is_due(self, anchor: Anchor, key: bytes, now: datetime) -> bool:
-        """Whether the round names another key, or no document of the aggregator is known yet."""
+        """Whether the round names another key, or the aggregator was not looked at for an hour."""
         try:
             anchor.pin.check_key(key, now)
         except KeyNotAnchored:
@@ -80,7 +80,7 @@ class Identities:
         except DomainError:
             return False
         looked = self._looked.get(anchor.url)
-        return anchor.pin.anchored is None and (looked is None or now - looked >= LOOK)
+        return looked is None or now - looked >= LOOK
 
     @staticmethod
     def _is_anchored(pin: Pin, key: bytes, now: datetime) -> bool:

@@ -16,16 +16,26 @@ import cbor2
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from common.web.auth import TokenExpired
 from common.web.client import service_client, with_retries
 from common.web.problems import ProblemReceived, raise_for_problem
 from common.web.wire import CBOR, JSON, encode
 from curator.errors import PeerUnavailable
 from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, EnrolmentAnswer, EpochKey, grant_hash
+from tacit.protocol.enrolment import (
+    GRANT_HEADER,
+    Enrolment,
+    EnrolmentAnswer,
+    EpochKey,
+    TokenAnswer,
+    TokenRenewal,
+    grant_hash,
+)
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.protocol.round import ItemAnswer, ProofReason, Refusal
+from tacit.protocol.sessions import SealKeyStatement
 from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
 
@@ -96,6 +106,8 @@ class Peers:
         self._timeout_s, self._verify = timeout_s, verify
         self._transports = {k.rstrip("/"): v for k, v in (transports or {}).items()}
         self._clients: dict[str, httpx.AsyncClient] = {}
+        self.expired: set[str] = set()
+        """Addresses that refused a token because it was ended."""
 
     def client(self, url: str) -> httpx.AsyncClient:
         """The client of one address."""
@@ -173,6 +185,15 @@ class Peers:
         path = f"/v1/seal-keys/{encode_binary(key_hash)}"
         return (await self._call(url, lambda client: client.get(path))).content
 
+    async def seal_signature(self, url: str, key_hash: bytes) -> Signed[SealKeyStatement]:
+        """A seal key's statement as an aggregator signed it with both keys: not checked yet."""
+        path = f"/v1/seal-keys/{encode_binary(key_hash)}/signature"
+        response = await self._call(url, lambda client: client.get(path))
+        try:
+            return Signed[SealKeyStatement].model_validate_json(response.content)
+        except ValidationError:
+            raise PeerUnavailable("the signature of a seal key is not understood") from None
+
     async def announce_session(
         self, anchor: Anchor, party: str, session: bytes, announce: bytes
     ) -> None:
@@ -194,6 +215,17 @@ class Peers:
         path, body = f"/v1/parties/{party}/identity", _encoded(chain)
         headers = {**_JSON, **_bearer(token)}
         await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+
+    async def renew_token(self, url: str, signed: Signed[TokenRenewal]) -> str:
+        """Another token for a party whose own was ended."""
+        path, body = f"/v1/parties/{signed.statement.party}/token", _encoded(signed)
+        response = await self._call(
+            url, lambda client: client.post(path, content=body, headers=_JSON)
+        )
+        try:
+            return TokenAnswer.model_validate_json(response.content).token
+        except ValidationError:
+            raise PeerUnavailable("the answer to the renewal is not understood") from None
 
     async def open_rounds(
         self, url: str, token: str, etag: str | None, wait_s: float
@@ -358,7 +390,12 @@ class Peers:
             response = await call(self.client(url))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
-        raise_for_problem(response)
+        try:
+            raise_for_problem(response)
+        except ProblemReceived as error:
+            if error.name == TokenExpired.name:
+                self.expired.add(url)
+            raise
         return response
 
     async def _patiently(
@@ -371,7 +408,12 @@ class Peers:
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
-        raise_for_problem(response)
+        try:
+            raise_for_problem(response)
+        except ProblemReceived as error:
+            if error.name == TokenExpired.name:
+                self.expired.add(url)
+            raise
         return response
 
 

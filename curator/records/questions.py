@@ -34,13 +34,20 @@ from tacit.randomness import SecureRandom
 
 @dataclass(frozen=True)
 class JobDebit:
-    """The one debit of a job. step: of this round, from 1; first_round: the one that the debit was
-    made with, None where it was not seen; epsilon: what each record may spend in all rounds."""
+    """The one debit of a job. round: that is answered; first_round: the one that the debit is made
+    with, None where it was not seen; epsilon: what each record may spend in all rounds; undone:
+    rounds that asked the same before and opened nothing."""
 
     job: str
-    step: int
+    round: str
     first_round: str | None
     epsilon: Fraction
+    undone: frozenset[str] = frozenset()
+
+    @property
+    def pays(self) -> bool:
+        """Whether this round is the one that the debit is made with."""
+        return self.round == self.first_round
 
 
 class Question(Protocol):
@@ -192,11 +199,11 @@ async def _counted(
     each adds to each block, in L1 norm. Spec: federated-counting, section 6.2."""
     assert debit is not None
     by_record = await asyncio.to_thread(moved_by)
-    spent = await store.find_spent(transaction, debit.job, key, len(by_record))
+    spent = await store.find_spent(transaction, debit.job, key, len(by_record), debit.undone)
     if len(spent.numerators) != len(by_record):  # another table than the job began with
         return np.zeros(len(by_record), np.bool_)
     after, counted = spent.admit(by_record, costs_of(query), debit.epsilon)
-    await store.put_spent(transaction, debit.job, key, after)
+    await store.put_spent(transaction, debit.job, key, debit.round, spent, after)
     return counted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,17 +134,36 @@ async def note_step(
     )
 
 
-async def find_spent(transaction: Transaction, job_id: str, curator: int, records: int) -> Spent:
-    """What a curator's records have spent in a job so far; they are those of its table."""
+async def pay_first(transaction: Transaction, job_id: str, round_id: str) -> None:
+    """From now on this round is the one that the job's debit is made with."""
+    await transaction.execute(
+        update(federated_jobs).where(federated_jobs.c.id == job_id).values(first_round=round_id)
+    )
+
+
+async def find_spent(
+    transaction: Transaction, job_id: str, curator: int, records: int, undone: Collection[str]
+) -> Spent:
+    """What a curator's records have spent in a job so far; they are those of its table. undone:
+    rounds that count as if they had not been."""
     query = select(job_spends).where(job_spends.c.job == job_id, job_spends.c.curator == curator)
     row = (await transaction.execute(query)).first()
     if row is None:
         return Spent.nothing(records)
+    if row.round in undone and row.before is not None:
+        return Spent.unpacked(bytes(row.before), row.records, int(row.before_denominator))
     return Spent.unpacked(bytes(row.numerators), row.records, int(row.denominator))
 
 
-async def put_spent(transaction: Transaction, job_id: str, curator: int, spent: Spent) -> None:
-    """Store it in place of what was there."""
+async def put_spent(
+    transaction: Transaction,
+    job_id: str,
+    curator: int,
+    round_id: str,
+    before: Spent,
+    spent: Spent,
+) -> None:
+    """Store what is spent with a round, and what was before it, in place of what was there."""
     place = (job_spends.c.job == job_id, job_spends.c.curator == curator)
     await transaction.execute(delete(job_spends).where(*place))
     await transaction.execute(
@@ -154,5 +173,8 @@ async def put_spent(transaction: Transaction, job_id: str, curator: int, spent: 
             records=len(spent.numerators),
             denominator=str(spent.denominator),
             numerators=spent.packed(),
+            round=round_id,
+            before_denominator=str(before.denominator),
+            before=before.packed(),
         )
     )

@@ -328,6 +328,9 @@ job_spends = Table(
     Column("records", Integer, nullable=False),
     Column("denominator", Text, nullable=False),
     Column("numerators", LargeBinary, nullable=False),
+    Column("round", String(64), nullable=True),
+    Column("before_denominator", Text, nullable=True),
+    Column("before", LargeBinary, nullable=True),
 )
 collections = Table(
     "collection",

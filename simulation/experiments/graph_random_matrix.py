@@ -13,7 +13,6 @@ from typing import Final
 from algorithms.contract import SequentialContext
 from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.forecast import best_squared_cosine, squared_cosine
-from algorithms.graph_random_matrix.projection import Projection
 from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.rows import Adjacency, Rows
 from algorithms.graph_random_matrix.scores import cosines, ratios
@@ -41,6 +40,7 @@ from simulation.experiments.graph_random_matrix_printed import (
 from simulation.experiments.graph_random_matrix_study import SIGMAS, distance, mean, runs_of
 from simulation.graph_stand_in import power_law
 from simulation.plots import Line, Panel, Plot
+from tacit.encoders.graph_random_matrix.projection import Projection
 from tacit.wire import parse_exact
 
 SOURCE: Final = "Publishing Social Network Data with Privacy Guarantees, chapter 11"

@@ -86,6 +86,12 @@ def _proposals(*, alpha: float | None = None) -> Steps[Json]:
     return json_of(get("/v1/budget/proposals", {"alpha": alpha}))
 
 
+def _ledger_seals() -> Stream[Json]:
+    """The ledger's head of each day, as the coordinator sealed it (`tacit.protocol.seals` checks
+    one)."""
+    return pages("/v1/budget/seals", "seals")
+
+
 class Budget:
     """The public ledger of the coordinator."""
 
@@ -94,6 +100,7 @@ class Budget:
     budget_events = stream(_budget_events)
     record_event = operation(_record_event)
     verify_budget = operation(_verify_budget)
+    ledger_seals = stream(_ledger_seals)
     budget_limits = operation(_budget_limits)
     set_budget_limits = operation(_set_budget_limits)
     preview_cost = operation(_preview_cost)

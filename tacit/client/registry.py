@@ -132,6 +132,11 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
+def _end_tokens() -> Steps[Json]:
+    """End every token of a service but the caller's own, after a theft; parties renew theirs."""
+    return json_of(Request("POST", "/v1/tokens/end"))
+
+
 def _storage_key() -> Steps[Json]:
     """Which storage key seals at the coordinator, and how far a rotation has come."""
     return json_of(get("/v1/storage-key"))
@@ -165,6 +170,13 @@ def _rotate_identity(
         "overlap_s": overlap_s,
     }
     return _posted("/v1/identity/successor", body, repeatable=True)
+
+
+def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Json]:
+    """End the identity without a successor, by the pair of `secret` (asked of a coordinator or
+    aggregator). The same request again changes nothing."""
+    body = {"secret": secret, "compromised": compromised}
+    return _posted("/v1/identity/revocation", body, repeatable=True)
 
 
 def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[Json]:
@@ -223,6 +235,11 @@ def _drop_anchor(name: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/anchors/{name}")
 
 
+def _followed_identity(aggregator: str) -> Steps[Json]:
+    """The chain of an aggregator's identities, as the coordinator followed it last."""
+    return json_of(get(f"/v1/aggregators/{aggregator}/identity"))
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -240,6 +257,7 @@ class Registry:
     pair_aggregator = operation(_pair_aggregator)
     unpair_aggregator = operation(_unpair_aggregator)
     aggregator_identity = operation(_well_known_aggregator)
+    followed_identity = operation(_followed_identity)
     grant = operation(_grant)
     grants = operation(_grants)
     withdraw_grant = operation(_withdraw_grant)
@@ -258,11 +276,13 @@ class Registry:
     create_token = operation(_create_token)
     tokens = stream(_tokens)
     revoke_token = operation(_revoke_token)
+    end_tokens = operation(_end_tokens)
     storage_key = operation(_storage_key)
     rotate_storage_key = operation(_rotate_storage_key)
     rotate_seal_key = operation(_rotate_seal_key)
     commit_next_key = operation(_commit_next_key)
     rotate_identity = operation(_rotate_identity)
+    revoke_identity = operation(_revoke_identity)
     confirm_identity = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
     confirm_coordinator = operation(_confirm_coordinator)

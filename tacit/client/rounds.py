@@ -21,11 +21,13 @@ from tacit.client.exchange import (
     text_of,
 )
 from tacit.client.operation import operation, stream
+from tacit.client.problems import Problem
 from tacit.client.watching import last, watch
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.protocol.agreement import check_transcript
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor, Transcript
+from tacit.protocol.seals import ShownSeal, check_seal
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.query.functions import decode
 from tacit.report.validity import validity_statement, with_shares
@@ -171,7 +173,8 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     partial sums. `trust` pins the identities of the coordinator and of all aggregators, as you
     know them from elsewhere (`tacit trust`): raises TranscriptNotAnchored for any other. Without
     it the coordinator alone vouches for its aggregators, and `anchored` is false. `validity`: how
-    far one lying curator reaches, worked out here from the signed query.
+    far one lying curator reaches, worked out here from the signed query. `sealed_by`: aggregators
+    whose seals of this transcript are good, with the fingerprints of their identity documents.
     """
     identity = yield from _identity()
     content = yield from content_of(f"/v1/rounds/{round_id}/transcript")
@@ -185,6 +188,7 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     query = descriptor.query
     recombined = decode(query, checked.total)
     published = yield from _result(round_id)
+    sealed = yield from _checked_seals(round_id, transcript)
     validity = with_shares(validity_statement(query, host_parts=()), query, checked.total)
     return {
         "round": round_id,
@@ -196,8 +200,32 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
         "participants_bound": checked.participants_bound,
         "aggregators": [reveal.aggregator for reveal in transcript.reveals],
         "coordinator_fingerprint": fingerprint(signer).hex(),
+        "sealed_by": sealed,
         "validity": validity.model_dump(mode="json"),
     }
+
+
+def _seals(round_id: str) -> Steps[list[Json]]:
+    """The seals of a released round's transcript, as the aggregators made them."""
+    return items_of(get(f"/v1/rounds/{round_id}/seals"), "seals")
+
+
+def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
+    """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
+    SealRefused for a seal that is not good."""
+    try:
+        shown = yield from _seals(round_id)
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return {}  # a coordinator of an earlier release keeps none
+    found = [ShownSeal.model_validate_json(json.dumps(each)) for each in shown]
+    return {each.aggregator: check_seal(transcript, each).hex() for each in found}
+
+
+def _ask_seals(round_id: str) -> Steps[Json]:
+    """Ask the aggregators of a round's quorum for their seals of its transcript again."""
+    return json_of(Request("POST", f"/v1/rounds/{round_id}/seals", repeatable=True))
 
 
 def _end(round_id: str, how: str) -> Steps[Json]:
@@ -238,4 +266,6 @@ class Rounds:
     abort_round = operation(_abort_round)
     identity = operation(_identity)
     identity_chain = operation(_identity_chain)
+    seals = operation(_seals)
+    ask_seals = operation(_ask_seals)
     verify = operation(_verify)

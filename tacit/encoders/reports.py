@@ -24,7 +24,10 @@ LedgerUnit = Literal["record", "curator"]
 MODULES: Final = {
     "crowd-tasking": "crowd_tasking.reports",
     "dpbv-clustering": "dpbv_clustering.reports",
+    "graph-random-matrix": "graph_random_matrix.reports",
 }
+OF_ITEMS: Final = frozenset({"graph-random-matrix"})
+"""Algorithms whose rows are sets of items, one for each curator: no numbers."""
 
 
 class EncodingRefused(ValueError):
@@ -78,8 +81,9 @@ class Encoding(Protocol):
         """All of it as JSON without floating-point numbers; `read` gives the encoding back."""
         ...
 
-    def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
-        """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names.
+    def perturbed(self, rows: Mapping[str, Any], source: NoiseSource) -> list[Report]:
+        """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names; of
+        sets of items a list of one.
 
         In the order of curators and rows, one for each row that can be reported.
         """

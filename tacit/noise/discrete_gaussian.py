@@ -33,6 +33,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.noise.alias import PRECISE
 from tacit.randomness import NoiseSource
 
@@ -180,6 +181,11 @@ def gaussian_table(variance: Fraction) -> CumulativeTable:
     """The table of all values from -reach to reach."""
     half = _masses(variance, reach_of(variance))
     return CumulativeTable.from_law([*half[:0:-1], *half])
+
+
+def gaussian_sampler_delta(draws: int, epsilon: Fraction) -> Fraction:
+    """What imperfect draws add to delta, at most 1."""
+    return min(Fraction(1), sampler_delta(draws, epsilon) * DISTANCE / DRAW_DISTANCE)
 
 
 def reach_of(variance: Fraction) -> int:

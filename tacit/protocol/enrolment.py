@@ -46,6 +46,7 @@ class EpochKey(WireModel):
 
 EPOCH_KEY_LABEL = "tacit epoch key v1"
 ENROLMENT_LABEL = "tacit enrolment v1"
+RENEWAL_LABEL = "tacit token renewal v1"
 
 
 class Grant(WireModel):
@@ -136,6 +137,24 @@ class Enrolment(WireModel):
     epoch_key_signature: Binary
     curators: tuple[Identifier, ...]
     first: RosterNumber | None = None
+
+
+class TokenRenewal(WireModel):
+    """A party whose API token at a service was ended asks for another, signed by its identity
+    (`RENEWAL_LABEL`). `token_hash`: SHA-256 of the ended one, in hex."""
+
+    format: Literal["tacit.token-renewal/1"] = "tacit.token-renewal/1"
+    service: Identifier
+    party: Identifier
+    token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    made: Instant
+
+
+class TokenAnswer(WireModel):
+    """An API token, shown once."""
+
+    party: Identifier
+    token: str
 
 
 class EnrolmentAnswer(WireModel):

@@ -20,6 +20,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import AbortStatement, RoundId
 from tacit.query.fields import Collusion, Schedule, Window
 from tacit.query.query import Query
 from tacit.query.words import (
@@ -43,6 +45,8 @@ DESCRIPTOR_LABEL: Final = "tacit report collection"
 MOST_COLUMNS: Final = 256
 MOST_REPORT_BYTES: Final = 1 << 18
 HOURS_OF_A_DAY: Final = 24
+MOST_ATTEMPTS: Final = 3
+"""How often a step is asked, while its rounds end "never frozen"."""
 _NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,39}):(\d{1,6}):([0-9a-f]{64})")
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
@@ -279,10 +283,21 @@ def universe_hash(universe: Sequence[str]) -> bytes:
     return sha256(json.dumps(list(universe), separators=(",", ":")).encode()).digest()
 
 
+class AbortedAttempt(WireModel):
+    """A round that asked the same before, and what its aggregators signed when it was aborted."""
+
+    round: RoundId
+    aborts: Annotated[
+        tuple[Signed[AbortStatement], ...], Field(min_length=1, max_length=MAX_AGGREGATORS)
+    ]
+
+
 class FederatedStep(WireModel):
     """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
     `sum`: a document of `tacit.encoders.sums`; `universe`: the items that the places in a document
-    of sequences or sets are of; `terms`: of a job that is debited once, the same in every step."""
+    of sequences or sets are of; `terms`: of a job that is debited once, the same in every step;
+    `aborted`: the attempts before, where enough aggregators signed that they never froze. An
+    attempt is a step of a number of its own."""
 
     format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
     job: Identifier
@@ -293,6 +308,15 @@ class FederatedStep(WireModel):
     sum: dict[str, Any]
     universe: tuple[str, ...] | None = None
     terms: JobTerms | None = None
+    aborted: (
+        Annotated[tuple[AbortedAttempt, ...], Field(min_length=1, max_length=MOST_ATTEMPTS - 1)]
+        | None
+    ) = None
+
+    @property
+    def of_first_question(self) -> bool:
+        """Whether nothing was opened for the job before."""
+        return self.step == 1 + len(self.aborted or ())
 
     @property
     def name(self) -> str:

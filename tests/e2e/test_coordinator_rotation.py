@@ -25,11 +25,11 @@ from curator.store import parties as party_store
 from tacit.client.client import AsyncClient
 from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.signing import Identity, Signed, fingerprint
-from tacit.protocol.identities import IdentityChain
+from tacit.protocol.identities import IdentityChain, IdentitySuperseded
 from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.wire import encode_binary
-from tests.coordinator.double import problem, query
+from tests.coordinator.double import WINDOW, problem, query
 from tests.e2e import rotation
 from tests.e2e.federation import COORDINATOR, CURATOR_OPERATOR, Site, site
 from tests.e2e.rotation import (
@@ -371,3 +371,39 @@ async def test_a_join_token_of_before_a_rotation_is_good(it: Site) -> None:
     other = (await it.join_token("west")).model_copy(update={"coordinator": false})
     answer = await it.own("POST", "/v1/enrolments", {"token": other.to_text()})
     assert problem(answer) == (403, "fingerprint_mismatch")
+
+
+@pytest.mark.slow
+async def test_a_revoked_identity_opens_nothing_more(it: Site) -> None:
+    """Its rounds end, aggregators refuse what it signed, and after a start it opens none."""
+    await commit(it)
+    sound = await opened(it, "sound")
+    assert (await released(it, sound))["participants"] == 2
+    running = await opened(it, "running", 60)
+    stolen = Identity.from_bytes(own(it).current.to_bytes())
+    body = {"secret": encode_binary(KEYS[0].to_bytes()), "compromised": True}
+    answer = await it.house.ask("POST", "/v1/identity/revocation", body)
+    assert (answer.status_code, answer.json()["untold"]) == (200, []), answer.text
+    ended = await it.house.finish(running)
+    assert (ended["state"], ended["reason"]) == ("aborted", "identity_superseded")
+    statement = running.descriptor.model_copy(
+        update={"round": "019a0c2e-8f00-7000-8000-00000000abcd"}
+    )
+    first = peers(it)[0]
+    signed = stolen.sign(DESCRIPTOR_LABEL, statement)
+    token = await coordinator_token(it, first)
+    refused = await first.ask("POST", "/v1/rounds", signed, token)
+    assert problem(refused) == (403, "identity_superseded")
+    await it.house.restart()
+    created = await it.house.ask("POST", "/v1/queries", query(name="after"))
+    asked = {"query_id": created.json()["id"], "window": WINDOW}
+    assert problem(await it.house.ask("POST", "/v1/rounds", asked)) == (403, "identity_superseded")
+    assert (await it.house.ask("GET", "/v1/budget/verification")).json()["verified"]
+    again = await it.house.ask("POST", "/v1/identity/revocation", body)
+    assert again.json()["fingerprint"] == answer.json()["fingerprint"]
+    # what was released stays verified by the key of then
+    assert (await verified(it, sound.id))["matches"]
+    assert await part_of(it.app, Coordinators).follow(COORDINATOR)
+    (known,) = await part_of(it.app, Coordinators).known(COORDINATOR)
+    with pytest.raises(IdentitySuperseded):
+        known.keys(SystemClock().now())

@@ -243,6 +243,64 @@ async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> Non
     assert set(spent[1:]) <= {"0"}
 
 
+async def waiting(it: Site, received: int) -> str:
+    """The open round, once every aggregator has this number of curators' pieces."""
+    async with asyncio.timeout(30):
+        while True:
+            rounds = (await it.house.ask("GET", "/v1/rounds?state=open")).json()["rounds"]
+            for each in rounds:
+                name: str = each["statement"]["round"]
+                path = f"/v1/rounds/{name}/received"
+                found = (await it.house.ask("GET", path)).json()
+                if found["least"] == received:
+                    return name
+            await asyncio.sleep(0.05)
+
+
+async def test_a_round_that_never_froze_is_asked_again_and_counts_once(it: Site) -> None:
+    """A lone curator's pieces do not reach an aggregator: twice the operator aborts the first
+    round, and the third attempt of the same question gives what one keeper has."""
+    before = {name: len(await debits(it, name)) for name in (LONE, HOSTED[0])}
+    wire = it.house.wires[0]  # it is asked first whether it holds all
+    wire.fault = lambda _method, path: "request" if path.endswith("/pieces") else None
+    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
+    for _ in range(2):
+        first = await waiting(it, 11)
+        answer = await it.house.ask("POST", f"/v1/rounds/{first}/abort")
+        assert answer.status_code < 300, answer.text
+    assert await waiting(it, 11) != first
+    wire.fault = lambda _method, _path: None
+    found = await it.result(asked["id"])
+    own = sequential_ngram.Parameters(**NGRAMS, epsilon="100")
+    kept = sequential_ngram.run(Sequences.of(ITEMS, ALL), own, "sound", SequentialContext())
+    assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
+    assert not found["summary"]["truncated"]
+    for name in (LONE, HOSTED[0]):
+        ledger = (await it.ledger(name))["record"]["debits"][before[name] :]
+        kept = [each["epsilon"] for each in ledger if not each["credited"]]
+        assert (len(ledger), kept) == (4, ["100", "0"])
+    report = await it.report(asked["id"])
+    assert report["charged"]["epsilon"] == "100"
+    assert len(report["details"]["rounds_asked"]) == 4
+
+
+async def test_a_round_that_may_have_frozen_is_not_asked_again(it: Site) -> None:
+    """One statement fewer: the aggregator that held all had signed its set. The debit stays."""
+    before = len(await debits(it))
+    wire = it.house.wires[-1]
+    wire.fault = lambda _method, path: "request" if path.endswith("/pieces") else None
+    asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
+    name = await waiting(it, 11)
+    await it.house.wires_heard(0, "freeze")
+    await it.house.ask("POST", f"/v1/rounds/{name}/abort")
+    ended = await it.finished(asked["id"])
+    wire.fault = lambda _method, _path: None
+    assert ended["state"] == "failed"
+    assert ended["error"]["type"] == "urn:tacit:problem:round_aborted"
+    ledger = (await it.ledger(LONE))["record"]["debits"][before:]
+    assert [(each["epsilon"], each["credited"]) for each in ledger] == [("100", False)]
+
+
 async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:
     before = await debits(it)
     asked = job("sequential-ngram", {**NGRAMS, "l_max": 20, "n_max": 5}, "1", n_hint=10**6)

@@ -7,6 +7,7 @@ part.
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
@@ -56,7 +57,7 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             await running.enrol(name)
         for number, name in enumerate((*LONE, *HOSTED)):
             await running.give(name, ["b", "a"], blobs(ROWS, number))
-        await running.agree("dpbv-clustering", **AGREED)
+        await running.agree("dpbv-clustering", "graph-random-matrix", **AGREED)
         yield running
 
 
@@ -122,6 +123,59 @@ async def test_points_are_sent_once_also_where_the_answer_is_lost(
         statuses = (await transaction.execute(query)).scalars().all()
     assert set(statuses) == {200}
     assert len(statuses) == 50 * ROWS
+
+
+async def test_a_graph_that_nobody_keeps(it: Site) -> None:
+    """Every curator is a vertex and sends its own noisy row; two have no set, and one has none of
+    the other vertices in it."""
+    names = [*LONE, *HOSTED]
+    for place, name in enumerate(names[:-2]):
+        camp = names[:25] if place < 25 else names[25:]
+        friends = [each for each in camp if each != name]
+        if place == 3:
+            friends = ["elsewhere"]
+        answer = await it.own(
+            "POST",
+            "/v1/transactions",
+            content=("\n".join(friends) + "\n").encode(),  # one line for each: all are its set
+            params={"curator": name, "name": "friends"},
+            headers={"Content-Type": "text/plain"},
+        )
+        assert answer.status_code == 200, answer.text
+    before = await it.ledger(LONE[0])
+    params = {"vertices": names[:-1], "mode": "spectral", "m": 16, "k": 2, "epsilon": "10"}
+    job = {
+        "algorithm": "graph-random-matrix",
+        "params": params,
+        "federation": {**FEDERATION, "columns": [{"transactions": "friends"}]},
+    }
+    made = await it.ask(job)
+    assert await it.ledger(LONE[0]) == before, "a preview spends nothing"
+    found = await it.result(made["id"])
+    assert found["summary"]["vertices"] == 48
+    path = f"/v1/jobs/{made['id']}/files/"
+    answer = await it.house.ask("GET", path + "vertices.csv")
+    camps = [line.split(",")[:2] for line in answer.text.splitlines()[1:]]
+    right = sum((name in names[:25]) == (camp == "0") for name, camp in camps)
+    assert max(right, 48 - right) >= 43
+    answer = await it.house.ask("GET", path + "matrix.npy")
+    assert np.load(io.BytesIO(answer.content)).shape == (48, 16)
+    report = await it.report(made["id"])
+    assert (report["charged"]["ledger"], report["charged"]["epsilon"]) == ("curators", "10")
+    last = (await it.ledger(LONE[0]))["record"]["debits"][-1]
+    assert (last["epsilon"], last["delta"]) == ("10", "0.000001")
+    # Without the vertices, or with numbers in the place of sets, nothing is asked.
+    for changed, pointer in (
+        ({**job, "params": {**params, "vertices": None}}, "/params/vertices"),
+        ({**job, "federation": {**FEDERATION, "columns": ["a"]}}, "/federation/columns"),
+        ({**job, "federation": {**job["federation"], "collect": "rounds"}}, "/federation/collect"),
+    ):
+        answer = await it.house.ask("POST", "/v1/jobs", changed)
+        assert answer.status_code == 422, answer.text
+        assert pointer in [
+            answer.json().get("pointer"),
+            *(e["pointer"] for e in answer.json()["errors"]),
+        ]
 
 
 async def test_bits_with_an_exact_account(it: Site) -> None:

@@ -18,11 +18,11 @@ from aggregator.rounds import identity_ends
 from aggregator.store import rounds as round_store
 from common.store import own_identities
 from common.web.parts import part_of
+from curator.parties.identities import Identities as CuratorIdentities
 from curator.parties.peers import Peers
+from curator.store import parties as party_store
 from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.protocol.identities import (
-    IdentityChain,
-)
+from tacit.protocol.identities import IdentityChain, IdentitySuperseded
 from tacit.wire import encode_binary
 from tests.coordinator.double import problem
 from tests.e2e.federation import Site, site
@@ -42,6 +42,7 @@ from tests.e2e.rotation import (
     secrets_of,
     settled,
     shown_by,
+    successor,
 )
 
 
@@ -241,3 +242,43 @@ async def test_who_pinned_after_a_rotation_follows_the_next_one(it: Site) -> Non
     await rotate(first, 1)
     look_again(it)
     assert (await released(it, await opened(it, "twice")))["participants"] == 3
+
+
+@pytest.mark.slow
+async def test_a_revoked_identity_opens_nothing_more(it: Site) -> None:
+    """Without the next pair nothing is revoked; with it, everybody refuses it, also later."""
+    first = peers(it)[0]
+    await commit(first, KEYS[0])
+    await released(it, await opened(it, "seen"))
+    running = await opened(it, "running", 60)
+    path, secret = "/v1/identity/revocation", encode_binary(KEYS[0].to_bytes())
+    false = await first.ask("POST", path, {"secret": encode_binary(KEYS[1].to_bytes())})
+    assert problem(false) == (403, "succession_refused")
+    answer = await first.ask("POST", path, {"secret": secret})
+    assert answer.status_code == 200, answer.text
+    assert (await first.ask("POST", path, {"secret": secret})).json() == answer.json()
+    assert secrets_of(first) == 0
+    assert (await first.ask("GET", f"/v1/rounds/{running.id}")).json()["state"] == "aborted"
+    look_again(it)
+    assert await refused(it, "after") == (403, "identity_superseded")
+    kept = await refused(it, "without-another-look")
+    assert kept == (403, "identity_superseded")
+    # no successor follows, and no other commitment; what it was is shown
+    assert problem(await successor(first, 0)) == (403, "identity_superseded")
+    next_one = await first.ask("PUT", "/v1/identity/next", KEYS[2].public)
+    assert problem(next_one) == (403, "identity_superseded")
+    chain = await shown_by(first)
+    assert chain.links[-1].statement.revoked_by == KEYS[0].public
+    document = (await first.client.get("/.well-known/tacit-aggregator")).json()
+    assert (document["epoch_key"], document["identity_key"]) == (
+        None,
+        encode_binary(chain.documents[0].statement.ed25519),
+    )
+    # a curator that looks learns of it, too, and answers no round that names the old key
+    identities = part_of(it.app, CuratorIdentities)
+    identities._looked.clear()
+    async with identities.database.reading() as transaction:
+        party = await party_store.party(transaction, "north")
+    assert party is not None
+    with pytest.raises(IdentitySuperseded):
+        await identities.check(running.descriptor, party)

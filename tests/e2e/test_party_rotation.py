@@ -4,6 +4,7 @@ nowhere. Spec: keys, section 5.2. Real coordinator, aggregators and curators.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,12 +16,14 @@ from aggregator.context import Aggregator
 from aggregator.store import roster
 from common.store.transactions import Database
 from common.web.parts import part_of
+from common.web.tokens import hash_token
 from coordinator.store import registry
 from curator.participation.loop import Participation
 from curator.parties.successions import Successions
 from curator.store import parties as store
 from curator.store.parties import PartyRow
 from tacit.crypto.signing import Identity
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
 from tacit.protocol.party_identities import PartyChain, PartySuccession, succeed_party
 from tests.coordinator.double import problem
 from tests.e2e.federation import Site, site
@@ -174,3 +177,55 @@ async def test_a_stolen_key_and_token_end_in_a_fork_and_the_operators_help(it: S
         peer = next(each for each in peers(it) if each.id == anchor.aggregator)
         headers = {"Authorization": f"Bearer {anchor.token}"}
         assert (await peer.client.put(path, json=body, headers=headers)).status_code == 401
+
+
+@pytest.mark.slow
+async def test_after_a_theft_parties_renew_the_tokens_that_were_ended(it: Site) -> None:
+    first = peers(it)[0]
+    before = {party: await held(it, party) for party in PARTIES}
+    for service in (first, it.house):
+        ended = await service.ask("POST", "/v1/tokens/end")
+        assert ended.status_code == 200, ended.text
+        assert ended.json()["ended"]["curator"] == 4
+    await it.house.pair()  # the coordinator's own token at that aggregator is a person's matter
+    part_of(it.app, Participation).wake()
+    async with asyncio.timeout(60):
+        while (await held(it, "north")).coordinator_token == before["north"].coordinator_token:
+            await asyncio.sleep(0.1)
+    after = await opened(it, "after")
+    assert (await released(it, after))["participants"] == 2
+    for party, row in before.items():
+        now = await held(it, party)
+        tokens = {each.aggregator: each.token for each in now.anchors}
+        changed = [each.aggregator for each in row.anchors if tokens[each.aggregator] != each.token]
+        assert changed == [first.id]
+    # what was ended opens nothing; by it a party's identity gets another, a thief's does not
+    path, row = "/v1/parties/north/token", before["north"]
+    old = next(each.token for each in row.anchors if each.aggregator == first.id)
+    assert old is not None
+
+    async def renewed(signer: Identity, **changes: Any) -> tuple[int, str]:
+        values = {
+            "service": first.id,
+            "party": "north",
+            "token_hash": hash_token(old),
+            "made": datetime.now(UTC),
+        }
+        statement = TokenRenewal.model_validate(values | changes)
+        body = signer.sign(RENEWAL_LABEL, statement).model_dump(mode="json")
+        answer = await first.client.post(path, json=body)
+        return answer.status_code, "" if answer.is_success else problem(answer)[1]
+
+    own, refused = Identity.from_bytes(row.identity), (403, "renewal_refused")
+    new = next(e.token for e in (await held(it, "north")).anchors if e.aggregator == first.id)
+    assert new is not None
+    assert await renewed(Identity.generate()) == refused
+    assert await renewed(own, service="other") == refused
+    assert await renewed(own, party="south") == refused
+    assert await renewed(own, token_hash=hash_token(new)) == refused  # it is good
+    assert await renewed(own, token_hash=hash_token("unknown")) == refused
+    assert await renewed(own, made=datetime.now(UTC) - timedelta(seconds=301)) == refused
+    assert await renewed(own) == (200, "")  # as if the answer had been lost
+    headers = {"Authorization": f"Bearer {new}"}
+    ended = await first.client.put("/v1/parties/north/identity", json={}, headers=headers)
+    assert problem(ended) == (401, "token_expired")

@@ -30,6 +30,7 @@ from coordinator.store import jobs as store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.registry import list_aggregators
+from tacit.encoders.reports import OF_ITEMS
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
 from tacit.registers import asked_mismatch
 from tacit.report.model import PrivacyReport, Subject
@@ -88,12 +89,7 @@ class FederatedAsking:
             raise StanceRefused("rounds are for the sound stance", pointer="/stance")
         if plan.federation.label is not None:
             raise FederationUnsupported("rounds take no labels", pointer="/federation/label")
-        kind = None if rounds.universe is None else algorithm.dataset_kind
-        if plan.federation.items != kind:
-            reason = "the algorithm takes numbers"
-            if kind is not None:
-                reason = f'the algorithm takes {kind}: [{{"{kind}": "their name"}}]'
-            raise FederationUnsupported(reason, pointer="/federation/columns")
+        _check_kind(plan.federation, None if rounds.universe is None else algorithm.dataset_kind)
         if rounds.universe is not None:
             plan = replace(plan, universe=rounds.universe(params))
         async with self._conduct.database.reading() as transaction:
@@ -137,9 +133,7 @@ class FederatedAsking:
     ) -> tuple[PrivacyReport, str]:
         reports, federation = algorithm.reports, plan.federation
         assert reports is not None
-        if federation.items is not None:
-            reason = "single noisy reports are of numbers"
-            raise FederationUnsupported(reason, pointer="/federation/columns")
+        _check_kind(federation, "transactions" if request.algorithm in OF_ITEMS else None)
         encoding = await asyncio.to_thread(reports.encoding, params, request.stance)
         if len(federation.columns) != reports.columns(params):
             raise FederationUnsupported(
@@ -221,6 +215,16 @@ def plan_from(
     }
     text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
+
+
+def _check_kind(federation: Federation, kind: str | None) -> None:
+    """Raise FederationUnsupported for records of another kind; None: rows of numbers."""
+    if federation.items == kind:
+        return
+    reason = "the algorithm takes numbers"
+    if kind is not None:
+        reason = f'the algorithm takes {kind}: [{{"{kind}": "their name"}}]'
+    raise FederationUnsupported(reason, pointer="/federation/columns")
 
 
 def _check_registers(federation: Federation) -> None:

@@ -21,7 +21,7 @@ from tacit.accounting.scenarios import Scenario
 from tacit.accounting.unit_costs import job_costs
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.federation import FederatedStep, Federation, JobTerms
+from tacit.protocol.federation import AbortedAttempt, FederatedStep, Federation, JobTerms
 from tacit.query.mechanisms import noisy_aggregators, scheme
 from tacit.query.query import Query
 from tacit.query.words import Layer, PrivacyUnit
@@ -41,9 +41,14 @@ class JobPlan:
 
 
 def step_of_sum(
-    plan: JobPlan, number: int, asked: RecordSum, scope: PrivacyScope
+    plan: JobPlan,
+    number: int,
+    asked: RecordSum,
+    scope: PrivacyScope,
+    aborted: tuple[AbortedAttempt, ...] = (),
 ) -> tuple[FederatedStep, Query]:
-    """A step and its query. Raises Invalid with pointers into `/federation`."""
+    """A step and its query; aborted: the attempts before. Raises Invalid with pointers into
+    `/federation`."""
     federation = plan.federation
     step = FederatedStep(
         job=plan.job,
@@ -54,6 +59,7 @@ def step_of_sum(
         sum=asked.document(),
         universe=plan.universe,
         terms=plan.terms,
+        aborted=aborted or None,
     )
     fields: dict[str, Any] = {
         **query_fields(

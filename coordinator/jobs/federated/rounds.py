@@ -2,7 +2,9 @@
 
 Spec: jobs, "Federated jobs"; kmeans, section 6. Only the steps and their rounds are stored; the
 state of the algorithm is a function of the job's row and of the sums that were opened, and is
-recomputed from them when it is not in memory. An abort is final: no step is repeated.
+recomputed from them when it is not in memory. Of a job that is debited once, a step whose round
+never froze, as enough aggregators signed, is asked again, `MOST_ATTEMPTS` times in total; every
+other abort is final (spec: federated-counting, section 7).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from coordinator.jobs.federated.statements import completed, under_one_debit
 from coordinator.models.job import JobState
 from coordinator.queries import queries
 from coordinator.rounds import opening
+from coordinator.rounds.context import signed_descriptor
 from coordinator.rounds.opening import OpenRequest
 from coordinator.store import job_steps, registry
 from coordinator.store import jobs as store
@@ -38,12 +41,20 @@ from coordinator.store import rounds as round_store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.rounds import RoundHead
+from tacit.accounting.credit import abort_credit
+from tacit.crypto.signing import Signed
 from tacit.encoders.count_sums import MOST_PARTS
 from tacit.encoders.sums import RecordSum, length
 from tacit.encoders.sums import read as read_sum
 from tacit.errors import Conflict, DomainError
-from tacit.protocol.federation import FederatedStep, Federation, JobTerms
-from tacit.protocol.round import RoundState
+from tacit.protocol.federation import (
+    MOST_ATTEMPTS,
+    AbortedAttempt,
+    FederatedStep,
+    Federation,
+    JobTerms,
+)
+from tacit.protocol.round import AbortStatement, RoundState
 from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport
@@ -104,6 +115,9 @@ class Rounds:
         state = await self._state(job, matter, steps)
         if head is not None and head.state is RoundState.ABORTED:
             asked = await asyncio.to_thread(_asked, steps[-1])
+            if (attempts := await self._attempts(matter, steps[-1])) is not None:
+                await self._ask(job, matter, len(steps) + 1, asked, attempts)
+                return True
             state = matter.rounds.aborted(state, asked)
             if state is None:
                 raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
@@ -118,15 +132,40 @@ class Rounds:
 
     # --- asking ----------------------------------------------------------------------------------
 
-    async def _ask(self, job: JobRow, matter: Matter, number: int, asked: RecordSum) -> None:
+    async def _attempts(self, matter: Matter, row: StepRow) -> tuple[AbortedAttempt, ...] | None:
+        """The attempts of a step whose newest round was aborted; None if it is not asked again."""
+        before = FederatedStep.model_validate_json(row.document).aborted or ()
+        if matter.plan.terms is None or len(before) + 1 >= MOST_ATTEMPTS:
+            return None
+        assert row.round_id is not None
+        async with self._conduct.database.reading() as transaction:
+            ended = await round_store.find(transaction, row.round_id)
+        assert ended is not None
+        aborts = tuple(
+            Signed[AbortStatement].model_validate_json(json.dumps(item))
+            for item in json.loads(ended.aborts or "[]")
+        )
+        if not abort_credit(signed_descriptor(ended).statement, aborts):
+            return None
+        return (*before, AbortedAttempt(round=row.round_id, aborts=aborts))
+
+    async def _ask(
+        self,
+        job: JobRow,
+        matter: Matter,
+        number: int,
+        asked: RecordSum,
+        aborted: tuple[AbortedAttempt, ...] = (),
+    ) -> None:
         """Open the round of one step: step, query and round are stored together."""
         conduct = self._conduct
         if number == 1:
             matter = await self._with_terms(job, matter, asked)
-        step, query = step_of_sum(matter.plan, number, asked, matter.scope)
+        step, query = step_of_sum(matter.plan, number, asked, matter.scope, aborted)
         terms = matter.plan.terms
         chosen = None if terms is None else terms.aggregators
-        price = charging.PAID if terms is not None and number > 1 else None
+        paid = terms is not None and not step.of_first_question
+        price = charging.PAID if paid else None
         async with conduct.database.reading() as transaction:
             known = await queries.known(transaction, query)
         row = known or await queries.prepare(
@@ -235,9 +274,10 @@ class Rounds:
             async with self._conduct.database.reading() as transaction:
                 result = await round_store.document(transaction, row.round_id, "result")
                 query = (await queries.find(transaction, row.query_id)).query
-            if result is None:
+            if result is None and row is steps[-1]:
                 break
-            state = await asyncio.to_thread(_absorbed, matter, state, row, query, result)
+            if result is not None:  # else it was asked again
+                state = await asyncio.to_thread(_absorbed, matter, state, row, query, result)
             done += 1
         self._known.pop(job.id, None)
         self._known[job.id] = Known(done, state)

@@ -21,11 +21,13 @@ from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import (
     ALGORITHM,
     Parameters,
-    algorithm,
     check,
     pictures,
     preview,
     run,
+)
+from algorithms.graph_random_matrix import (
+    outcome as outcomes,
 )
 from algorithms.graph_random_matrix.algorithm import RESULT
 from algorithms.graph_random_matrix.problems import (
@@ -36,12 +38,12 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
     GraphTooSmall,
 )
-from algorithms.graph_random_matrix.projection import Projection, entries
 from algorithms.graph_random_matrix.publication import STAGE
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
 from algorithms.problems import MethodNeedsSound
 from simulation.graph_stand_in import blocks, power_law
 from tacit.accounting.gaussian import zcdp_delta
+from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import NoiseSource, SeededRandom
@@ -55,7 +57,7 @@ STANCES: tuple[Stance, ...] = ("sound", "paper")
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
+    monkeypatch.setattr(outcomes, "pictures", lambda *_args: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -562,7 +564,8 @@ def test_vertices_that_were_not_declared_are_told() -> None:
 
 def test_the_entry() -> None:
     assert ALGORITHM.dataset_kind == "edge-list"
-    assert ALGORITHM.federated is None
+    assert ALGORITHM.federated is not None
+    assert ALGORITHM.rounds is None
 
 
 # -------------------------------------------------------------------------------------------- page

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix import projection as projections
 from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.baselines import laplace_eigenpairs
 from algorithms.graph_random_matrix.clustering import clusters
@@ -25,13 +24,6 @@ from algorithms.graph_random_matrix.forecast import (
     squared_cosine,
 )
 from algorithms.graph_random_matrix.product import dense_product, product
-from algorithms.graph_random_matrix.projection import (
-    Entries,
-    Kind,
-    Projection,
-    entries,
-    largest_pair_of,
-)
 from algorithms.graph_random_matrix.publication import BlockRelease, Release, block_rows, publish
 from algorithms.graph_random_matrix.reference import dense, eigenpairs, reference_spectrum
 from algorithms.graph_random_matrix.rows import Adjacency
@@ -54,6 +46,14 @@ from algorithms.graph_random_matrix.spectrum import (
 )
 from algorithms.graph_random_matrix.subspace import first_basis, iterate, on_grid
 from simulation.graph_stand_in import power_law
+from tacit.encoders.graph_random_matrix import projection as projections
+from tacit.encoders.graph_random_matrix.projection import (
+    Entries,
+    Kind,
+    Projection,
+    entries,
+    largest_pair_of,
+)
 from tacit.randomness import SeededRandom
 
 KINDS: tuple[Kind, ...] = ("rademacher", "sparse", "gaussian")

@@ -261,6 +261,7 @@ ROUTES = [
     ("POST", "/v1/parties/a/return", {"operator"}),
     ("PUT", "/v1/parties/a/suites", {"curator"}),
     ("PUT", "/v1/parties/a/identity", {"curator"}),
+    ("POST", "/v1/identity/revocation", {"operator"}),
     ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
@@ -334,8 +335,14 @@ ROUTES = [
     ("GET", "/v1/job-schedules", {"operator"}),
     ("GET", "/v1/job-schedules/a", {"operator"}),
     ("DELETE", "/v1/job-schedules/a", {"operator"}),
+    ("GET", "/v1/budget/seals", {"operator"}),
+    ("GET", "/v1/rounds/a/seals", {"operator", "analyst", "curator"}),
+    ("POST", "/v1/rounds/a/seals", {"operator"}),
+    ("POST", "/v1/tokens/end", {"operator"}),  # the last one: it ends the others' tokens
 ]
 OPEN_TO_ALL = {
+    ("POST", "/v1/parties/{}/token"),
+    ("GET", "/v1/aggregators/{}/identity"),
     ("GET", "/.well-known/tacit-coordinator"),
     ("GET", "/.well-known/tacit-coordinator/identity"),
     ("POST", "/v1/enrolments"),
@@ -350,8 +357,8 @@ async def test_every_route_asks_for_its_scope(house: Houses) -> None:
         for method, path, allowed in ROUTES:
             body = {} if method in ("POST", "PUT") else None
             assert (await it.client.request(method, path)).status_code == 401, path
-            for scope, token in tokens.items():
-                answer = await it.ask(method, path, body, token)
+            for scope in sorted(scopes, key=allowed.__contains__):
+                answer = await it.ask(method, path, body, tokens[scope])
                 if scope in allowed:
                     assert answer.status_code not in (401, 403), (path, scope)
                 else:

@@ -1,0 +1,1 @@
+"""What better methods gain at the same epsilon: `python -m bench.utility`."""

@@ -1,0 +1,54 @@
+"""What better methods gain at the same epsilon: each beside its peers, same data, same seeds.
+
+    python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,sequences,reports]
+    python -m bench.utility --pictures docs/pictures
+
+A line for each data set, epsilon and measure; for each contender mean, median and standard
+deviation over the runs, CPU seconds of a run, and the ratio of its mean to that of the first, which
+is the source's method or what `sound` did before, with its standard error. Below 1 is better, but
+for measures marked with +. All contenders of a case have the same pure epsilon (`range` and
+`subspace`: with delta 10^-6), data and seeds. Graphs are read from the data folder beside the
+repository where they are there, else generated; diffprivlib takes part where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from bench.utility.clusters import clusters
+from bench.utility.graphs import graph
+from bench.utility.pictures import draw
+from bench.utility.reports import reports
+from bench.utility.sequences import sequences
+from bench.utility.sets import sets
+from bench.utility.spectra import spectrum
+
+SECTIONS: Final = {
+    "graph": graph,
+    "spectrum": spectrum,
+    "clusters": clusters,
+    "sets": sets,
+    "sequences": sequences,
+    "reports": reports,
+}
+
+
+def main() -> None:
+    """Print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--only", default=",".join(SECTIONS))
+    parser.add_argument("--pictures", type=Path, help="folder: draw error over epsilon there")
+    asked = parser.parse_args()
+    if asked.pictures is not None:
+        draw(asked.pictures)
+        return
+    for name in asked.only.split(","):
+        print(f"\n== {name}, {asked.runs} runs")
+        SECTIONS[name](asked.runs)
+
+
+if __name__ == "__main__":
+    main()

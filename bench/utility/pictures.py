@@ -1,0 +1,150 @@
+"""Error over epsilon, one picture for each better method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from algorithms.drawing import COLOURS, picture
+from algorithms.graph_der import Parameters as GraphParameters
+from algorithms.kmeans.baselines import cost
+from algorithms.kmeans.evaluation import best_cost
+from bench.utility.clusters import centres, unbalanced
+from bench.utility.graphs import blocks, cut_errors, der, graphs
+from bench.utility.reports import bounded_reports, laplace_reports
+from bench.utility.sequences import long_tail, released_sequences
+from bench.utility.sets import released_sets
+from bench.utility.spectra import spectral
+from simulation.graph_stand_in import blocks as communities
+from simulation.set_valued_data import stm_like_diffuse
+
+EPSILONS: Final = ("0.5", "1", "2", "4", "8")
+PICTURED: Final = 3
+"""Runs of each point of a picture."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A picture of error over epsilon: what runs, by method, the source's or today's first."""
+
+    name: str
+    title: str
+    measure: str
+    methods: dict[str, Callable[[str, int], float]]
+
+
+def pictures() -> Iterator[Curves]:
+    """One for each better method."""
+    name, data = next(graphs())
+    asked = GraphParameters(epsilon="1", labelling="id")
+    yield Curves(
+        "graph-der",
+        f"Edges between ranges of labels, {name}",
+        "mean relative error",
+        {
+            "der (the source)": lambda epsilon, seed: cut_errors(
+                data, der(data, asked.model_copy(update={"epsilon": Fraction(epsilon)}), seed)
+            )["error of range cuts"],
+            "blocks": lambda epsilon, seed: cut_errors(
+                data, blocks(data, asked.model_copy(update={"epsilon": Fraction(epsilon)}), seed)
+            )["error of range cuts"],
+        },
+    )
+    groups = communities((80,) * 8, 0.4, 0.02, 1)
+    yield Curves(
+        "graph-random-matrix",
+        "Eight communities of 80 vertices",
+        "1 - share of the subspace",
+        {
+            estimator: lambda epsilon, seed, estimator=estimator: (  # type: ignore[misc]
+                1 - spectral(groups, epsilon, estimator, seed)["+ share of the subspace"]
+            )
+            for estimator in ("range", "subspace", "flip")
+        },
+    )
+    points = unbalanced(2, 4_000, 12, 120, 2, 1)
+    best = best_cost(points, 14)
+    yield Curves(
+        "kmeans",
+        "Two dense clusters and twelve light ones",
+        "inertia over the best",
+        {
+            start: lambda epsilon, seed, start=start: (  # type: ignore[misc]
+                cost(points, centres(points, 14, epsilon, start, seed)) / best
+            )
+            for start in ("grid", "two-level")
+        },
+    )
+    records = stm_like_diffuse(50_000).dataset
+    yield Curves(
+        "set-valued",
+        "Counts of single items, fare-card-like records",
+        "mean relative error",
+        {
+            method: lambda epsilon, seed, method=method: released_sets(  # type: ignore[misc]
+                records, method, seed, epsilon, whole=False
+            )["error of items"]
+            for method in ("diffpart", "diffpart+rest")
+        },
+    )
+    readings = np.random.default_rng(1).beta(2, 5, 2_000)
+    edges = np.linspace(0, 1, 21)
+    yield Curves(
+        "crowd-tasking",
+        "Shares of 20 buckets, 2,000 readings",
+        "half the L1 distance",
+        {
+            "laplace (the source)": lambda epsilon, seed: laplace_reports(
+                readings, edges, float(epsilon), seed
+            )["error of shares"],
+            "subset": lambda epsilon, seed: bounded_reports(readings, edges, float(epsilon), seed)[
+                "error of shares"
+            ],
+        },
+    )
+    drawn = long_tail(1_000, 8_000)
+    yield Curves(
+        "sequential-ngram",
+        "Counts of single items, 1,000 items and 8,000 sequences",
+        "mean relative error",
+        {
+            kind: lambda epsilon, seed, kind=kind: released_sequences(  # type: ignore[misc]
+                drawn, kind, seed, epsilon
+            )["error of items"]
+            for kind in ("all", "threshold")
+        },
+    )
+
+
+def draw(folder: Path) -> None:
+    """All pictures, as utility-<algorithm>.svg."""
+    for curves in pictures():
+        lines = {
+            label: [
+                float(np.mean([run(epsilon, seed) for seed in range(PICTURED)]))
+                for epsilon in EPSILONS
+            ]
+            for label, run in curves.methods.items()
+        }
+
+        def fill(axes: Any, curves: Curves = curves, lines: Any = lines) -> None:
+            places = [float(each) for each in EPSILONS]
+            for colour, (label, values) in zip(COLOURS[::-1][2:], lines.items(), strict=False):
+                axes.plot(places, values, "o-", color=colour, markersize=3, label=label)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(places, EPSILONS)
+            axes.set_xlabel("epsilon")
+            axes.set_ylabel(curves.measure)
+            axes.set_title(curves.title)
+            axes.grid(which="major", color="#dddddd", linewidth=0.6)
+            axes.legend(frameon=False)
+
+        plot = picture(curves.name, "utility", fill, (5.4, 3.4))
+        (folder / f"utility-{curves.name}.svg").write_bytes(plot.svg)
+        print(curves.name, {label: np.round(each, 4).tolist() for label, each in lines.items()})
