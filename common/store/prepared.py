@@ -99,7 +99,7 @@ class _Prepared:
     def _values(self, shape: _Shape, parameters: Mapping[str, Any]) -> list[Any]:
         found = []
         for name, place, made in shape.values:
-            value = parameters[name] if name in parameters else self.constants[name]
+            value = self.constants[name] if name in self.constants else parameters[name]
             if place is not None:
                 value = value[place]
             found.append(value if made is None else made(value))
@@ -190,7 +190,7 @@ class Statements:
             return None
         return _Prepared(
             compiled,
-            {name: bind.value for name, bind in compiled.binds.items()},
+            {name: bind.value for name, bind in compiled.binds.items() if name not in names},
             lists,
             {
                 name: bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)

@@ -144,6 +144,9 @@ async def test_changes_are_the_same_and_their_rows_are_counted(database: SqliteD
             asked = {"name": f"m{number}", "at": NOON, "state": "mine"}
             assert (await transaction.execute(add, asked)).one() == (41 + number, NOON)
         assert prepared(database, change) and prepared(database, remove) and prepared(database, add)
+        for name in "xyz":  # rows of several sets are SQLAlchemy's work
+            both = [{"name": f"{name}{n}", "at": NOON, "state": "mine"} for n in range(2)]
+            assert len((await transaction.execute(add, both)).all()) == 2
         several = [{"k": k, "new_at": None, "new_whole": True} for k in (6, 7, 8, 99)]
         for _ in range(4):
             assert (await transaction.execute(change, several)).rowcount == 3
@@ -184,6 +187,11 @@ async def test_errors_are_those_of_sqlalchemy_and_name_no_value(database: Sqlite
         for missing in ({}, {"other": "n1"}):
             with pytest.raises((InvalidRequestError, StatementError)):
                 await transaction.execute(find, missing)
+        for _ in range(4):
+            several = [{"k": 1, "new_at": NOON}, {"k": 2, "new_at": NOON}]
+            assert (await transaction.execute(moment, several)).rowcount == 2
+        with pytest.raises((StatementError, KeyError)):  # nothing is taken for null
+            await transaction.execute(moment, [{"k": 1, "new_at": NOON}, {"k": 2}])
         with pytest.raises(Exception, match="without a zone"):
             await transaction.execute(moment, {"k": 1, "new_at": datetime(2026, 1, 1)})  # noqa: DTZ001
         assert (await transaction.execute(find, {"name": "n1"})).scalar_one() == 2
