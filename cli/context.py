@@ -56,7 +56,10 @@ class Target:
         try:
             return Deployment.load(self.home)
         except FileNotFoundError:
-            fail(f"no deployment in {self.home}: start one with `tacit up`, or give --url")
+            fail(
+                f"no deployment in {self.home}: start one with `tacit up`, or name another with "
+                "--home or TACIT_HOME, or give --url"
+            )
 
     def coordinator(self) -> Client:
         """A client of the coordinator."""

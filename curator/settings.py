@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import AwareDatetime, Field, SecretStr, model_validator
 
 from common.runtime.settings import ServiceSettings
+from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 
 EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
 """Epoch seconds up to the year 5138 are before it when they are taken as milliseconds."""
@@ -148,12 +149,12 @@ class CuratorSettings(ServiceSettings):
         default=86_400, ge=60, description="Budget period, until an operator sets a policy."
     )
     policy_epsilon: str = Field(
-        default="1",
+        default=CURATORS_DAY_EPSILON,
         pattern=r"^\d{1,9}(\.\d{1,6})?$",
         description="Epsilon per period and privacy unit, until an operator sets a policy.",
     )
     policy_delta: str = Field(
-        default="0.000001",
+        default=CURATORS_DAY_DELTA,
         pattern=r"^(0|1|0?\.\d{1,15})$",
         description="Delta per period and privacy unit, until an operator sets a policy.",
     )

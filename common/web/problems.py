@@ -23,6 +23,7 @@ from common.runtime.logs import describe, get_logger
 from common.store.database import store_unavailable
 from tacit import errors
 from tacit.errors import DomainError, FieldError
+from tacit.query.words import IDENTIFIER, IDENTIFIER_RULE
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tacit:problem:"
@@ -268,17 +269,14 @@ PROBLEM_SCHEMA: Final[Mapping[str, Any]] = MappingProxyType(
     }
 )
 
-DOCUMENTED_STATUSES: Final = (400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 429, 503)
-
 
 def openapi_responses() -> dict[int | str, dict[str, Any]]:
-    """The error answers that every route documents."""
+    """The error answer that every route documents, once for all statuses."""
     return {
-        status: {
-            "description": HTTPStatus(status).phrase,
+        "default": {
+            "description": "A problem; its `status` is that of the answer",
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in DOCUMENTED_STATUSES
     }
 
 
@@ -390,6 +388,8 @@ def _rule(item: Mapping[str, Any]) -> str:
     """What the field should be, unless the message could repeat what was sent."""
     kind = str(item.get("type", "invalid"))
     message = str(item.get("msg", ""))
+    if kind == "string_pattern_mismatch" and item["ctx"]["pattern"] == IDENTIFIER:
+        return IDENTIFIER_RULE
     if kind in _TALKATIVE or kind.startswith(("date", "time")) or not message:
         return f"This is not acceptable here ({kind})"
     if kind not in _OUR_RULES and _mentions(message, item.get("input")):

@@ -10,7 +10,14 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
 from common.web.console.origin import Failures
-from common.web.console.pages import About, Entry, Pages, add_static, console_router
+from common.web.console.pages import (
+    About,
+    Entry,
+    Pages,
+    add_front_door,
+    add_static,
+    console_router,
+)
 from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.console.tokens import add_audit, add_tokens_pages
@@ -88,5 +95,6 @@ def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> No
     add_parties(router)
     add_tokens_pages(router, tokens, clock, PEOPLE)
     app.include_router(router)
+    add_front_door(app)
     add_audit(app)
     add_codes(app, *PEOPLE)

@@ -38,10 +38,11 @@ SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
 _DRAWN: Final = 60
 _ALPHA: Final = 0.001
 GROUNDS: Final = {
-    "policy": "refused by curators: their policy",
-    "descriptor": "refused by curators: the round is not what they agreed to",
-    "own": "refused by curators: their own ledger or past",
-    OTHER: "refused by curators: other grounds, fewer than five of each",
+    ground: f"refused by curators, {why}"
+    for ground, why in {
+        **words.REFUSED,
+        OTHER: "on other grounds, fewer than five of each",
+    }.items()
 }
 _TAKEN: Final = ("stored", "known")
 

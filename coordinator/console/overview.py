@@ -46,14 +46,23 @@ class Need:
     at: datetime | None = None
 
 
+JOINING: Final = (
+    "a join token, pasted at the curator's console on its page of parties (a question needs 100 "
+    "curators at least, unless it says another number). It comes from"
+)
+READINGS: Final = "at the curator's console, on its page of readings, or"
+
+
 @dataclass(frozen=True)
 class Step:
-    """A step of a new deployment: whether it is done, and how it is: a page, or a command."""
+    """A step of a new deployment: whether it is done, and how it is: a page, or a command with
+    what is to be known of it."""
 
     title: str
     done: bool
     path: str | None
     command: str
+    how: str = ""
 
 
 def add_overview(router: APIRouter) -> None:
@@ -137,9 +146,9 @@ def begin(
     came about."""
     released = any(head["state"] == RoundState.RELEASED.value for head in heads)
     return (
-        Step("Pair aggregators", aggregators > 0, None, "tacit pair"),
-        Step("Enrol curators", curators > 0, None, "tacit enroll"),
+        Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
+        Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),
         Step("Ask a first query", any_query, "/console/queries/new", "tacit query create"),
         Step("Open a first round", bool(heads), "/console/rounds/new", "tacit round open"),
-        Step("Get a first result: readings have arrived", released, None, "tacit readings"),
+        Step("Let readings arrive", released, None, "tacit readings import FILE", READINGS),
     )

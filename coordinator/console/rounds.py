@@ -200,6 +200,7 @@ async def _values(
         "round": head,
         "query": descriptor["query"],
         "operators": len({each["operator"] for each in descriptor["aggregators"]}),
+        "one_machine": all(words.is_loopback(each["url"]) for each in descriptor["aggregators"]),
         "timeline": timeline(head),
         "received": received,
         "found": None,

@@ -13,7 +13,14 @@ from common.store.database import exclusive
 from common.store.transactions import Database
 from common.web.auth import Authenticator
 from common.web.console.origin import Failures
-from common.web.console.pages import About, Entry, Pages, add_static, console_router
+from common.web.console.pages import (
+    About,
+    Entry,
+    Pages,
+    add_front_door,
+    add_static,
+    console_router,
+)
 from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.console.tokens import add_audit, add_tokens_pages
@@ -91,5 +98,6 @@ def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[
     add_parties(router, enrolled)
     add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
     app.include_router(router)
+    add_front_door(app)
     add_audit(app)
     add_codes(app, *PEOPLE)

@@ -37,7 +37,7 @@ Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 Running = Annotated[Imports, Depends(part(Imports))]
 
 FIRST: Final = (
-    *("unit", "register", "curator", "curator_column", "device_column"),
+    *("unit", "register", "kind", "curator", "curator_column", "device_column"),
     *("time_column", "value_column", "timezone"),
 )
 """What most files need; all other parameters of an import are behind a fold."""

@@ -49,7 +49,7 @@ def add_readings(router: APIRouter) -> None:
         end: Annotated[datetime | None, Query(alias="to")] = None,
     ) -> Response:
         values = await _values(database, visitor, clock.now(), span, end)
-        return pages.show(request, "readings.html", visitor, **values)
+        return pages.show(request, "readings.html", visitor, address=_address(request), **values)
 
     @router.get("/readings/live")
     async def live(
@@ -62,9 +62,14 @@ def add_readings(router: APIRouter) -> None:
         wait_s: Wait = 0,
     ) -> Response:
         async def values() -> dict[str, Any]:
-            return await _values(database, visitor, clock.now(), span, None)
+            found = await _values(database, visitor, clock.now(), span, None)
+            return {"address": _address(request), **found}
 
         return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
+
+
+def _address(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
 
 
 async def _values(

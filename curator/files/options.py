@@ -39,7 +39,9 @@ class ImportOptions(BaseModel):
         "energy_import", alias="register", description="What was measured: a name or an OBIS code"
     )
     kind: str | None = Field(
-        None, description="delta, instant or total_increasing; default: the register's"
+        None,
+        description="delta: what was used in each interval; total_increasing: the meter's stand; "
+        "instant: a power or level. Default: the register's",
     )
     rollover: str | None = Field(
         None, description="Of a counter: the value at which it begins again at 0"

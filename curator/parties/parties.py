@@ -57,7 +57,9 @@ def parse_token(text: str) -> JoinToken:
     try:
         token = JoinToken.from_text(text)
     except ValueError:
-        raise JoinTokenMalformed(pointer="/token") from None
+        raise JoinTokenMalformed(
+            "it is none, or only a part of one: copy all of it", pointer="/token"
+        ) from None
     ids = [grant.party for grant in token.aggregators]
     if not ids or len(set(ids)) != len(ids):
         raise JoinTokenMalformed("the token names no aggregator, or one twice", pointer="/token")
@@ -73,7 +75,7 @@ def curators_of(token: JoinToken, named: Sequence[str] | None) -> tuple[str, ...
         return (token.party,)
     if not 1 <= len(ids) <= token.max_curators:
         raise CuratorsNeeded(
-            "a host names at least one curator and no more than its token allows",
+            f"a host names at least one curator, and with this token at most {token.max_curators}",
             pointer="/curators",
             extra={"max_curators": token.max_curators},
         )

@@ -13,6 +13,9 @@ from typing import Final
 from tacit.accounting.costs import Cost
 from tacit.wire import format_exact
 
+CURATORS_DAY_EPSILON: Final = "1"
+CURATORS_DAY_DELTA: Final = "0.000001"
+"""What a curator lets a day cost, in each unit of privacy, until its operator says otherwise."""
 MICRO: Final = 10**6
 FEMTO: Final = 10**15
 MOST_EPSILON: Final = MICRO * 10**6

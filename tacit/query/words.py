@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+IDENTIFIER: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
+IDENTIFIER_RULE: Final = (
+    "is a name of letters, digits and . _ : @ - without blanks, that begins with a letter or digit "
+    "and has at most 128 of them"
+)
+Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 
 
 RegisterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -186,6 +186,15 @@ class ConsoleRoute(APIRoute):
             return pages.problem(request, error, getattr(request.state, "visitor", None))
 
         return handle
+
+
+def add_front_door(app: FastAPI) -> None:
+    """Lead who opens a service's address in a browser to its console."""
+
+    async def lead(_: Request) -> Response:
+        return RedirectResponse(PREFIX, 303, headers=dict(HEADERS))
+
+    app.add_route("/", lead, include_in_schema=False)
 
 
 def console_router() -> APIRouter:

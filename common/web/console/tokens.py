@@ -90,6 +90,7 @@ def add_tokens_pages(
             days=DAYS,
             at=clock.now(),
             own=visitor.principal.token_id,
+            address=str(request.base_url).rstrip("/"),
             **{"made": None, "error": None, "given": {}, "key": secrets.token_urlsafe(16)} | values,
         )
 

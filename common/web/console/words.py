@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
+from tacit.accounting.amounts import CURATORS_DAY_EPSILON
 from tacit.accounting.scenarios import Scenario
 from tacit.report.guessing import of_a_hundred
 
@@ -48,6 +52,14 @@ GROUPS: Final = {
     Scenario.ASSUMED: "The group that each query names",
 }
 """Who works together, over rounds of several queries."""
+
+REFUSED: Final = {
+    "policy": "because their policy does not agree to it",
+    "descriptor": "because the round is not what they agreed to",
+    "own": "because their budget of the day is used up, or this window was answered before",
+    "other": "on other grounds",
+}
+"""Why curators refuse a round, by the ground that they tell."""
 
 
 def group(key: str) -> str:
@@ -90,6 +102,30 @@ def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
         return grouped(value), None
     place = place_of(half_width)
     return rounded(value, place), rounded(half_width, place)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine alone."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def of_a_day(epsilon: str) -> str:
+    """What a cost means to curators that have the default policy."""
+    if no_bound(epsilon):
+        return "By default curators refuse what has no bound."
+    cost = Fraction(epsilon)
+    if not cost:
+        return ""
+    rounds = Fraction(CURATORS_DAY_EPSILON) // cost
+    allowed = f"By default a curator allows epsilon {CURATORS_DAY_EPSILON} a day"
+    if not rounds:
+        return f"{allowed}: it refuses this."
+    often = "one such round" if rounds == 1 else f"{grouped(rounds)} such rounds"
+    return f"{allowed}: {often}, and what goes beyond is refused."
 
 
 def no_bound(amount: str | None) -> bool:

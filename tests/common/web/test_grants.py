@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, String, Table, select
+from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, select
 
 from common.runtime.clock import ManualClock
 from common.store.columns import Instant
@@ -47,6 +47,7 @@ table = Table(
     Column("max_curators", Integer, nullable=False),
     Column("expires", Instant, nullable=False),
     Column("used", Instant, nullable=True),
+    Column("replaces", Boolean, nullable=False),
 )
 LATER = timedelta(seconds=60)
 HOUSE, OTHER = Identity.generate(), Identity.generate()
@@ -92,7 +93,7 @@ async def test_a_grant_is_found_by_its_hash_until_it_expires(
     first = await issued(store, clock, max_curators=3)
     second = await issued(store, clock)
     start = clock.now()
-    row = GrantRow("house", PartyKind.HOST, 3, start + LATER, None)
+    row = GrantRow("house", PartyKind.HOST, 3, start + LATER, None, replaces=False)
     assert await found(store, first, clock) == row
     with pytest.raises(JoinTokenUnknown):
         await found(store, grant_hash("another secret"), clock)
@@ -191,7 +192,7 @@ def test_an_enrolment_is_signed_with_its_key_by_the_identity_that_it_names() -> 
 def test_a_grant_allows_one_party_and_so_many_curators(
     clock: ManualClock, fields: dict[str, Any], pointer: str
 ) -> None:
-    granted = GrantRow("house", PartyKind.HOST, 2, clock.now(), None)
+    granted = GrantRow("house", PartyKind.HOST, 2, clock.now(), None, replaces=False)
     check_allowed(granted, enrolment())
     with pytest.raises(EnrolmentRefused) as refused:
         check_allowed(granted, enrolment(**fields))
@@ -199,7 +200,7 @@ def test_a_grant_allows_one_party_and_so_many_curators(
 
 
 def test_a_lone_curator_speaks_for_itself(clock: ManualClock) -> None:
-    granted = GrantRow("house", PartyKind.CURATOR, 1, clock.now(), None)
+    granted = GrantRow("house", PartyKind.CURATOR, 1, clock.now(), None, replaces=False)
     check_allowed(granted, enrolment(kind=PartyKind.CURATOR, curators=("house",)))
     with pytest.raises(EnrolmentRefused, match="speaks for itself"):
         check_allowed(granted, enrolment(kind=PartyKind.CURATOR, curators=("a",)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from common.web.console import words
 from coordinator.console.overview import begin
 from tests.coordinator.conftest import Houses
@@ -17,7 +19,7 @@ async def test_a_new_deployment_is_led_through_its_first_steps(house: Houses) ->
         page = await browser.get("/console")
         text = browser.words()
         assert "✓ Pair aggregators" in text
-        assert "Enrol curators: tacit enroll" in text
+        assert "Enrol curators: a join token, pasted at the curator" in text
         assert '<a href="/console/queries/new">Ask a first query</a>' in page.text
         assert "Latest results None yet." in text
         assert 'href="/console" aria-current="page"' in page.text
@@ -37,7 +39,7 @@ async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
         shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
         assert f"{shown[0]} ± {shown[1]} kWh" in text
         assert "First steps" not in text
-        assert "Nothing: no limit is used up within 30 days" in text
+        assert "Nothing: no limit of this coordinator is used up within 30 days" in text
         asked = {**query(**NOISY), "schedule": SCHEDULE, "name": "daily"}
         await it.ask("POST", "/v1/queries", asked)
         await limited(it, {"epsilon": "4"})
@@ -72,3 +74,42 @@ def test_a_step_is_done_when_it_is() -> None:
     assert [step.done for step in none] == [False] * 5
     assert [step.done for step in some] == [True, True, True, True, False]
     assert all(step.done for step in every)
+
+
+async def test_the_address_of_a_service_leads_to_its_console(house: Houses) -> None:
+    for on, status in ((True, 303), (False, 404)):
+        async with house(0, console=on) as it:
+            answer = await it.client.get("/")
+            assert answer.status_code == status
+            if on:
+                assert answer.headers["location"] == "/console"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        ("0.3", "a curator allows epsilon 1 a day: 3 such rounds"),
+        ("1", "one such round"),
+        ("1.5", "it refuses this"),
+        ("inf", "refuse what has no bound"),
+        ("0", ""),
+    ],
+)
+def test_a_price_is_told_by_the_day_of_a_curator(epsilon: str, said: str) -> None:
+    assert said in words.of_a_day(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:8300", True),
+        ("http://[::1]:1", True),
+        ("https://localhost/x", True),
+        ("http://127.0.0.1.example.org", False),
+        ("https://localhost.example.org", False),
+        ("http://10.0.0.1", False),
+        ("nonsense", False),
+    ],
+)
+def test_an_address_of_this_machine_alone(url: str, here: bool) -> None:
+    assert words.is_loopback(url) is here

@@ -94,7 +94,7 @@ async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> 
 @pytest.mark.parametrize(
     ("changes", "step", "said"),
     [
-        ({"name": "no name!"}, "1", "pattern"),
+        ({"name": "no name!"}, "1", "without blanks"),
         ({"upper": "0"}, "1", "lower bound must be below upper bound"),
         ({"upper": EVIL}, "1", "must"),
     ],

@@ -60,6 +60,7 @@ async function follow(part) {
           part.querySelectorAll("details").forEach((each, index) => { each.open ||= open[index] ?? false; });
           showTimes(part);
           if (part.querySelector("[data-finished]")) part.dataset.done = "";
+          document.querySelector(".flash")?.remove(); // it told of a state that is over
           showPrint();
           showCheck();
         }
@@ -135,7 +136,7 @@ function partialSums(found) {
   const table = document.createElement("table");
   table.append(said("caption", found.partials.length === 1
     ? "The aggregator's sum of noisy values is the result, in its smallest steps."
-    : "Each aggregator's partial sum alone is a random number. Together they are the result, in its smallest steps."));
+    : "Each aggregator's partial sum alone is a random number. Together, in the arithmetic that returns to 0 behind its largest number, they are the result in its smallest steps."));
   for (const [name, [value]] of [...found.partials, ["together", found.total]]) {
     const row = table.insertRow();
     const head = said("th", name);
@@ -217,6 +218,10 @@ async function preview(input) {
   for (const row of rows) body.insertRow().append(...row.map((cell) => said("td", cell)));
   area.querySelector("div").replaceChildren(table);
   area.hidden = false;
+  for (const field of input.form.querySelectorAll("input[list=columns]")) {
+    const own = field.name.replace("_column", "");
+    if (!field.value && header.includes(own)) field.value = own;
+  }
   document.getElementById("columns").replaceChildren(...header.map((name) => Object.assign(document.createElement("option"), { value: name })));
 }
 
