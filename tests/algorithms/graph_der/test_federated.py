@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from algorithms.contract import Outcome
 from algorithms.graph_der import ALGORITHM, Parameters, federated
+from algorithms.graph_der.block_graph import vertex_weights
 from algorithms.graph_der.blocks import Measured
 from algorithms.problems import NotOverCurators
 from simulation.graph_stand_in import power_law
@@ -130,6 +132,17 @@ def test_more_noise_asks_for_a_coarser_grid() -> None:
     one, nine = (federated.plan_of(asked(), Fraction(share)) for share in (1, 9))
     assert nine.ranges(50_000) < one.ranges(50_000)
     assert nine.expected_cells(50_000) < one.expected_cells(50_000)
+
+
+def test_degrees_under_more_noise_are_drawn_nearer_to_their_mean() -> None:
+    """Three times the deviation, as of three aggregators of which one is honest, or k = 3."""
+    degrees = np.array([60] * 100 + [20] * 200)
+    spread = [
+        np.ptp(vertex_weights(degrees, replace(federated.plan_of(asked(), Fraction(share)), k=k)))
+        for share, k in ((1, 1), (9, 1), (1, 3))
+    ]
+    assert spread[1] < 0.8 * spread[0]
+    assert spread[1] == pytest.approx(spread[2], rel=0.01)
 
 
 def test_an_empty_graph_and_one_edge_succeed() -> None:
