@@ -1,18 +1,21 @@
 """Counting over curators: what is left of patterns, and how many bytes, beside one keeper.
 
-    python -m bench.counting [--curators 10] [--draws 3] [--epsilon 1] [--quick]
+    python -m bench.counting [--curators 10] [--draws 3] [--epsilon 1] [--runs 1] [--quick]
+    python -m bench.counting --dropouts [--epsilon 0.1] [--runs 1] [--quick]
 
 One process. The records are split at random over the curators; each answers every question by its
 own vector, which has passed its spend filter; the sums get R whole draws of noise, from a fixed
 seed. Beside it in the same run, with noise of the same kind: one keeper of all records (one draw,
-no limit of cells). MSNBC where it is beside the repository, else a stand-in; `--quick`: a tenth.
+no limit of cells). Figures are means of the runs, each with noise of its own seed. `--dropouts`:
+n-grams of 100 curators with one draw, of which each round misses a random share. MSNBC where it is
+beside the repository, else a stand-in; `--quick`: a tenth.
 Spec: federated-counting, sections 8 and 13, checks 6 and 13.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -57,7 +60,8 @@ TOPS: Final = (20, 60, 100)
 @dataclass
 class Curators:
     """A source of sums. spent: S of each curator's records; words of each round; dropped: records
-    that a filter left out; rates: the largest of each round, which ordinary debits would charge."""
+    that a filter left out; missing: share of the curators in each round, drawn by `away`; rates:
+    the largest of each round, which ordinary debits would charge."""
 
     counter: Counter
     parts: list[Lists]
@@ -68,6 +72,8 @@ class Curators:
     words: list[int] = field(default_factory=list)
     dropped: int = 0
     rates: Fraction = Fraction(0)
+    missing: float = 0.0
+    away: np.random.Generator = field(default_factory=lambda: np.random.default_rng(3))
 
     def answer(self, question: Question) -> Answer:
         """All parts of a question: counted, filtered, summed, with noise."""
@@ -79,7 +85,9 @@ class Curators:
             self.words.append(sum(block.dimension for block in asked.blocks))
             total = np.zeros(self.words[-1], np.int64)
             self.spent = self.spent or [Spent.nothing(part.count) for part in self.parts]
-            for place, part in enumerate(self.parts):
+            here = self.away.random(len(self.parts)) >= self.missing
+            for place in np.flatnonzero(here).tolist():
+                part = self.parts[place]
                 moved = asked.moved(part)
                 self.spent[place], counted = self.spent[place].admit(moved, costs, self.epsilon)
                 self.dropped += int((~counted).sum())
@@ -120,13 +128,21 @@ def split(lists: Lists, curators: int) -> list[Lists]:
     return found
 
 
-def percent(figures: list[dict[str, Any]]) -> str:
-    """True positives at each K."""
-    shares = (each["true_positives"] for each in figures)
-    return " ".join("-" if share is None else f"{100 * share:.0f}" for share in shares)
+Quality = dict[str, list[float]]
+"""Figures by name."""
+DIGITS: Final = {"TP %": 1, "error of size 4 %": 1, "frequent itemsets": 2}
 
 
-def of_ngrams(data: Sequences, epsilon: str, budget: str, source: Curators, **more: Any) -> str:
+def shown(runs: Sequence[Quality]) -> str:
+    """The means of some runs."""
+    means = {name: np.mean([each[name] for each in runs], axis=0) for name in runs[0]}
+    return ", ".join(
+        f"{name} {' '.join(f'{figure:.{DIGITS.get(name, 3)}f}' for figure in figures)}"
+        for name, figures in means.items()
+    )
+
+
+def of_ngrams(data: Sequences, epsilon: str, budget: str, source: Curators, **more: Any) -> Quality:
     """Quality of one run."""
     params = sequential_ngram.Parameters.model_validate(
         {"universe": data.universe, "epsilon": epsilon, "budget": budget, **more}
@@ -144,13 +160,14 @@ def of_ngrams(data: Sequences, epsilon: str, budget: str, source: Curators, **mo
         lambda: None,
     )
     patterns, errors = compared["patterns_cut"], compared["relative_error"]
-    return (
-        f"TP {percent(patterns)} %, loss {patterns[-1]['utility_loss']:.3f}, "
-        f"error of size 4 {100 * errors[3]:.1f} %"
-    )
+    return {
+        "TP %": [100 * (each["true_positives"] or 0.0) for each in patterns],
+        "loss": [patterns[-1]["utility_loss"]],
+        "error of size 4 %": [100 * errors[3]],
+    }
 
 
-def of_trees(data: Sequences, epsilon: str, source: Curators, **more: Any) -> str:
+def of_trees(data: Sequences, epsilon: str, source: Curators, **more: Any) -> Quality:
     """Quality of one run."""
     height = 12 if Fraction(epsilon) >= 1 else 8
     params = sequential_prefix_tree.Parameters.model_validate(
@@ -168,14 +185,14 @@ def of_trees(data: Sequences, epsilon: str, source: Curators, **more: Any) -> st
         context,
     )
     errors = compared["relative_error"]
-    shares = [
-        {"true_positives": each["true_positives"] / each["k"]}
-        for each in compared["frequent_patterns"]
-    ]
-    return f"TP {percent(shares)} %, error of size 4 {100 * errors[3]:.1f} %"
+    shares = [each["true_positives"] / each["k"] for each in compared["frequent_patterns"]]
+    return {
+        "TP %": [100 * share for share in shares],
+        "error of size 4 %": [100 * errors[3]],
+    }
 
 
-def of_sets(data: Transactions, epsilon: str, source: Curators, **more: Any) -> str:
+def of_sets(data: Transactions, epsilon: str, source: Curators, **more: Any) -> Quality:
     """Quality of one run."""
     params = set_valued.Parameters.model_validate(
         {"universe": data.items, "epsilon": epsilon, **more}
@@ -192,7 +209,7 @@ def of_sets(data: Transactions, epsilon: str, source: Curators, **more: Any) -> 
     )
     errors = [compared["relative_error"][place] for place in (0, 2, 4)]
     mined = compared["frequent_itemsets"][-1]["utility"]
-    return f"errors {' '.join(f'{each:.3f}' for each in errors)}, frequent itemsets {mined:.2f}"
+    return {"errors": errors, "frequent itemsets": [mined]}
 
 
 def both(
@@ -200,19 +217,41 @@ def both(
     counter: Counter,
     lists: Lists,
     asked: argparse.Namespace,
-    run: Callable[..., str],
+    run: Callable[..., Quality],
     *more: str,
     unlimited: bool = True,
 ) -> None:
     """One line for the curators, one for a keeper."""
     epsilon, parts = Fraction(asked.epsilon), split(lists, asked.curators)
     for who, own, draws in (("curators", parts, asked.draws), ("one keeper", [lists], 1)):
-        source = Curators(counter, own, draws, epsilon)
         limit = {"max_cells": 100_000_000} if unlimited and who == "one keeper" else {}
-        quality = run(asked.epsilon, *more, source, **limit)
-        print(f"{name:<22} {who:<10} R = {draws}: {quality}")
+        found = []
+        for seed in range(asked.runs):
+            source = Curators(counter, own, draws, epsilon, SeededRandom(7 + seed))
+            found.append(run(asked.epsilon, *more, source, **limit))
+        print(f"{name:<22} {who:<10} R = {draws}: {shown(found)}", flush=True)
         if who == "curators":
             print(f"{'':<22} {source.figures()}")
+
+
+def dropouts(data: Sequences, asked: argparse.Namespace) -> None:
+    """N-grams, budget uniform, one draw, where each round misses some of 100 curators."""
+    epsilon, parts = Fraction(asked.epsilon), split(data.lists, 100)
+    print(f"{data.count:,} sequences over 100 curators, epsilon {asked.epsilon}")
+    for missing in (0.0, 0.02, 0.05, 0.2):
+        found = []
+        for seed in range(asked.runs):
+            source = Curators(
+                sequential_ngram_counts.COUNTER,
+                parts,
+                1,
+                epsilon,
+                SeededRandom(7 + seed),
+                missing=missing,
+                away=np.random.default_rng(seed),
+            )
+            found.append(of_ngrams(data, asked.epsilon, "uniform", source))
+        print(f"each round misses {100 * missing:>2.0f} %: {shown(found)}", flush=True)
 
 
 def main() -> None:
@@ -220,18 +259,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curators", type=int, default=10)
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--epsilon")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--dropouts", action="store_true")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
+    asked.epsilon = asked.epsilon or ("0.1" if asked.dropouts else "1")
     population = msnbc(shared_data())
     data = population.dataset
     if asked.quick:
         data = Sequences(data.universe, *_tenth(data.lists))
+    if asked.dropouts:
+        dropouts(data, asked)
+        return
     print(f"{population.name}: {data.count:,} sequences over {asked.curators} curators, "
           f"epsilon {asked.epsilon}")  # fmt: skip
     grams, tree = sequential_ngram_counts.COUNTER, sequential_prefix_tree_counts.COUNTER
 
-    def ngrams_of(epsilon: str, budget: str, source: Curators, **more: Any) -> str:
+    def ngrams_of(epsilon: str, budget: str, source: Curators, **more: Any) -> Quality:
         return of_ngrams(data, epsilon, budget, source, **more)
 
     for budget in ("uniform", "adaptive"):

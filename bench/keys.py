@@ -4,9 +4,9 @@
 
 First the primitives, in microseconds of one core, and what documents weigh. Then lone curators
 against real aggregator processes, one for each format, as in `bench.uploads`: in each format the
-first round of a key, with what it needs once (in format 2 the announcements of all sessions), and
-then rounds of both formats in turns. Rates depend on what else the machine does; CPU of the server
-for each piece can be compared.
+first round of a key, with what it needs once (in format 2 the announcements of all sessions), then
+rounds of both formats in turns, and one after a kill -9. Rates depend on what else the machine
+does; CPU of the server for each piece can be compared.
 """
 
 from __future__ import annotations
@@ -254,13 +254,31 @@ async def run(options: argparse.Namespace) -> None:
                 cpu[bool(sessions)].append(load.cpu_s / len(senders) * 1e6)
                 kind = "first round of the key" if number == 0 else f"round {number + 1}"
                 print(f"format {1 + sessions}, {kind}: {load}", flush=True)
+        again = [await after_restart(stack, each, options.clients) for each in served]
     known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
     ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
     print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
+    first, second = (cpu_us - known[bool(each)] for each, cpu_us in enumerate(again))
+    print(f"what is known, once more after a restart: {first:.0f} and {second:.0f} us of CPU")
     print(
         f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
         f"format 2 / format 1 = {ratio:.3f} (medians)"
     )
+
+
+async def after_restart(
+    stack: AsyncExitStack, served: tuple[Process, Federation, list[Sender]], clients: int
+) -> float:
+    """CPU of a piece, in microseconds, in the first round after the aggregator was killed: it finds
+    keys and sessions in its store."""
+    process, federation, senders = served
+    sessions = federation.sessions
+    process.kill()
+    client = federation.peers[0].client = await process.start()
+    stack.push_async_callback(client.aclose)
+    load = await one_round(process, federation, senders, clients, sessions=sessions)
+    print(f"format {1 + sessions}, after a restart: {load}", flush=True)
+    return load.cpu_s / len(senders) * 1e6
 
 
 async def aggregator(

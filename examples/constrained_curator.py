@@ -138,12 +138,13 @@ def both_signed(label, statement, signature, keys):
 
 
 def leads_on(link, document, deployment):
-    """Whether this succession is the one to which an identity document committed."""
-    said, new = link["statement"], link["statement"].get("document")
+    """Whether this succession or revocation is the one to which an identity committed."""
+    said = link["statement"]
+    new = said.get("document") or said.get("revoked_by")
     if new is None or said["from"] != document_hash(document):
         return False
     own = {"role": document["role"], "name": document["name"]}
-    after = {**own, "serial": document["serial"] + 1}
+    after = {**own, "serial": document["serial"] + 1} if said.get("document") else {}
     signers = [(link["signature"], new)]
     if said["reason"] == "planned":
         signers.append((link.get("old_signature", ""), document))
@@ -151,7 +152,7 @@ def leads_on(link, document, deployment):
     return (
         {name: said[name] for name in own} | {"deployment": said["deployment"]}
         == own | {"deployment": deployment}
-        and {name: new[name] for name in after} == after
+        and {name: new.get(name) for name in after} == after
         and b64(hashlib.sha256(committed).digest()) == document.get("next")
         and datetime.fromisoformat(said["effective"]) <= datetime.now(UTC) + SKEW
         and all(both_signed("tacit succession v2", said, unb64(s), keys) for s, keys in signers)
@@ -184,16 +185,26 @@ def follow(state, grant):
     own = {"role": role, "name": grant["party"]}
     if known is None or {name: known[name] for name in own} != own:
         return
-    while True:
-        found = {
-            canonical(link["statement"]): link["statement"]
+
+    def successors(document):
+        return {
+            b64(hashlib.sha256(canonical(link["statement"])).digest()): link["statement"]
             for link in shown.get("links", [])
-            if leads_on(link, known, state["coordinator"]["party"])
+            if leads_on(link, document, state["coordinator"]["party"])
         }
+
+    past = grant.setdefault("past", [])  # documents that were replaced, each with the link's hash
+    for document, link_hash in past:
+        other = {*successors(document)} - {link_hash}
+        demand(not other, f"{grant['party']} has two successors: ask its operator")
+    while True:
+        found = successors(known)
         demand(len(found) < 2, f"{grant['party']} has two successors: ask its operator")
         if not found:
             break
-        (said,) = found.values()
+        ((link_hash, said),) = found.items()
+        demand("document" in said, f"{grant['party']} has revoked its identity")
+        past.append([known, link_hash])
         before = {**grant.get("before", {}), known["ed25519"]: said["overlap_until"]}
         known = said["document"]
         grant["before"], grant["identity_key"] = before, known["ed25519"]

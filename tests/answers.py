@@ -69,11 +69,10 @@ async def _checked(app: FastAPI, scope: Scope, receive: Receive, send: Send) -> 
             kind = dict(message.get("headers", ())).get(b"content-type", b"")
         else:
             parts.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                _hold(app, scope, status, kind, b"".join(parts))
         await send(message)
 
     await _whole(app, scope, receive, noted)
+    _hold(app, scope, status, kind, b"".join(parts))
 
 
 def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> None:

@@ -14,13 +14,20 @@ inside each leaf.
     publication    the run                       numerics        what rounding costs
     report         what is true of its privacy
     blocks         adaptive grid, degrees        block_graph     edges from them
-    blocks_report  what is true of its privacy
+    blocks_report  what is true of its privacy   federated     blocks over curators
     metrics        how close a graph is          evaluation      comparison with the true graph
     baselines      random graph, noisy cells     pictures        plots of the release
     algorithm      as the catalogue knows it     problems        what is refused
 """
 
-from algorithms.graph_der.algorithm import ALGORITHM, check, preview, run
+from dataclasses import replace
+
+from algorithms.graph_der import algorithm
+from algorithms.graph_der.algorithm import check, preview, run
+from algorithms.graph_der.federated import ROUNDS
 from algorithms.graph_der.parameters import Parameters
+
+ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
+"""The entry of the catalogue."""
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -92,12 +92,23 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
 def _run_blocks(dataset: EdgeList, params: Parameters, context: Context) -> Outcome:
     plan, labelling = resolved_blocks(params, dataset)
     release = publish_blocks(dataset, plan, labelling, params.labelling_seed, context)
-    measured = release.measured
-    seen = SeenBlocks(plan, labelling, dataset.declared, measured)
-    outcome = Outcome(
+    outcome = published_blocks(dataset, release, params, context)
+    context.progress(0.97, "releasing")
+    if params.metrics is None:
+        return outcome
+    return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
+
+
+def published_blocks(
+    vertices: EdgeList, release: BlockRelease, params: Parameters, context: Context
+) -> Outcome:
+    """Everything that leaves a run of `blocks`; of `vertices` only what is public is read."""
+    measured, labelling = release.measured, release.labelling
+    seen = SeenBlocks(release.plan, labelling, vertices.declared, measured)
+    return Outcome(
         result={
             "method": "blocks",
-            "vertices": dataset.count,
+            "vertices": vertices.count,
             "edges": release.edges,
             "noisy_edges": measured.size,
             "ranges": measured.fine.grid.ranges,
@@ -105,14 +116,10 @@ def _run_blocks(dataset: EdgeList, params: Parameters, context: Context) -> Outc
             "labelling": labelling,
         },
         report=blocks_report(params, seen),
-        files=_files(dataset, release, _parts(release, context), context),
+        files=_files(vertices, release, _parts(release, context), context),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
         public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
     )
-    context.progress(0.97, "releasing")
-    if params.metrics is None:
-        return outcome
-    return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

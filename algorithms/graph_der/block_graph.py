@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,8 @@ _LEAST_WEIGHT: Final = 1 / 20
 @dataclass(frozen=True, eq=False)
 class BlockRelease:
     """counts (parts,): edges that lie in each; low, high (m,): labels of the synthetic edges; order
-    (n,): the vertex with each label; common: true edges among them, for the operator only."""
+    (n,): the vertex with each label; common: true edges among them, for the operator only (None:
+    nobody has the true graph)."""
 
     plan: BlockPlan
     labelling: Labelling
@@ -44,7 +45,7 @@ class BlockRelease:
     low: Labels
     high: Labels
     order: NDArray[np.int32]
-    common: int
+    common: int | None
 
     @property
     def edges(self) -> int:
@@ -80,15 +81,29 @@ def publish_blocks(
     order = order_of(graph, labelling, seed)
     low, high = labelled(graph, order)
     measured = measure(low, high, plan, context)
+    found = synthetic(measured, plan, labelling, order, context)
+    own, true = (
+        first.astype(np.int64) * plan.vertices + second
+        for first, second in ((found.low, found.high), (low, high))
+    )
+    return replace(found, common=int(np.isin(own, true, assume_unique=True).sum()))
+
+
+def synthetic(
+    measured: Measured,
+    plan: BlockPlan,
+    labelling: Labelling,
+    order: NDArray[np.int32],
+    context: Context,
+) -> BlockRelease:
+    """The release that follows from what was measured. Raises Cancelled."""
     context.progress(0.55, "making counts consistent")
     counts = whole_counts(measured, plan, context.noise("rounding"))
     weights = vertex_weights(measured.degrees, plan)
     keys = drawn_pairs(measured, counts, weights, context)
-    true = low.astype(np.int64) * plan.vertices + high
-    common = int(np.isin(keys, true, assume_unique=True).sum())
     first, second = np.divmod(keys, plan.vertices)
     ends = first.astype(np.int32), second.astype(np.int32)
-    return BlockRelease(plan, labelling, measured, counts, *ends, order, common)
+    return BlockRelease(plan, labelling, measured, counts, *ends, order, None)
 
 
 def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> Ints:
@@ -108,7 +123,7 @@ def vertex_weights(degrees: Ints | None, plan: BlockPlan) -> Floats:
     if degrees is None or degrees.mean() <= 0:
         return np.ones(plan.vertices)
     mean = float(degrees.mean())
-    noise = laplace_variance(float(plan.scale(1)))
+    noise = float(plan.noise_share) * laplace_variance(float(plan.scale(1)))
     signal = max(0.0, float(degrees.var()) - noise)
     shrunk = mean + signal / (signal + noise) * (degrees - mean)
     weights: Floats = np.maximum(shrunk, mean * _LEAST_WEIGHT)

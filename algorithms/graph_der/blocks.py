@@ -17,22 +17,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.graph_der.geometry import Ints, Labels
+from tacit.encoders.graph_der_blocks import MOST_PARTS, Coarse, Fine, Ints, Labels
 from tacit.noise import DiscreteLaplace
 
 BlockShares = tuple[Fraction, Fraction, Fraction, Fraction]
 """Of the budget: for the size, the degrees, the coarse and the fine counts."""
 
 LEAST_RANGES: Final = 4
-MOST_PARTS: Final = 40
-"""On each side of a coarse cell."""
 _FINE: Final = 5
 """A part of a cell is to hold about this many edges at a budget of 1 for the fine counts."""
 _COARSE: Final = 10
@@ -40,13 +37,20 @@ _COARSE: Final = 10
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """A run's public choices. k: edges that are protected together at epsilon."""
+    """A run's public choices. k: edges that are protected together at epsilon; noise_share: noise
+    of a count in units of one full draw (over curators: of the rounds; stored edges: 1)."""
 
     vertices: int
     epsilon: Fraction
     shares: BlockShares
     k: int
     max_cells: int
+    noise_share: Fraction = Fraction(1)
+
+    @property
+    def inflation(self) -> float:
+        """Deviation of the noise over that of one edge's full draw."""
+        return self.k * math.sqrt(self.noise_share)
 
     def scale(self, query: int) -> Fraction:
         """Of the noise of query 0 to 3, in order of `shares`; its share is above 0."""
@@ -60,101 +64,15 @@ class BlockPlan:
 
     def ranges(self, size: int) -> int:
         """B, for this noisy number of edges."""
-        budget = float(self.epsilon * (self.shares[2] + self.shares[3]) / self.k)
+        budget = float(self.epsilon * (self.shares[2] + self.shares[3])) / self.inflation
         wanted = round(math.sqrt(2 * size * budget / _COARSE) / 3)
         most = min(self.vertices // 2, math.isqrt(self.max_cells))
         return max(1, min(max(wanted, LEAST_RANGES), most))
 
     def expected_cells(self, size: int) -> int:
         """About how many fine cells this many edges ask for."""
-        fine = float(self.epsilon * self.shares[3] / self.k)
+        fine = float(self.epsilon * self.shares[3]) / self.inflation
         return min(self.max_cells, round(size * fine / _FINE + 2 * self.ranges(size) ** 2))
-
-
-@dataclass(frozen=True, eq=False)
-class Coarse:
-    """The cells of B equal ranges of labels, B (B + 1) / 2 of them: rows (cells,) and columns
-    (cells,) as numbers of ranges, row <= column; borders (B + 1,)."""
-
-    borders: Ints
-
-    @classmethod
-    def of(cls, vertices: int, ranges: int) -> Coarse:
-        """Of this many ranges."""
-        return cls(np.arange(ranges + 1) * vertices // ranges)
-
-    @property
-    def ranges(self) -> int:
-        """B."""
-        return self.borders.size - 1
-
-    @cached_property
-    def cells(self) -> tuple[Ints, Ints]:
-        """Rows and columns of all cells, row by row."""
-        rows, columns = np.triu_indices(self.ranges)
-        return rows.astype(np.int64), columns.astype(np.int64)
-
-    def place(self, low: Labels, high: Labels) -> Ints:
-        """(m,) the cell of each pair of labels."""
-        row = np.searchsorted(self.borders, low, side="right") - 1
-        column = np.searchsorted(self.borders, high, side="right") - 1
-        return row * self.ranges - row * (row - 1) // 2 + column - row
-
-
-@dataclass(frozen=True, eq=False)
-class Fine:
-    """Parts of coarse cells: sides (cells,) is s of each of them.
-
-    coarse (parts,): the cell of each part; bounds (parts, 4): labels of its rows and columns, from
-    and to (exclusive); room (parts,): pairs low < high in it. Parts without room are left out.
-    """
-
-    grid: Coarse
-    sides: Ints
-    coarse: Ints
-    bounds: Ints
-    room: Ints
-    numbers: Ints
-    """(all parts,) the place among `coarse`, -1 where left out."""
-    starts: Ints
-
-    @classmethod
-    def of(cls, grid: Coarse, sides: Ints) -> Fine:
-        """All parts of these sides."""
-        rows, columns = grid.cells
-        squares = sides * sides
-        starts = np.concatenate(([0], np.cumsum(squares)))
-        coarse = np.repeat(np.arange(sides.size), squares)
-        within = np.arange(int(starts[-1])) - starts[coarse]
-        side = sides[coarse]
-        first, second = np.divmod(within, side)
-        bounds = np.empty((coarse.size, 4), np.int64)
-        for column, (numbers, part) in enumerate(((rows, first), (columns, second))):
-            begin = grid.borders[numbers[coarse]]
-            width = grid.borders[numbers[coarse] + 1] - begin
-            bounds[:, 2 * column] = begin + part * width // side
-            bounds[:, 2 * column + 1] = begin + (part + 1) * width // side
-        high, wide = bounds[:, 1] - bounds[:, 0], bounds[:, 3] - bounds[:, 2]
-        diagonal = (rows == columns)[coarse]
-        room = high * wide
-        room = np.where(diagonal & (first == second), high * (high - 1) // 2, room)
-        room = np.where(diagonal & (first > second), 0, room)
-        there = room > 0
-        numbers = np.where(there, np.cumsum(there) - 1, -1)
-        return cls(grid, sides, coarse[there], bounds[there], room[there], numbers, starts[:-1])
-
-    def place(self, low: Labels, high: Labels) -> Ints:
-        """(m,) the part of each pair of labels."""
-        cell = self.grid.place(low, high)
-        rows, columns = self.grid.cells
-        side = self.sides[cell]
-        parts = []
-        for labels, numbers in ((low, rows), (high, columns)):
-            begin = self.grid.borders[numbers[cell]]
-            width = self.grid.borders[numbers[cell] + 1] - begin
-            parts.append(((labels - begin + 1) * side - 1) // width)
-        found: Ints = self.numbers[self.starts[cell] + parts[0] * side + parts[1]]
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +93,7 @@ def sides_of(grid: Coarse, counts: Ints, plan: BlockPlan) -> Ints:
     rows, columns = grid.cells
     widths = np.diff(grid.borders)
     most = np.minimum(np.minimum(widths[rows], widths[columns]), MOST_PARTS)
-    budget = float(plan.epsilon * plan.shares[3] / plan.k)
+    budget = float(plan.epsilon * plan.shares[3]) / plan.inflation
     wanted = np.sqrt(np.maximum(counts, 0) * budget / _FINE)
     while True:
         sides = np.clip(np.ceil(wanted), 1, np.maximum(most, 1)).astype(np.int64)

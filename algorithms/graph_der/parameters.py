@@ -28,6 +28,7 @@ from algorithms.graph_der.problems import (
 from algorithms.graph_der.settings import LIMIT_LINES, MOST_DENSE, Plan, default_step
 from algorithms.parameters import asked_metrics, schema_range
 from algorithms.problems import MethodNeedsSound
+from tacit.encoders.graph_der_blocks import MOST_VERTICES
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 
@@ -106,6 +107,12 @@ class Parameters(WireModel):
         "10 for each vertex",
         json_schema_extra=schema_range(minimum=1),
     )
+    vertices: int | None = Field(
+        None,
+        description="over curators: how many vertices there are, public; a row of the two columns "
+        "is an edge between labels 0 to vertices - 1",
+        json_schema_extra=schema_range(minimum=2, maximum=MOST_VERTICES),
+    )
     step: int | None = Field(
         None,
         description="der: labels between two grid lines, 1 to half the vertices; unless given the "
@@ -178,14 +185,18 @@ def labelling_of(params: Parameters, *, declared: bool) -> Labelling:
     return params.labelling
 
 
-def block_plan_of(params: Parameters, vertices: int) -> BlockPlan:
+def block_plan_of(
+    params: Parameters, vertices: int, noise_share: Fraction = Fraction(1)
+) -> BlockPlan:
     """The public choices of `blocks` for this many vertices.
 
     Raises what `check_parameters` raises, BadVertices, BadGroup, BadEpsilon.
     """
     check_parameters(params, "sound")
     _check_vertices(params, vertices)
-    plan = BlockPlan(vertices, params.epsilon, params.block_shares, params.k, params.max_cells)
+    plan = BlockPlan(
+        vertices, params.epsilon, params.block_shares, params.k, params.max_cells, noise_share
+    )
     if max(plan.scale(query) for query in range(4) if plan.shares[query]) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this share", pointer="/params/epsilon")
     return plan
@@ -247,6 +258,8 @@ def resolved(params: Parameters, stance: Stance, graph: EdgeList) -> tuple[Plan,
 def resolved_blocks(params: Parameters, graph: EdgeList) -> tuple[BlockPlan, Labelling]:
     """The same of `blocks`. Raises what `block_plan_of` and `labelling_of` raise."""
     check_ends(graph)
+    if params.vertices not in (None, graph.count):
+        raise BadVertices("is for curators: the dataset has its own", pointer="/params/vertices")
     plan = block_plan_of(params, graph.count)
     return plan, labelling_of(params, declared=graph.declared)
 

@@ -170,6 +170,18 @@ def _run_basic(
     sets = itemsets(dataset, universe, context)
     exact = exact_histogram(sets, len(universe))
     noisy = noisy_histogram(exact, params.epsilon, stance, context)
+    outcome, rows = histogram_outcome(noisy, params, stance, universe, context)
+    return _evaluated(outcome, dataset, params, universe, rows, {}, context, noisy)
+
+
+def histogram_outcome(
+    noisy: NDArray[Any],
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> tuple[Outcome, tuple[Row, ...]]:
+    """What is published of a noisy histogram (2^items,), and its rows. Raises RowCap."""
     cells = clipped(noisy)
     if np.count_nonzero(cells) > params.max_rows:
         raise RowCap(params.max_rows, "A histogram has about half of its empty cells above 0.")
@@ -194,7 +206,7 @@ def _run_basic(
         ),
         plots=pictures(rows),
     )
-    return _evaluated(outcome, dataset, params, universe, rows, {}, context, noisy)
+    return outcome, rows
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

@@ -1,5 +1,5 @@
-"""Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; and what
-came in by the hour, after 400 days.
+"""Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; what
+records spent in jobs that are over as long; and what came in by the hour, after 400 days.
 
 Every step is whole and can be repeated, so the process may end at any moment.
 """
@@ -40,7 +40,9 @@ class Expiry(Repeating):
     async def look(self) -> None:
         """Expire all that are due."""
         async with self._database.begin() as transaction:
-            await flow.forget_hours(transaction, self._clock.now() - KEPT)
+            now = self._clock.now()
+            await flow.forget_hours(transaction, now - KEPT)
+            await store.forget_spends(transaction, now - self._retention)
         while not self._pauses.ending:
             now = self._clock.now()
             async with self._database.begin() as transaction:

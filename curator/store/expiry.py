@@ -1,4 +1,4 @@
-"""Drops the refusals and the deliveries of old rounds.
+"""Drops the refusals and the deliveries of old rounds, and what records spent in old jobs.
 
 What the ledger and its chain need stays for good: debits, credits, contributions, and of a round
 its descriptor, its outcome and the abort statements. So what a policy sums over is the same as
@@ -10,11 +10,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, null, select, update
 
 from common.store.transactions import Transaction
 from curator.store.outbox import State
-from curator.store.tables import contributions, outbox, refusals, rounds
+from curator.store.tables import (
+    contributions,
+    federated_jobs,
+    job_spends,
+    outbox,
+    refusals,
+    rounds,
+)
 
 _UNDER_WAY: Final = (State.PLANNED.value, State.PREPARED.value)
 
@@ -42,4 +49,29 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
     for table in (refusals, outbox):
         await transaction.execute(delete(table).where(table.c.contribution.in_(parts)))
     await transaction.execute(update(rounds).where(rounds.c.id.in_(ids)).values(expired=now))
+    return len(ids)
+
+
+async def forget_spends(transaction: Transaction, before: datetime) -> int:
+    """Drop what records spent in jobs whose newest round was over before an instant; of how many
+    jobs. Such a job has no first round from then on, so that its later steps are missed: S must not
+    begin again at 0. A job whose first round may still be credited keeps it."""
+    first, last = rounds.alias(), rounds.alias()
+    found = await transaction.execute(
+        select(federated_jobs.c.id)
+        .join(first, first.c.id == federated_jobs.c.first_round)
+        .join(last, last.c.id == federated_jobs.c.last_round)
+        .where(
+            federated_jobs.c.terms.is_not(None),
+            first.c.outcome.is_not(None),
+            last.c.outcome.is_not(None),
+            last.c.deadline < before,
+        )
+    )
+    ids = list(found.scalars())
+    if ids:
+        await transaction.execute(delete(job_spends).where(job_spends.c.job.in_(ids)))
+        await transaction.execute(
+            update(federated_jobs).where(federated_jobs.c.id.in_(ids)).values(first_round=null())
+        )
     return len(ids)

@@ -41,6 +41,7 @@ SWAP: Final = 2
 MODULES: Final = {
     "kmeans": "kmeans.sums",
     "dpbv-clustering": "dpbv_clustering.sums",
+    "graph-der": "graph_der_blocks",
     "sequential-ngram": "sequential_ngram_counts",
     "sequential-prefix-tree": "sequential_prefix_tree_counts",
     "set-valued": "set_valued_counts",

@@ -69,6 +69,7 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "test_the_least_suite_comes_from_settings_or_the_join_token",
         "tests/aggregator/test_suites.py::test_an_aggregator_that_opened_format_2_is_past_format_1",
         "tests/tacit/crypto/test_hybrid_signing.py::test_a_half_alone_is_never_enough",
+        "tests/e2e/test_lasting_seals.py::test_what_an_aggregator_shows_is_checked",
         "tests/e2e/test_coordinator_rotation.py::test_a_new_key_takes_the_least_suite_along",
     ),
     7: ("tests/e2e/test_formats.py::test_a_fleet_of_two_releases_has_one_sum",),
@@ -110,6 +111,18 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "tests/e2e/test_coordinator_rotation.py::test_who_steals_the_running_key_gets_no_further",
         "tests/e2e/test_coordinator_rotation.py::"
         "test_two_successors_are_a_fork_until_a_person_confirms_one",
+        "tests/e2e/test_coordinator_rotation.py::test_a_job_and_an_upload_go_on",
+        "tests/e2e/test_coordinator_rotation.py::test_a_revoked_identity_opens_nothing_more",
+        "tests/e2e/test_identity_rotation.py::test_a_revoked_identity_opens_nothing_more",
+        "tests/e2e/test_party_rotation.py::"
+        "test_parties_follow_while_rounds_run_and_aggregators_are_away",
+        "tests/e2e/test_party_rotation.py::"
+        "test_a_stolen_key_and_token_end_in_a_fork_and_the_operators_help",
+        "tests/e2e/test_party_rotation.py::"
+        "test_after_a_theft_parties_renew_the_tokens_that_were_ended",
+        "tests/e2e/test_party_rotation_killed.py::test_a_killed_curator_service_goes_on",
+        "tests/cli/test_restored_identity.py::"
+        "test_a_backup_of_before_goes_on_by_the_pair_that_replaced_it",
         "tests/coordinator/registry/test_own_identity_killed.py::"
         "test_a_replacement_that_is_killed_is_finished_by_the_same_command",
         "tests/aggregator/rounds/test_identity_ends.py::"

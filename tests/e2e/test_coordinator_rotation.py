@@ -5,12 +5,14 @@ Spec: keys, sections 5 and 9 (check 11). Real coordinator, aggregators and curat
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from common.runtime.clock import SystemClock
@@ -42,6 +44,7 @@ from tests.e2e.rotation import (
     released,
     settled,
 )
+from tests.e2e.test_federated_jobs import CENTRES, HOSTED, KMEANS, blobs
 
 CHAIN = "/.well-known/tacit-coordinator/identity"
 
@@ -407,3 +410,45 @@ async def test_a_revoked_identity_opens_nothing_more(it: Site) -> None:
     (known,) = await part_of(it.app, Coordinators).known(COORDINATOR)
     with pytest.raises(IdentitySuperseded):
         known.keys(SystemClock().now())
+
+
+@pytest.mark.slow
+async def test_a_job_and_an_upload_go_on(tmp_path: Path) -> None:
+    """The identity is replaced in the middle of an upload, while rounds of a job run."""
+    async with site(tmp_path) as it:
+        await it.enrol("host", HOSTED)
+        for number, name in enumerate(HOSTED):
+            await it.give(name, ["a", "b"], blobs(20, number))
+        await it.agree("kmeans", record={"period": {"epsilon": "9"}})
+        await commit(it)
+        asked = await it.ask(KMEANS)
+        async with asyncio.timeout(60):  # one sum is opened, and the next round is in progress
+            while (await it.shown(asked["id"]))["progress"] <= 0.5:
+                await asyncio.sleep(0.02)
+        head = {"name": "rows", "kind": "numeric-table", "format": "csv"}
+        fields = "".join(
+            f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+            for name, value in head.items()
+        )
+        file = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nx,y\n'
+
+        async def body() -> AsyncIterator[bytes]:
+            yield (fields + file).encode()
+            for number in range(4000):
+                yield f"{number},{number % 7}\n".encode()
+                if number == 2000:
+                    assert (await it.shown(asked["id"]))["state"] == "running"
+                    await rotate(it, 0)
+            yield b"\r\n--b--\r\n"
+
+        headers = {"Content-Type": "multipart/form-data; boundary=b"}
+        stored = await it.house.ask("POST", "/v1/datasets", content=body(), headers=headers)
+        assert stored.status_code == 201, stored.text
+        assert stored.json()["schema"]["rows"] == 4000, stored.text
+        found = await it.result(asked["id"])
+        centres = np.array(sorted(found["summary"]["centres"]))
+        assert np.abs(centres - CENTRES).max() < 0.5
+        # another one, under the new key from its start
+        again = await it.ask(KMEANS)
+        assert (await it.result(again["id"]))["summary"]["truncated"] is False
+        assert await known_to_curators(it) == {KEYS[0].public.ed25519}

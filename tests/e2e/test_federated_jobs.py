@@ -48,6 +48,11 @@ GRID: dict[str, Any] = {
     "params": {"k": 2, "epsilon": "2", "bounds": BOX, "cells_per_axis": 8},
     "federation": FEDERATION,
 }
+GRAPH: dict[str, Any] = {
+    "algorithm": "graph-der",
+    "params": {"epsilon": "1", "vertices": 50},
+    "federation": {**FEDERATION, "columns": ["u", "v"]},
+}
 TASK: dict[str, Any] = {
     "algorithm": "crowd-tasking",
     "params": {
@@ -74,6 +79,11 @@ def blobs(count: int, number: int) -> list[list[float]]:
     return rows
 
 
+def edges(number: int) -> list[list[float]]:
+    """Twenty edges of a curator, each of which no other one has: 1,000 of 1,225 pairs in all."""
+    return [[float(number), float((number + step) % 50)] for step in range(1, 21)]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Everybody, with rows, and agreed to all three algorithms."""
@@ -82,9 +92,12 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         for name in LONE:
             await running.enrol(name)
         for number, name in enumerate((*LONE, *HOSTED)):
-            await running.give(name, ["a", "b"], blobs(20, number))
+            rows = [
+                [*blob, *edge] for blob, edge in zip(blobs(20, number), edges(number), strict=True)
+            ]
+            await running.give(name, ["a", "b", "u", "v"], rows)
         limits = {"period": {"epsilon": "9"}}
-        algorithms = ["kmeans", "dpbv-clustering", "crowd-tasking"]
+        algorithms = ["kmeans", "dpbv-clustering", "crowd-tasking", "graph-der"]
         await running.agree(*algorithms, record=limits)
         yield running
 
@@ -121,6 +134,17 @@ async def test_the_grid_of_dpbv_clustering_by_one_round(it: Site) -> None:
     assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "2"
 
 
+async def test_a_graph_by_three_rounds(it: Site) -> None:
+    asked = await it.ask(GRAPH)
+    found = await it.result(asked["id"])
+    assert found["summary"]["method"] == "blocks"
+    assert found["summary"]["vertices"] == 50
+    assert 800 < found["summary"]["edges"] <= 1_225
+    report = await it.report(asked["id"])
+    assert {line["key"]: line["epsilon"] for line in report["verified"]}["e"] == "1"
+    assert report["charged"]["ledger"] == "curators"
+
+
 async def test_crowd_tasking_by_reports(it: Site) -> None:
     """An average by windows and a histogram by subsets, at the same time."""
     buckets = {"aggregate": "HIST", "buckets": {"width": 1}, "epsilon": "1", "report": "subset"}
@@ -147,8 +171,8 @@ async def test_every_curators_own_ledger_has_paid(it: Site) -> None:
     for name in (LONE[0], HOSTED[-1]):
         found = (await it.ledger(name))["record"]
         amounts = sorted(debit["epsilon"] for debit in found["debits"])
-        assert amounts == ["0", "0", "1", "2", "2", "3"]
-        assert found["worst_instant"]["epsilon"] == "8"
+        assert amounts == ["0", "0", "0", "0", "1", "1", "2", "2", "3"]
+        assert found["worst_instant"]["epsilon"] == "9"
 
 
 async def test_who_cannot_afford_a_job_stays_out_and_the_job_fails(it: Site) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tacit.protocol.identities import SignedSuccession
 from tacit.wire import encode_binary
 from tests.examples.client import load_client
-from tests.tacit.protocol.test_identities import THIEF, document, key, link, shown
+from tests.tacit.protocol.test_identities import PAIRS, THIEF, document, key, link, shown
 
 PAST, FAR = datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)
 
@@ -65,3 +65,27 @@ def test_a_fork_stops_the_device(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     state = {"coordinator": {"party": "demo"}, "aggregators": {"north": grant}}
     with pytest.raises(SystemExit, match="two"):
         client.follow(state, grant)
+
+
+def test_a_second_successor_and_a_revocation_that_come_later_stop_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = load_client()
+    grant: dict[str, Any] = {"party": "north", "url": "http://it.test"}
+    grant |= {"identity_key": encode_binary(key(0)), "fingerprint": ""}
+    state = {"coordinator": {"party": "demo"}, "aggregators": {"north": grant}}
+
+    def follow(*links: SignedSuccession) -> None:
+        text = json.loads(shown(0, 1, links=list(links)).model_dump_json(exclude_none=True))
+        monkeypatch.setattr(client, "ask", lambda _url: text)
+        client.follow(state, grant)
+
+    follow(late(1))
+    follow(late(1))  # it is the one that was followed
+    assert grant["identity_key"] == encode_binary(key(1))
+    with pytest.raises(SystemExit, match="two successors"):
+        follow(late(1), late(1, document=document(1, suites=(1,))))
+    follow(late(1), late(2, document=document(1, key=THIEF)))  # leads on for nobody
+    ended = late(2, document=None, revoked_by=PAIRS[2].public, overlap_until=PAST)
+    with pytest.raises(SystemExit, match="has revoked its identity"):
+        follow(late(1), ended)

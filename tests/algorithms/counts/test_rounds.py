@@ -5,6 +5,7 @@ In one process and without noise. Spec: federated-counting, section 13, checks 2
 
 from __future__ import annotations
 
+import io
 import json
 from fractions import Fraction
 from itertools import product
@@ -37,6 +38,7 @@ from algorithms.set_valued.settings import Settings as SetSettings
 from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
 from simulation.sequential_stand_in import metro
 from simulation.set_valued_data import msnbc_like
+from tacit.accounting.spend_filter import Spent
 from tacit.encoders import (
     count_sums,
     sequential_ngram_counts,
@@ -99,18 +101,29 @@ def central(counting: AdaptiveCounting[Any], state: Any, counter: Counter, lists
 
 
 class Curators:
-    """A source of sums: each curator encodes the question by itself, from its JSON."""
+    """A source of sums: each curator encodes the question by itself, from its JSON. `epsilon`: of
+    the job, which no record may pass: an honest job leaves none out."""
 
     def __init__(self, counter: Counter, parts: list[Lists], read: Any = None) -> None:
         self.counter, self.parts, self.read = counter, parts, read
+        self.epsilon: Fraction | None = None
+        self.spent = [Spent.nothing(part.count) for part in parts]
 
     def opened(self, asked: CountSum) -> np.ndarray:
         if self.read is not None:
             asked = self.read(json.loads(json.dumps(asked.document())))
+        if self.epsilon is not None:
+            self._admit(asked, self.epsilon)
         vectors = [asked.total(part) for part in self.parts]
         ends = np.cumsum([block.dimension for block in asked.blocks])
         assert all(vector.size == ends[-1] for vector in vectors)
         return np.sum(vectors, axis=0)
+
+    def _admit(self, asked: CountSum, epsilon: Fraction) -> None:
+        costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
+        for place, part in enumerate(self.parts):
+            self.spent[place], counted = self.spent[place].admit(asked.moved(part), costs, epsilon)
+            assert counted.all(), "an honest job leaves nobody out"
 
     def answer(self, question: Question) -> Answer:
         asked = sum_of(self.counter, question)
@@ -119,6 +132,7 @@ class Curators:
 
 def over_curators(rounds: FederatedRounds, params: Any, curators: Curators) -> Any:
     """A job's course; after each sum the run is rebuilt, as after a restart."""
+    curators.epsilon = params.epsilon
     run, sums = rounds.first(params, ("sequences",), DRAWS), []
     while (asked := rounds.next_sum(run)) is not None:
         assert isinstance(asked, CountSum)
@@ -129,6 +143,7 @@ def over_curators(rounds: FederatedRounds, params: Any, curators: Curators) -> A
             assert again is not None
             run = rounds.absorb(run, again, opened)
     assert len(sums) <= rounds.planned(run)
+    assert max(each.most for each in curators.spent) > 0
     return run
 
 
@@ -284,6 +299,53 @@ def test_diffpart_over_curators_is_that_of_one_keeper(
     expected = central(counting, parts.first(), counter, lists)
     assert len(expected.rows) > 15
     assert found.rows == expected.rows
+
+
+@pytest.mark.parametrize("curators", [1, 7, 100])
+@pytest.mark.parametrize("items", [2, 9, 16])
+def test_a_histogram_of_sets_over_curators_is_that_of_one_keeper(curators: int, items: int) -> None:
+    """`basic`, without noise: each itemset's cell, in one question that costs all of epsilon."""
+    universe = tuple(f"i{number}" for number in range(items))
+    params = SetParameters(universe=universe, epsilon="2", method="basic", max_rows=100_000)
+    data = msnbc_like(2_000, items, 4).dataset
+    lists = Lists(data.values, data.offsets)
+    source = Curators(set_valued_counts.COUNTER, split(lists, curators), set_valued_counts.read)
+    run = over_curators(sets.ROUNDS, params, source)
+    found = sets.ROUNDS.release(run)
+    exact = [0] * (1 << items)
+    for row in rows_of(lists):
+        exact[sum(1 << item for item in set(row))] += 1
+    kept = [(mask, count) for mask, count in enumerate(exact) if mask and count]
+    assert found.result["rows"] == len(kept)
+    assert found.result["records"] == sum(count for _, count in kept)
+    (file,) = [each for each in found.files if each.name == "histogram.npy"]
+    counted = np.load(io.BytesIO(file.content))
+    assert counted.tolist() == [0, *exact[1:]]
+    (step,) = run.steps
+    assert (step["words"], step["rates"], step["reach"]) == ((1 << items) - 1, ["2"], 1)
+    asked = sets.ROUNDS.next_sum(sets.ROUNDS.first(params, ("sets",), DRAWS))
+    assert isinstance(asked, CountSum)
+    assert asked.moved(lists_of([[0, 1, 1], [1], []])).tolist() == [[1], [1], [0]]
+
+
+def test_a_question_of_130_000_cells_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """360 grams with 361 cells each: two parts, beside a limit of a million words."""
+    levels = (Level(np.zeros(360, np.int64), np.arange(360)),)
+    generator = np.random.default_rng(5)
+    rows = [generator.integers(0, 360, generator.integers(0, 9)).tolist() for _ in range(3_000)]
+    lists = lists_of(rows)
+    rates = (Fraction(1, 3), Fraction(1, 5))
+    rate_of = generator.integers(0, 2, 360)
+    whole = CountSum.of(
+        sequential_ngram_counts.COUNTER, Successors(360, 8, levels), 8, rates, rate_of
+    )
+    opened = [part.total(lists) for part in whole.parts]
+    assert [words.size for words in opened] == [65_536, 64_424]
+    found = whole.whole([part.restored(own) for part, own in zip(whole.parts, opened, strict=True)])
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 1_000_000)
+    (one,) = whole.parts
+    assert found.tolist() == one.whole([one.restored(one.total(lists))]).tolist()
+    assert found.sum() == sum(len(row) for row in rows)
 
 
 @pytest.mark.parametrize("words", [65_536, 40])

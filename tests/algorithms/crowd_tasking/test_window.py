@@ -187,6 +187,26 @@ def test_subsets_that_are_drawn() -> None:
     assert np.abs(shares - 0.05).max() < 5 * law.deviation(places.size)
 
 
+def test_alike_keys_are_drawn_again() -> None:
+    """The first keys are all the same: still r buckets of each row, and each as often."""
+
+    class Alike(SeededRandom):
+        first = True
+
+        def words(self, count: int) -> np.ndarray:
+            found = super().words(count)
+            if Alike.first:
+                Alike.first = False
+                found[:] = 1 << 40
+            return found
+
+    law = Subset.of(Fraction(1), 20)
+    found = law.reports(np.zeros(20_000, np.int64), Alike(1))
+    assert set(found.sum(axis=1).tolist()) == {law.size}
+    held = found[:, 1:].mean(axis=0)
+    assert np.abs(held - float(law.other)).max() < 0.02
+
+
 def test_the_deviation_of_an_empty_bucket() -> None:
     """Within 5 %, over 300 tasks of 500 users."""
     law = Subset.of(Fraction(2), 10)

@@ -371,4 +371,4 @@ def test_the_catalogue_entry() -> None:
     assert ALGORITHM.name == "graph-der"
     assert ALGORITHM.dataset_kind == "edge-list"
     assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated is None
+    assert set(ALGORITHM.federated or ()) == {"rounds"}

@@ -1,4 +1,4 @@
-"""Method `blocks`: sensitivity, budget, consistency, output. Spec: graph-der, section 10.5."""
+"""Method `blocks`: sensitivity, budget, consistency, output. Spec: graph-der, section 10.6."""
 
 from __future__ import annotations
 

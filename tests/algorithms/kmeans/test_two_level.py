@@ -167,6 +167,15 @@ def test_lists_that_do_not_fit(kept: list[int], sides: list[int]) -> None:
         FineCells(4, 2, 16, np.array(kept, int), np.array(sides, int), Fraction(1), 1_000)
 
 
+def test_cells_above_the_threshold_are_kept_and_no_others() -> None:
+    """Or the largest, where none is."""
+    asked = TwoLevel(2, 2, 4, Fraction(1, 2), Fraction(1), 1.0, 256)
+    assert asked.threshold == pytest.approx(math.log(16) / 0.5)
+    counts = np.array([0, 5, 6, -9, 5, 100] + [0] * 10)  # 5.55 is the threshold
+    assert asked.fine(counts, 16).kept.tolist() == [2, 5]
+    assert asked.fine(np.minimum(counts, 5), 16).kept.size == 8
+
+
 def test_sides_are_lowered_until_they_fit() -> None:
     asked = TwoLevel(2, 2, 8, Fraction(1), Fraction(10), 1.0, 300)
     query = asked.fine(np.full(64, 10_000), 1 << 16)
@@ -291,6 +300,8 @@ def test_over_curators_as_over_stored_rows() -> None:
         assert (query.restored(opened) == sums).all()
         stored = absorb(stored, central, sums)
         kinds.append(query.query.kind)
+        for block in query.blocks if query.query.kind != "zone" else ():
+            assert (block.bound, block.share) == (1, 1)
     assert kinds == ["hist", "fine", "zone"]
     outcome = federated.release(state)
     assert outcome.result["centres"] == state.grid.raw(release(stored).centres).tolist()

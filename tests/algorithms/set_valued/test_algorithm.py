@@ -324,5 +324,7 @@ def test_the_catalogue_entry() -> None:
     assert ALGORITHM.name == "set-valued"
     assert ALGORITHM.dataset_kind == "transactions"
     assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated == {"rounds": "stance sound, method diffpart"}
+    assert ALGORITHM.federated == {
+        "rounds": "stance sound, method diffpart, or basic with at most 16 items"
+    }
     assert ALGORITHM.params is Parameters

@@ -20,9 +20,12 @@ from sqlalchemy import select
 
 from common.store.transactions import Database
 from common.web.parts import part_of
+from curator.participation.expiry import Expiry
 from curator.participation.loop import Participation
 from curator.store.tables import job_spends
+from tacit.encoders import count_sums
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
+from tacit.encoders.counts import Lists
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
@@ -155,10 +158,11 @@ async def test_any_course_spends_no_more_than_epsilon(it: Site) -> None:
     assert max(await spent(it)) <= EPSILON < unfiltered.max()
 
 
-def _lists() -> Any:
-    from tacit.encoders.counts import Lists
+def _lists() -> Lists:
+    return _some([[1, 2, 0, 1, 2], [1, 2], [0] * 5])
 
-    places = [[1, 2, 0, 1, 2], [1, 2], [0] * 5]
+
+def _some(places: list[list[int]]) -> Lists:
     starts = np.cumsum([0, *map(len, places)])
     return Lists(np.concatenate(places).astype(np.int32), starts)
 
@@ -290,6 +294,26 @@ async def test_a_job_that_went_on_is_not_credited(it: Site) -> None:
     assert max(await spent(it)) == Fraction(2, 5)
 
 
+@pytest.mark.parametrize("over", [True, False])
+async def test_what_records_spent_is_dropped_with_old_rounds(it: Site, over: bool) -> None:
+    """From then on the job is answered no more, since S would begin again. While a round's end is
+    not known, all stays: it may be credited, or be asked again."""
+    for number in (1, 2):
+        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
+    for signed in list(it.world.rounds.values())[: 2 if over else 1]:
+        it.world.finish(signed.statement, "released")
+    it.clock.advance(timedelta(hours=2))
+    await part_of(it.app, Participation).settle()
+    it.clock.advance(timedelta(days=400))
+    before = await spent(it)
+    assert max(before) > 0
+    await part_of(it.app, Expiry).look()
+    assert await spent(it) == ([] if over else before)
+    answer = await ask(it, *asked(it, FIRST, 3))
+    assert refused(answer) == ("step_missed" if over else None)
+    assert await debits(it) == (["1", "0"] if over else ["1", "0", "0"])
+
+
 async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: Site) -> None:
     assert (await ask(it, *asked(it)))["contributed"]
     terms, steps = it.app.state.terms, it.app.state.steps
@@ -299,6 +323,31 @@ async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: 
         assert refused(await ask(again, *asked(again, SECOND, 2))) is not None
         assert await debits(again) == ["1", "0"]
         assert await spent(again) == [Fraction(2, 5), Fraction(2, 5), Fraction(4, 15)]
+
+
+async def test_a_curator_that_dies_between_parts_counts_them_once(
+    site: OpenSite, world: FakeWorld, it: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question in parts of five words; the process is another one for each. S is that of the
+    whole, and each cell is there once."""
+    await give(it, f"{LONG}\n{SHORT}\n")
+    assert (await ask(it, *asked(it)))["contributed"]
+    alone = await spent(it)
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 5)
+    parts = SECOND.parts
+    assert len(parts) == 3
+    terms, steps, answers = it.app.state.terms, it.app.state.steps, []
+    for number, part in enumerate(parts, 2):
+        async with site() as again:
+            again.app.state.steps, again.app.state.terms = steps, terms
+            assert (await ask(again, *asked(again, part, number)))["contributed"]
+            answers += opened(again)
+            assert refused(await ask(again, *asked(again, part, number))) is not None
+            after = await spent(again)
+            assert (await debits(again))[1:] == ["0"] * (number - 1)
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 65_536)
+    assert answers == SECOND.total(_some([[1, 2, 0, 1, 2], [1, 2]])).tolist()
+    assert [b - a for a, b in zip(alone, after, strict=True)] == [Fraction(1, 3), Fraction(2, 15)]
 
 
 async def test_a_restored_curator_answers_no_later_step(

@@ -1,0 +1,176 @@
+"""Kill -9 any one service inside a counting job: one debit, and every record spends once.
+
+Spec: federated-counting, section 13, checks 9 and 11. Real processes, a proxy before each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.world import World, world
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+CURATORS = [f"clinic-{number}" for number in range(8)]
+ITEMS = ("home", "news", "sports")
+PARAMS: dict[str, Any] = {"universe": list(ITEMS), "l_max": 2, "n_max": 2, "epsilon": "99"}
+VISITS = [["home", "news", "sports"], ["news", "home"], ["home"]]
+VICTIMS = ("coordinator", "aggregator-1", "curator")
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a job gives when nobody is killed: its patterns, and what each record spends."""
+
+    summary: dict[str, Any]
+    spent: list[Fraction]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with world(tmp_path_factory.mktemp("counting")) as it:
+        await it.enrol("gateway", CURATORS)
+
+        def give() -> None:
+            with it.real.curator.client() as client:
+                for name in CURATORS:
+                    client.request(
+                        "POST",
+                        "/v1/sequences",
+                        content="\n".join(map(" ".join, VISITS)).encode(),
+                        media_type="text/plain",
+                        params={"curator": name, "name": "visits"},
+                    )
+                policy = {"algorithms": ["sequential-ngram"], "min_participants": 2}
+                limits = {"record": {"period": {"epsilon": "9000"}}}
+                client.request("PUT", "/v1/policy", {**policy, **limits})
+
+        await it.call(give)
+        yield it
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def undisturbed(running: World) -> Undisturbed:
+    job = await running.call(begin, running)
+    assert (await ended(running, job))["state"] == "succeeded"
+    found = await running.call(result, running, job)
+    assert not found["summary"]["truncated"]
+    return Undisturbed(found["summary"], spends(running, job))
+
+
+def begin(it: World) -> str:
+    """A job of two questions, with noise of scale 4/99 in them; its id."""
+    federation = {
+        "collect": "rounds",
+        "columns": [{"sequences": "visits"}],
+        "min_participants": 6,
+        "n_max": 20,
+        "deadline": 8,
+        "collusion": {"curators": 0, "aggregators": 2},
+    }
+    asked = {"algorithm": "sequential-ngram", "params": PARAMS, "federation": federation}
+    with it.real.coordinator.client() as client:
+        made: str = client.request("POST", "/v1/jobs", asked).json()["id"]
+        return made
+
+
+def result(it: World, job: str) -> dict[str, Any]:
+    with it.real.coordinator.client() as client:
+        found: dict[str, Any] = client.request("GET", f"/v1/jobs/{job}/result").json()
+        return found
+
+
+def debits(it: World) -> list[tuple[str, bool]]:
+    """Of one curator: each epsilon, and whether it was credited."""
+    with it.real.curator.client() as client:
+        found = client.request("GET", f"/v1/curators/{CURATORS[0]}/budget").json()
+    return [(each["epsilon"], each["credited"]) for each in found["units"]["record"]["debits"]]
+
+
+async def ended(it: World, job: str) -> dict[str, Any]:
+    """The job at its end, however often the coordinator is restarted."""
+
+    def work() -> dict[str, Any]:
+        with it.real.coordinator.client() as client:
+            found: dict[str, Any] = client.request("GET", f"/v1/jobs/{job}").json()
+            return found
+
+    async with asyncio.timeout(100):
+        while True:
+            try:
+                found = await it.call(work)
+            except Exception:
+                found = {"state": "unknown"}
+            if found["state"] in ("succeeded", "failed"):
+                return found
+            await asyncio.sleep(0.2)
+
+
+def spends(it: World, job: str) -> list[Fraction]:
+    """S of every record, as the curators' store has it."""
+    (path,) = (it.real.directory / it.real.curator.id).rglob("*.db")
+    with sqlite3.connect(path) as store:
+        rows = store.execute(
+            "SELECT records, denominator, numerators FROM job_spend WHERE job = ?", (job,)
+        ).fetchall()
+    found = []
+    for records, denominator, numerators in rows:
+        width = len(numerators) // records
+        found += [
+            Fraction(int.from_bytes(numerators[at : at + width], "little"), int(denominator))
+            for at in range(0, len(numerators), width)
+        ]
+    return found
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("moment", ["request", "response"])
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_killed_service_spends_nothing_twice(
+    running: World, undisturbed: Undisturbed, victim: str, moment: str, number: int
+) -> None:
+    """It dies when the answer to this question is on its way to an aggregator, or has arrived."""
+    killed, rounds = asyncio.Event(), set[str]()
+
+    async def watch(seen: str, method: str, path: str) -> None:
+        if method != "POST" or not path.endswith("/batches") or killed.is_set():
+            return
+        rounds.add(path)
+        if seen == moment and len(rounds) == number:
+            killed.set()
+            await running.call(running.kill, victim)
+
+    before = len(await running.call(debits, running))
+    proxy = running.proxies["aggregator-1"]
+    proxy.watch = watch
+    job = await running.call(begin, running)
+    try:
+        await asyncio.wait_for(killed.wait(), 60)
+    finally:
+        proxy.watch = None
+        if killed.is_set():
+            await running.call(running.running.processes[victim].wait)
+            await running.restart(victim)
+    found = await ended(running, job)
+    paid = (await running.call(debits, running))[before:]
+    assert [epsilon for epsilon, credited in paid if not credited and epsilon != "0"] in (
+        [PARAMS["epsilon"]],
+        [],
+    )
+    spent = spends(running, job)
+    assert len(spent) == len(undisturbed.spent)
+    assert all(a <= b for a, b in zip(spent, undisturbed.spent, strict=True))
+    if found["state"] == "succeeded":
+        summary = (await running.call(result, running, job))["summary"]
+        if not summary["truncated"]:
+            assert summary["patterns"] == undisturbed.summary["patterns"]
+            assert spent == undisturbed.spent
